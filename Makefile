@@ -142,10 +142,11 @@ fmt: $(GOLANGCI)
 zones:
 	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" dispatcher/schedule/zoneinfo.zip
 
-## bench: carillon-bench in a PostgreSQL of its own, some ten minutes; ARGS='fire --seconds 60'
+## bench: carillon-bench in a PostgreSQL of its own, then plans of 1,000 jobs, some 15 minutes; ARGS='fire --seconds 60'
 .PHONY: bench
-bench: bin/carillon-bench
+bench: bin/carillon-bench bin/terraform-provider-carillon
 	@tools/bench.sh bin/carillon-bench $(ARGS)
+	$(if $(ARGS),,@CARILLON_TERRAFORM=$$(tools/terraform.sh) bin/carillon-bench terraform)
 
 ## size: what one node carries in the processor and memory of a small task; as root, some 20 minutes
 .PHONY: size

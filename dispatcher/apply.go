@@ -33,9 +33,9 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 		return Job{}, nil, err
 	}
 	job := declared
-	job.Paused, job.CreatedAt, job.UpdatedAt, job.Revision = false, now, now, prior.Revision+1
+	job.Paused, job.Pause, job.CreatedAt, job.UpdatedAt, job.Revision = false, Pause{}, now, now, prior.Revision+1
 	if old != nil {
-		job.Paused, job.CreatedAt, job.Revision = old.Paused, old.CreatedAt, old.Revision+1
+		job.Paused, job.Pause, job.CreatedAt, job.Revision = old.Paused, old.Pause, old.CreatedAt, old.Revision+1
 	}
 	job.resolve()
 	var missed []Misfire
@@ -100,7 +100,7 @@ func applyTrigger(budget *schedule.Budget, old *Job, job Job, name string, prior
 ) {
 	t := job.Triggers[name]
 	t.Paused, t.Error, t.PrevFireTime, t.NextFireTime, t.DueAt, t.Fired = false, "", nil, nil, nil, 0
-	t.State, t.AnchorAt = TriggerWaiting, now
+	t.State, t.AnchorAt, t.Pause = TriggerWaiting, now, Pause{}
 	s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars)
 	if err != nil {
 		return t, nil, err
@@ -109,8 +109,8 @@ func applyTrigger(budget *schedule.Budget, old *Job, job Job, name string, prior
 	var missed []Misfire
 	unchanged := false
 	if before, known := old.trigger(name); known {
-		t.Paused, t.PrevFireTime = before.Paused, before.PrevFireTime
-		if unchanged = before.same(t.Schedule); unchanged {
+		t.Paused, t.Pause, t.PrevFireTime = before.Paused, before.Pause, before.PrevFireTime
+		if unchanged = before.Same(t.Schedule); unchanged {
 			wasOn, isOn := old.Enabled && before.Enabled, job.Enabled && t.Enabled
 			if wasOn && isOn && before.State != TriggerError {
 				t.State, t.NextFireTime, t.DueAt = before.State.Stored(), before.NextFireTime, before.DueAt

@@ -17,6 +17,8 @@ type Bounds struct {
 	Suspended bool `json:"suspended"`
 	// SuspendedReason is shown to the app's owner; free text of at most 1024 characters.
 	SuspendedReason string `json:"suspended_reason"`
+	// Suspension says who suspended the app, and when. Read-only.
+	Suspension
 	// Weight is how many turns the app gets for each turn of an app with weight 1 when fires of
 	// several apps wait for a node: 1 to MaxWeight; default 1.
 	Weight int `json:"weight"`
@@ -35,6 +37,13 @@ type Bounds struct {
 	// Reserved are the beginnings of references that belong to other apps although the default of Secrets allows them:
 	// SECRET_A_B_KEY is of app a-b, not of app a. The store fills it in; it is empty if operators list Secrets.
 	Reserved []string `json:"-"`
+}
+
+// Suspension says who suspended an app, and when. It is empty for one that is not suspended.
+type Suspension struct {
+	// SuspendedBy is the actor that the audit log names.
+	SuspendedBy string     `json:"suspended_by,omitempty"`
+	SuspendedAt *time.Time `json:"suspended_at,omitempty"`
 }
 
 // Quotas limit how much of the installation an app may use. What is over a quota that was lowered stays as it is; no more

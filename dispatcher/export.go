@@ -32,15 +32,19 @@ type ExportedJob struct {
 	// Revision and Paused are those of the job.
 	Revision int64 `json:"revision"`
 	Paused   bool  `json:"paused"`
+	// PauseReason is why the job is paused. Elsewhere, the pause is that of the import.
+	PauseReason string `json:"pause_reason,omitempty"`
 	// Triggers say where each trigger of the job stands.
 	Triggers map[string]ExportedTrigger `json:"triggers"`
 }
 
 // ExportedTrigger is where a trigger stands.
 type ExportedTrigger struct {
-	Paused bool         `json:"paused"`
-	State  TriggerState `json:"state"`
-	Error  string       `json:"error,omitempty"`
+	Paused bool `json:"paused"`
+	// PauseReason is as that of ExportedJob.
+	PauseReason string       `json:"pause_reason,omitempty"`
+	State       TriggerState `json:"state"`
+	Error       string       `json:"error,omitempty"`
 	// AnchorAt is when the schedule was declared or last changed.
 	AnchorAt time.Time `json:"anchor_at"`
 	// NextFireTime is the first scheduled time that is owed; it may have passed.
@@ -108,6 +112,10 @@ func (e Export) Validate() error {
 		}
 		jobs[one.Job.Name] = true
 		problems.AddError(at+"/job", one.Job.Validate())
+		checkText(&problems, at+"/pause_reason", one.PauseReason)
+		for _, name := range sortedKeys(one.Triggers) {
+			checkText(&problems, at+Pointer("triggers", name)+"/pause_reason", one.Triggers[name].PauseReason)
+		}
 	}
 	for i, run := range e.Waiting {
 		if at := Pointer("waiting_runs", strconv.Itoa(i)); !jobs[run.Job] || run.State != RunQueued && run.State != RunRetrying {
@@ -119,11 +127,12 @@ func (e Export) Validate() error {
 }
 
 // Restore returns the job as it is to be stored: it goes on where it stood. prior is the revision of a deleted job
-// of that name.
-func (e ExportedJob) Restore(prior int64, calendars Calendars, now time.Time) (Job, error) {
+// of that name, by who imports it: here, the pauses are theirs.
+func (e ExportedJob) Restore(prior int64, calendars Calendars, by string, now time.Time) (Job, error) {
 	job := e.Job
 	(*JobDefaults)(nil).Fill(&job) // an export has all, but its author may have left something out
 	job.Revision, job.Paused, job.CreatedAt, job.UpdatedAt = max(e.Revision, prior+1), e.Paused, now, now
+	job.Pause = importedPause(e.Paused, by, e.PauseReason, now)
 	job.Triggers = maps.Clone(job.Triggers)
 	var problems Problems
 	for _, name := range sortedKeys(job.Triggers) {
@@ -136,6 +145,7 @@ func (e ExportedJob) Restore(prior int64, calendars Calendars, now time.Time) (J
 		}
 		t, err := job.Triggers[name].restore(state, Identity(job.App, job.Name, name), calendars)
 		problems.AddError(at, err)
+		t.Pause = importedPause(state.Paused, by, state.PauseReason, now)
 		job.Triggers[name] = t
 	}
 	if err := problems.Err(); err != nil {
@@ -143,6 +153,13 @@ func (e ExportedJob) Restore(prior int64, calendars Calendars, now time.Time) (J
 	}
 	job.State = job.RollUp(false)
 	return job, nil
+}
+
+func importedPause(paused bool, by, reason string, now time.Time) Pause {
+	if !paused {
+		return Pause{}
+	}
+	return Pause{PausedBy: by, PausedAt: &now, PauseReason: reason}
 }
 
 // restore returns t where it stood. A scheduled time that is none here, because this version knows other rules of

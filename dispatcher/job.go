@@ -18,6 +18,8 @@ type Job struct {
 	// Priority orders the fires of the app that wait for a node: higher goes first; 0 to
 	// MaxPriority.
 	Priority int `json:"priority"`
+	// Labels are for people and programs to tell jobs apart, such as team=payments. Nothing depends on them.
+	Labels Labels `json:"labels,omitempty"`
 	// NodeLabels are the labels a node must have to run the job; empty: any node may. Fires wait
 	// while no node has them.
 	NodeLabels Labels `json:"node_labels,omitempty"`
@@ -47,6 +49,8 @@ type Job struct {
 
 	// Paused is an operator's pause of the whole job. Read-only, as all below.
 	Paused bool `json:"paused"`
+	// Pause says who paused it, when, and why.
+	Pause
 	// State is the roll-up of the job's triggers and live runs. It is for people: no fire depends on
 	// it. A change of the definition writes it at once; otherwise it follows within a handler
 	// interval, or several with many thousands of jobs.
@@ -138,9 +142,10 @@ func (j Job) Validate() error {
 	CheckName(&problems, "/name", j.Name)
 	checkText(&problems, "/description", j.Description)
 	checkRange(&problems, "/priority", j.Priority, 0, MaxPriority)
+	j.Labels.check(&problems, "/labels")
 	j.NodeLabels.check(&problems, "/node_labels")
-	if j.Delivery != "" && j.Delivery != AtLeastOnce && j.Delivery != AtMostOnce {
-		problems.Add("/delivery", CodeEnum, "delivery %s is not one of %s, %s", Echo(string(j.Delivery)), AtLeastOnce, AtMostOnce)
+	if j.Delivery != "" {
+		CheckEnum(&problems, "/delivery", "delivery", j.Delivery, []Delivery{AtLeastOnce, AtMostOnce})
 	}
 	j.Retry.check(&problems, "/retry")
 	j.checkConcurrency(&problems)

@@ -99,8 +99,8 @@ func (s *Schedule) resolve(parsed *schedule.Schedule) {
 	s.Dialect, s.Timezone, s.Gap, s.Overlap = spec.Dialect, spec.Timezone, spec.Gap, spec.Overlap
 }
 
-// same reports whether two resolved schedules give the same fires.
-func (s Schedule) same(other Schedule) bool {
+// Same reports whether two resolved schedules give the same fires.
+func (s Schedule) Same(other Schedule) bool {
 	if !sameInstant(s.StartAt, other.StartAt) || !sameInstant(s.EndAt, other.EndAt) {
 		return false
 	}

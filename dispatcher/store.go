@@ -45,7 +45,9 @@ type Change struct {
 	IfRevision int64
 	// IfAbsent refuses with ErrPrecondition if the thing exists.
 	IfAbsent bool
-	Now      time.Time
+	// Reason is why, as its author says. A pause keeps it.
+	Reason string
+	Now    time.Time
 }
 
 // Page asks for one page of a list.
@@ -54,6 +56,8 @@ type Page struct {
 	Limit int
 	// Cursor is the key of the last item of the previous page; empty for the first page.
 	Cursor string
+	// Labels selects the jobs that have all of them; nil: every job. Other lists do without.
+	Labels Labels
 	// Bytes ends a page of jobs or calendars after the item with which they have about as many bytes, with ErrPageBytes if
 	// there are more; 0: no bound.
 	Bytes int

@@ -49,6 +49,9 @@ type Definitions interface {
 	// DeleteCalendar returns an error that is ErrInUse and names the user, while a trigger or a
 	// calendar refers to the calendar.
 	DeleteCalendar(ctx context.Context, app, name string, change Change) error
+	// DeleteCalendarWhenUnused deletes the calendar if nothing refers to it. Otherwise it marks it, and returns it so: the
+	// change that drops its last use deletes it, in the same transaction. A PUT takes the mark away.
+	DeleteCalendarWhenUnused(ctx context.Context, app, name string, change Change) (marked *Calendar, err error)
 }
 
 // Credentials are the API tokens and the stored secrets of targets.

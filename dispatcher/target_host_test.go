@@ -49,3 +49,20 @@ func TestHostOfAFunctionIsWhatAnswersForIt(t *testing.T) {
 		}
 	}
 }
+
+func TestOnlyPlainHTTPToAnotherMachineIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]int{
+		"https://example.com/": 0, "http://example.com/": 1, "HTTP://example.com/": 1, "http://10.0.0.1:8080/": 1,
+		"http://localhost.example.com/": 1, "http://127.0.0.1.example.com/": 1,
+		"http://127.0.0.1:8080/": 0, "http://127.9.9.9/": 0, "http://localhost:1/{{.Job}}": 0, "http://LOCALHOST/": 0,
+		"http://a.localhost/": 0, "http://[::1]:8080/": 0, "http://[::ffff:127.0.0.1]/": 0,
+	} {
+		job := dispatcher.Job{Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
+			URL: address, Method: "GET", Auth: &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{}},
+		}}}
+		if got := job.Warn(nil); len(got) != want {
+			t.Errorf("%s: %v, want %d warnings", address, got, want)
+		}
+	}
+}

@@ -2,11 +2,15 @@ package dispatcher
 
 import (
 	"cmp"
+	"net/netip"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // Webhook is an HTTP request to send.
@@ -64,7 +68,7 @@ func (w Webhook) Validate() error {
 		checkURL(&problems, "/url", w.URL)
 	}
 	if !slices.Contains(Methods, w.Method) {
-		problems.Add("/method", CodeMethodUnknown, "method %s is not one of %s", Echo(w.Method), strings.Join(Methods, ", "))
+		problems.Add("/method", CodeMethodUnknown, "method %s is %s", Echo(w.Method), schedule.NotOneOf(w.Method, Methods))
 	}
 	w.Timeout.check(&problems, "/timeout", MinDuration, MaxDuration)
 	checkHeaders(&problems, "/headers", w.Headers, w.setsHeader)
@@ -72,11 +76,10 @@ func (w Webhook) Validate() error {
 	w.Auth.check(&problems, "/auth", w.checkTemplates(&problems))
 	w.TLS.check(&problems, "/tls")
 	w.checkExpectations(&problems)
-	switch {
-	case w.CloudEvents != "" && !slices.Contains(CloudEventsModes, w.CloudEvents):
-		problems.Add("/cloud_events", CodeEnum, "mode %s is not one of %s, %s", Echo(string(w.CloudEvents)),
-			CloudEventsBinary, CloudEventsStructured)
-	case w.CloudEvents == CloudEventsStructured && w.sendsNoBody():
+	if w.CloudEvents != "" {
+		CheckEnum(&problems, "/cloud_events", "mode", w.CloudEvents, CloudEventsModes)
+	}
+	if w.CloudEvents == CloudEventsStructured && w.sendsNoBody() {
 		problems.Add("/cloud_events", CodeBodyMethod, "method %s sends no body, which a structured event needs; use binary, or POST", w.Method)
 	}
 	return problems.Err()
@@ -123,9 +126,22 @@ func (w *Webhook) replaceSecrets(t *Target, f func(path string, s Secret) Secret
 // warn warns of a secret that is sent in plain text, and of a body or payload that is not sent.
 func (w *Webhook) warn(job Job, problems *Problems) {
 	w.warnOfBody(job, problems)
-	if w.Auth != nil && w.Auth.SigV4 == nil && strings.HasPrefix(strings.ToLower(w.URL), "http://") {
+	if w.Auth != nil && w.Auth.SigV4 == nil && w.isPlain() {
 		problems.Add("/target/webhook/auth", CodeAuthPlaintext, "the URL is http, so the secret can be read on the way; use https")
 	}
+}
+
+// isPlain reports whether requests travel unencrypted. Those to the node's own machine do not travel.
+func (w *Webhook) isPlain() bool {
+	u, err := url.Parse(w.URL)
+	if err != nil || !strings.EqualFold(u.Scheme, "http") {
+		return false
+	}
+	host := strings.ToLower(u.Hostname())
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return !addr.Unmap().IsLoopback()
+	}
+	return host != "localhost" && !strings.HasSuffix(host, ".localhost")
 }
 
 // warnOfBody adds a body or payload that is given and not sent.

@@ -24,6 +24,8 @@ type Trigger struct {
 
 	// Paused is an operator's pause of this trigger. Read-only, as all below.
 	Paused bool `json:"paused"`
+	// Pause says who paused it, when, and why.
+	Pause
 	// State is shown as paused while a pause of the trigger or its job stands.
 	State TriggerState `json:"state"`
 	// Error is the reason of state error.

@@ -38,14 +38,15 @@ func (j Job) Declares(declared Job) bool {
 // declared returns j as Apply resolves it, without what is read-only.
 func (j Job) declared() (Job, error) {
 	j.resolve()
-	j.Paused, j.State, j.Revision, j.CreatedAt, j.UpdatedAt, j.Warnings = false, "", 0, time.Time{}, time.Time{}, nil
+	j.Paused, j.Pause, j.State, j.Revision, j.CreatedAt, j.UpdatedAt, j.Warnings = false, Pause{}, "", 0, time.Time{}, time.Time{}, nil
 	for name, t := range j.Triggers {
 		s, err := t.Parse(Identity(j.App, j.Name, name), time.Time{}, nil)
 		if err != nil {
 			return j, err
 		}
 		t.resolve(s)
-		t.Paused, t.State, t.Error, t.PrevFireTime, t.NextFireTime, t.DueAt, t.AnchorAt = false, "", "", nil, nil, nil, time.Time{}
+		t.Paused, t.Pause, t.State, t.Error, t.AnchorAt = false, Pause{}, "", "", time.Time{}
+		t.PrevFireTime, t.NextFireTime, t.DueAt = nil, nil, nil
 		for _, at := range []**time.Time{&t.StartAt, &t.EndAt} {
 			if *at != nil {
 				*at = new((*at).UTC().Truncate(time.Millisecond))
@@ -68,20 +69,23 @@ func (a App) Declares(declared App) bool {
 func (a App) declared() App {
 	a.Retention = cmp.Or(a.Retention, DefaultRetention)
 	if a.Bounds != nil {
-		a.Bounds = new(a.Bounds.WithoutDefaults(a.Name).WithDefaults(a.Name))
+		bounds := a.Bounds.WithoutDefaults(a.Name).WithDefaults(a.Name)
+		bounds.Suspension = Suspension{}
+		a.Bounds = &bounds
 	}
 	a.AWSExternalID, a.Usage, a.Breaks, a.Revision, a.CreatedAt, a.UpdatedAt = "", nil, nil, 0, time.Time{}, time.Time{}
 	return a
 }
 
-// Declares tells whether c, which is stored, is what declared would become.
+// Declares tells whether c, which is stored, is what declared would become. A calendar that goes with its last use stays
+// if it is declared again.
 func (c Calendar) Declares(declared Calendar) bool {
-	return c.Err == nil && sameJSON(c.declared(), declared.declared())
+	return c.Err == nil && c.RemovalRequestedAt == nil && sameJSON(c.declared(), declared.declared())
 }
 
 // declared returns c without what is read-only.
 func (c Calendar) declared() Calendar {
-	c.Revision, c.CreatedAt, c.UpdatedAt = 0, time.Time{}, time.Time{}
+	c.RemovalRequestedAt, c.Revision, c.CreatedAt, c.UpdatedAt = nil, 0, time.Time{}, time.Time{}
 	return c
 }
 

@@ -212,7 +212,9 @@ func flattenBounds(ctx context.Context, diags *diag.Diagnostics, app string, b d
 	}
 	m, defaults := boundsModelOf(ctx, diags, b), boundsModelOf(ctx, diags, dispatcher.Bounds{}.WithDefaults(app))
 	for _, block := range []struct{ now, before, otherwise *types.Object }{
-		{&m.Quotas, &before.Quotas, &defaults.Quotas}, {&m.Egress, &before.Egress, &defaults.Egress}, {&m.Lambda, &before.Lambda, &defaults.Lambda},
+		{&m.Quotas, &before.Quotas, &defaults.Quotas},
+		{&m.Egress, &before.Egress, &defaults.Egress},
+		{&m.Lambda, &before.Lambda, &defaults.Lambda},
 	} {
 		if block.before.IsNull() && block.now.Equal(*block.otherwise) {
 			*block.now = *block.before
@@ -255,6 +257,32 @@ func boundsModelOf(ctx context.Context, diags *diag.Diagnostics, b dispatcher.Bo
 	return m
 }
 
+// knownApps are apps as the API has them, each read once by those of its jobs that are planned.
+type knownApps struct {
+	mu   sync.Mutex
+	apps map[string]*dispatcher.App // nil: it could not be read
+}
+
+// appOf returns an app as it is stored; nil: it cannot be read now.
+func (c *connection) appOf(ctx context.Context, name string) *dispatcher.App {
+	if c == nil || len(c.unknown) > 0 || name == "" {
+		return nil
+	}
+	c.apps.mu.Lock()
+	defer c.apps.mu.Unlock() // jobs of the app wait instead of reading it, too
+	if app, there := c.apps.apps[name]; there {
+		return app
+	}
+	if c.apps.apps == nil {
+		c.apps.apps = map[string]*dispatcher.App{}
+	}
+	c.apps.apps[name] = nil // apply reports the error, if it still is so
+	if app, err := c.App(ctx, name); err == nil {
+		c.apps.apps[name] = &app
+	}
+	return c.apps.apps[name]
+}
+
 // knownBounds are the bounds of apps that jobs are planned against: those of the same plan or, for an app that the
 // plan leaves alone, those of the API.
 type knownBounds struct {
@@ -282,10 +310,8 @@ func (c *connection) boundsOf(ctx context.Context, name string) *dispatcher.Boun
 	if there {
 		return known
 	}
-	app, err := c.App(ctx, name)
-	if err != nil {
-		return nil // apply reports it, if it still is so
+	if app := c.appOf(ctx, name); app != nil {
+		return app.Bounds
 	}
-	c.bounds.set(name, app.Bounds)
-	return app.Bounds
+	return nil
 }

@@ -16,6 +16,10 @@ type connection struct {
 	endpoint       string   // as configured, for messages; it holds no credentials
 	unknown        []string // the arguments of the provider block that are unknown
 	bounds         knownBounds
+	apps           knownApps
+	defaults       knownDefaults
+	calendars      knownCalendars
+	told           *told
 }
 
 // configured returns the connection from the data that Terraform passes to Configure. It is nil

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -56,11 +57,11 @@ func TestInvalidRunQueriesAreRefused(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	for query, want := range map[string]string{
-		`app = "A"`:                               "Invalid value (name_format)",
+		`app = "A"`:                               "Invalid name",
 		"app = \"a\"\n trigger = \"t\"":           `"job" must be specified when "trigger" is specified`,
 		"app = \"a\"\n state = \"Failed\"":        "state value must be one of",
 		"app = \"a\"\n from = \"now\"":            `from: time "now" is not an instant`,
-		"app = \"a\"\n to = \"2026-01-01T00:00\"": "Invalid value (time_zone_missing)",
+		"app = \"a\"\n to = \"2026-01-01T00:00\"": "Time without a zone",
 		"app = \"a\"\n limit = 0":                 "limit 0 is out of range; give one from 1 to 1000",
 		"app = \"a\"\n limit = 1.5":               "limit: 1.5 is not a whole number; give one from 1 to 1000",
 		`app = "absent"`:                          `refused to list the runs of app "absent" (404)`,
@@ -121,4 +122,81 @@ func TestRunDataSourceReadsAttempts(t *testing.T) {
 			},
 		},
 	)
+}
+
+func TestDataSourcesReadJobsAndCalendars(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	declared := app + `
+		resource "carillon_calendar" "c" {
+		  app  = carillon_app.a.name
+		  name = "weekends"
+		  rule { weekdays = ["SAT", "SUN"] }
+		}
+		resource "carillon_job" "j" {
+		  app      = carillon_app.a.name
+		  name     = "nightly"
+		  priority = 3
+		  ` + hook + `
+		  trigger "t" {
+		    expression = "0 0 2 * * ?"
+		    timezone   = "UTC"
+		    calendar   = carillon_calendar.c.name
+		  }
+		}
+	`
+	at := func(first string, more ...string) tfjsonpath.Path { return tfjsonpath.Path(expect(first, more...)) }
+	f.run(t,
+		resource.TestStep{Config: f.config(declared)},
+		resource.TestStep{
+			Config: f.config(declared + `
+				data "carillon_job" "j" {
+				  app  = "crm"
+				  name = "nightly"
+				}
+				data "carillon_calendar" "c" {
+				  app  = "crm"
+				  name = "weekends"
+				}
+				data "carillon_misfires" "all" { app = "crm" }
+				data "carillon_schedule" "s" {
+				  expression = "0 0 2 * * ?"
+				  timezone   = "Europe/Berlin"
+				  app        = "crm"
+				  calendar   = data.carillon_calendar.c.name
+				  from       = "2030-01-04T12:00:00Z" # a Friday
+				  fires      = 2
+				}
+			`),
+			ConfigStateChecks: []statecheck.StateCheck{
+				statecheck.ExpectKnownValue("data.carillon_job.j", at("priority"), knownvalue.Int64Exact(3)),
+				statecheck.ExpectKnownValue("data.carillon_job.j", at("triggers", "t"), knownvalue.ObjectPartial(map[string]knownvalue.Check{
+					"calendar": knownvalue.StringExact("weekends"), "state": knownvalue.StringExact("waiting"),
+					"next_fire_time": knownvalue.NotNull(), "prev_fire_time": knownvalue.Null(), "error": knownvalue.Null(),
+				})),
+				statecheck.ExpectKnownValue("data.carillon_calendar.c", tfjsonpath.New("rule").AtSliceIndex(0).AtMapKey("weekdays"),
+					knownvalue.ListExact([]knownvalue.Check{knownvalue.StringExact("SAT"), knownvalue.StringExact("SUN")})),
+				statecheck.ExpectKnownValue("data.carillon_misfires.all", at("misfires"), knownvalue.ListSizeExact(0)),
+				statecheck.ExpectKnownValue("data.carillon_schedule.s", at("fire_times"), knownvalue.ListExact([]knownvalue.Check{
+					knownvalue.StringExact("2030-01-07T01:00:00Z"), knownvalue.StringExact("2030-01-08T01:00:00Z"),
+				})),
+				statecheck.ExpectKnownValue("data.carillon_schedule.s", tfjsonpath.New("local_times").AtSliceIndex(0),
+					knownvalue.StringExact("Mon 2030-01-07 02:00:00 +01:00")),
+				statecheck.ExpectKnownValue("data.carillon_schedule.s", at("description"),
+					knownvalue.StringExact("at 02:00 every day; Europe/Berlin (UTC+01:00)")),
+			},
+		},
+	)
+	for read, want := range map[string]string{
+		"job: app = \"crm\"\n name = \"absent\"":               `job "crm/absent"`,
+		"job: app = \"crm\"\n name = \"N\"":                    "name_format",
+		"schedule: expression = \"0 0 2\"":                     "0 0 2",
+		"schedule: expression = \"@daily\"\n fires = 0":        "fires 0 is out of range; give a number from 1 to 100",
+		"schedule: expression = \"@daily\"\n calendar = \"c\"": `"app" must be specified when "calendar" is specified`,
+		"misfires: app = \"absent\"":                           `misfires of app "absent"`,
+	} {
+		kind, arguments, _ := strings.Cut(read, ":")
+		d := f.directory(t, providerBlock(""), "data \"carillon_"+kind+"\" \"x\" {\n"+arguments+"\n}\n")
+		d.mustFail(t, []string{"plan"}, want)
+	}
 }

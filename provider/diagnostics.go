@@ -15,14 +15,7 @@ import (
 // reportProblems adds an error for each problem, at the attribute that it points to.
 func reportProblems(diags *diag.Diagnostics, problems []dispatcher.Problem) {
 	for _, p := range problems {
-		diags.AddAttributeError(attributePath(p.Path), "Invalid value ("+p.Code+")", messageWithPath(p))
-	}
-}
-
-// reportWarnings adds a warning for each problem, at the attribute that it points to.
-func reportWarnings(diags *diag.Diagnostics, problems []dispatcher.Problem) {
-	for _, p := range problems {
-		diags.AddAttributeWarning(attributePath(p.Path), "Possible mistake ("+p.Code+")", messageWithPath(p))
+		diags.AddAttributeError(attributePath(p.Path), title(p.Code, "Invalid value"), withCode(messageWithPath(p), p.Code))
 	}
 }
 
@@ -41,12 +34,16 @@ func messageWithPath(p dispatcher.Problem) string {
 	return at + ": " + message
 }
 
+// withCode ends a message with its code: people look it up, and programs find it.
+func withCode(message, code string) string { return message + " (" + code + ")" }
+
 // mapAttributes and listAttributes are the attributes whose children are keys of a map and
 // indexes of a list. A JSON pointer does not tell the two from names of attributes.
 var (
 	mapAttributes  = []string{"triggers", "headers", "node_labels", "session_tags", "secrets"}
 	listAttributes = []string{
-		"rules", "dates", "weekdays", "days_of_month", "bases", "delays", "hosts", "ports", "networks", "functions", "roles", "sign_as_node",
+		"acknowledge", "bases", "dates", "days_of_month", "delays", "functions", "hosts", "networks", "ports", "roles", "rules",
+		"sign_as_node", "success_codes", "weekdays",
 	}
 )
 
@@ -68,6 +65,11 @@ func attributePath(pointer string) path.Path {
 			p = p.AtListIndex(index)
 		case inMap:
 			p = p.AtMapKey(token)
+		case token == "defaults" && before == "": // of an app; they are attributes of their own
+			before = token
+			continue
+		case before == "defaults" && len(p.Steps()) == 0:
+			p = p.AtName("default_" + token)
 		case ofBounds(before, token):
 			p = p.AtName(token)
 		default:

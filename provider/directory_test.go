@@ -40,8 +40,15 @@ func (f *fixture) directory(t *testing.T, files ...string) directory {
 		}
 	}
 	d.env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+rc, "TF_IN_AUTOMATION=1", "TF_INPUT=0",
+		"XDG_CACHE_HOME="+d.path,
 		"CARILLON_ENDPOINT="+f.endpoint, "CARILLON_TOKEN="+f.token)
 	return d
+}
+
+// rewrite replaces the first of the configuration files.
+func (d directory) rewrite(t *testing.T, text string) {
+	t.Helper()
+	write(t, filepath.Join(d.path, "file0.tf"), text)
 }
 
 // with returns d with additional environment variables, which override existing ones.

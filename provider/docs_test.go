@@ -140,13 +140,40 @@ func pages(t *testing.T) map[string]string {
 		var b strings.Builder
 		b.WriteString("<!-- Generated from the schema and the examples: go test ./provider -run Pages -update -->\n\n")
 		fmt.Fprintf(&b, "# %s\n\n%s\n\n## Example\n\n```terraform\n%s```\n", title, schema.Block.Description, contents(t, example))
-		writeArguments(&b, argumentsOf(schema.Block))
+		arguments := argumentsOf(schema.Block)
+		writeArguments(&b, arguments)
+		writeSecret(&b, arguments)
 		if kind == "resources" {
 			fmt.Fprintf(&b, "\n## Import\n\n```shell\n%s```\n", contents(t, filepath.Join(examplesDir, kind, full, "import.sh")))
 		}
 		all[name+".md"] = b.String()
 	}
+	for name, f := range functions(t) {
+		all["functions/"+name+".md"] = functionPage(name, f, contents(t, filepath.Join(examplesDir, "functions", name, "function.tf")))
+	}
 	return all
+}
+
+// functions returns the functions as Terraform gets them.
+func functions(t *testing.T) map[string]*tfprotov6.Function {
+	t.Helper()
+	got, err := provider.NewServer("test").GetFunctions(t.Context(), &tfprotov6.GetFunctionsRequest{})
+	if err != nil || len(got.Diagnostics) > 0 {
+		t.Fatalf("functions: %v, %v", err, got.Diagnostics)
+	}
+	return got.Functions
+}
+
+func functionPage(name string, f *tfprotov6.Function, example string) string {
+	var b strings.Builder
+	b.WriteString("<!-- Generated from the schema and the examples: go test ./provider -run Pages -update -->\n\n")
+	fmt.Fprintf(&b, "# %s (function)\n\n%s. %s\n\nNeeds Terraform 1.8 or OpenTofu 1.7.\n\n", name, f.Summary, f.Description)
+	fmt.Fprintf(&b, "## Example\n\n```terraform\n%s```\n\n## Arguments\n\n", example)
+	for i, p := range f.Parameters {
+		kind := strings.ToLower(strings.TrimPrefix(p.Type.String(), "tftypes."))
+		fmt.Fprintf(&b, "%d. `%s` (%s) %s\n", i+1, p.Name, kind, p.Description)
+	}
+	return b.String()
 }
 
 // writeArguments writes the arguments before the read-only attributes.
@@ -179,8 +206,31 @@ func writeList(b *strings.Builder, arguments []argument, holds func(argument) bo
 				kind += ", " + mark.word
 			}
 		}
+		if isSecret(a) {
+			fmt.Fprintf(b, "%s- `%s` (%s) %s See [secrets](#secrets).\n", indent, a.name, kind, a.description)
+			continue
+		}
 		fmt.Fprintf(b, "%s- `%s` (%s) %s\n", indent, a.name, kind, a.description)
 		writeList(b, a.inner, func(argument) bool { return true }, indent+"  ")
+	}
+}
+
+// isSecret reports whether an argument is a secret. A job has eight of them, which one part of the page describes.
+func isSecret(a argument) bool {
+	return slices.ContainsFunc(a.inner, func(inner argument) bool { return inner.name == "value_version" })
+}
+
+// writeSecret describes the secrets of a page, if it has any.
+func writeSecret(b *strings.Builder, arguments []argument) {
+	var found []argument
+	walk(arguments, "", func(_ string, a argument) {
+		if isSecret(a) {
+			found = a.inner
+		}
+	})
+	if found != nil {
+		b.WriteString("\n## Secrets\n\nEach of the blocks that hold a secret has these arguments:\n\n")
+		writeList(b, found, func(argument) bool { return true }, "")
 	}
 }
 
@@ -193,6 +243,8 @@ func kindOf(a *tfprotov6.SchemaAttribute) string {
 		return strings.ToLower(a.NestedType.Nesting.String()) + " of objects"
 	case a.Type.Is(tftypes.Map{ElementType: tftypes.String}):
 		return "map of strings"
+	case a.Type.Is(tftypes.List{}) && a.Type.(tftypes.List).ElementType.Is(tftypes.Object{}):
+		return "list of objects"
 	case a.Type.Is(tftypes.List{}):
 		return "list of " + strings.ToLower(strings.TrimPrefix(a.Type.(tftypes.List).ElementType.String(), "tftypes.")) + "s"
 	}

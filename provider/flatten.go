@@ -58,6 +58,14 @@ func flattenStringMap(
 	return flattenMap(ctx, diags, types.StringType, map[string]string{})
 }
 
+// flattenStrings returns null instead of an empty list, unless prior is empty.
+func flattenStrings(ctx context.Context, diags *diag.Diagnostics, values []string, prior types.List) types.List {
+	if len(values) == 0 && (prior.IsNull() || prior.IsUnknown() || len(prior.Elements()) > 0) {
+		return types.ListNull(types.StringType)
+	}
+	return flattenList(ctx, diags, types.StringType, values)
+}
+
 func flattenMap(ctx context.Context, diags *diag.Diagnostics, element attr.Type, from any) types.Map {
 	m, found := types.MapValueFrom(ctx, element, from)
 	diags.Append(found...)

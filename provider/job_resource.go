@@ -26,8 +26,11 @@ type jobResource struct {
 }
 
 func newJobResource() resource.Resource {
-	return &jobResource{now: time.Now} //nolint:forbidigo // a plan is made now; tests set another time
+	return &jobResource{now: clock}
 }
+
+// clock is the time of a plan, which is made now; tests set another.
+func clock() time.Time { return time.Now() } //nolint:forbidigo // see above
 
 func (r *jobResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_job"
@@ -54,8 +57,12 @@ func (r *jobResource) Create(ctx context.Context, req resource.CreateRequest, re
 		r.conn.reportCreate(&resp.Diagnostics, "job", importID(plan.App, plan.Name), err)
 		return
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, flattenJob(ctx, &resp.Diagnostics, job, plan))
-	reportWarnings(&resp.Diagnostics, job.Warnings) // the API also knows the exclusions of calendars
+	model := writtenJob(ctx, &resp.Diagnostics, job, plan)
+	if !plan.NextFireTimes.IsUnknown() {
+		model.NextFireTimes = plan.NextFireTimes // the schedules did not change; keepMoving says why they stay
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, model)
+	r.conn.warnOfMistakes(&resp.Diagnostics, job.App, job.Name, job.Warnings) // the API also knows what calendars exclude
 }
 
 func (r *jobResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
@@ -74,7 +81,11 @@ func (r *jobResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read job %q", importID(state.App, state.Name)), err)
 		return
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, flattenJob(ctx, &resp.Diagnostics, job, state))
+	r.conn.warnOfPauses(&resp.Diagnostics, job)
+	r.conn.warnOfApp(&resp.Diagnostics, r.conn.appOf(ctx, job.App))
+	model := r.conn.shownJob(ctx, &resp.Diagnostics, job, state)
+	keepMoving(&model, state, job, r.now())
+	setState(ctx, &resp.State, &resp.Diagnostics, model)
 }
 
 func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
@@ -92,16 +103,20 @@ func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
 	job, err := r.conn.PutJob(ctx, job, client.Condition{Revision: revision})
 	if isConflict(err) { // read the job again, so that the error can name both revisions
-		current, err := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
-		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err)
+		current, readErr := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
+		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
 		return
 	}
 	if err != nil {
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update job %q", id), err)
 		return
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, flattenJob(ctx, &resp.Diagnostics, job, plan))
-	reportWarnings(&resp.Diagnostics, job.Warnings) // the API also knows the exclusions of calendars
+	model := writtenJob(ctx, &resp.Diagnostics, job, plan)
+	if !plan.NextFireTimes.IsUnknown() {
+		model.NextFireTimes = plan.NextFireTimes // the schedules did not change; keepMoving says why they stay
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, model)
+	r.conn.warnOfMistakes(&resp.Diagnostics, job.App, job.Name, job.Warnings) // the API also knows what calendars exclude
 }
 
 func (r *jobResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
@@ -116,8 +131,8 @@ func (r *jobResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	switch {
 	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
 	case isConflict(err):
-		current, err := r.conn.Job(ctx, app, name)
-		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err)
+		current, readErr := r.conn.Job(ctx, app, name)
+		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
 	default:
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete job %q", id), err)
 	}
@@ -137,5 +152,7 @@ func plannedJob(ctx context.Context, plan, config jobModel, state *jobModel) (di
 	var e expander
 	job := expandJob(ctx, &e, plan)
 	job.Target = job.Target.WithSecrets(secretsToWrite(ctx, &e, job, config, state))
-	return job, e.problemsWith(job.Validate())
+	problems := e.problemsWith(job.Validate())
+	leaveToApp(ctx, &job, plan, config)
+	return job, problems
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -16,7 +17,7 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"Import it by `app/job`.\n\n" +
 			"Expressions, time zones, durations, URLs and headers are checked at plan by the rules of the API. " +
 			"An apply is refused if someone else changed the job after the plan was made.",
-		Attributes: map[string]schema.Attribute{
+		Attributes: rememberTypes(map[string]schema.Attribute{
 			"id":          idAttribute("job"),
 			"app":         appAttribute("job"),
 			"name":        nameAttribute("job", ""),
@@ -35,6 +36,12 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"delete_after_completion": deleteAfterAttribute(),
 			"node_labels": optionalStringMap("Labels that a node must have to run the job, such as `{ zone = \"a\" }`. Nodes get " +
 				"theirs from `carillon serve --labels`. While no node has the labels, fires are owed. Default: any node may run the job."),
+			"acknowledge": schema.ListAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Codes of warnings that are meant, so that plans no longer repeat them: " +
+					either(dispatcher.WarningCodes) + ". The code ends a warning, in parentheses. An explicit `gap` of the trigger " +
+					"answers `dst`, too. Default: none.",
+			},
 			"target": targetAttribute(),
 			"payload": optionalEquivalent[documents]("JSON to send as the request's body, best written with `jsonencode`: at most 256 KiB, " +
 				"nested at most 32 deep. White space and the order of keys make no difference. Default: a description of " +
@@ -43,15 +50,18 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"state": schema.StringAttribute{
 				Computed: true,
 				MarkdownDescription: "Summary of the triggers: `ERROR`, `EXECUTING` (a trigger has a next fire), `PAUSED`, " +
-					"`COMPLETE` (no fire is left) or `INIT` (nothing is scheduled).",
+					"`COMPLETE` (no fire is left) or `INIT` (nothing is scheduled). As of the latest change of the job; it does not " +
+					"follow what passes with time.",
 			},
 			"revision": revisionAttribute("job", ", including pauses by operators"),
 			"next_fire_times": schema.MapAttribute{
 				Computed:    true,
 				ElementType: timetypes.RFC3339Type{},
-				MarkdownDescription: "The next fire time of each trigger that has one, in RFC 3339 and UTC, as of the latest " +
-					"refresh. It moves with time, which never causes an update.",
+				MarkdownDescription: "The next fire time that each trigger had when the job, its calendars or the time zone data changed " +
+					"last, in RFC 3339 and UTC. A refresh keeps it when only time has passed, so that `terraform plan -refresh-only " +
+					"-detailed-exitcode` finds no drift. Unknown in the plan of a change of schedules, because fires may pass before it " +
+					"is applied; a warning of the plan shows them.",
 			},
-		},
+		}),
 	}
 }

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"reflect"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -40,6 +41,9 @@ func secretsToWrite(
 // the URL now leads to another server. Each points to the value_version, which must change so
 // that the value is sent again.
 func keptSecretProblems(ctx context.Context, plan, config, state jobModel) dispatcher.Problems {
+	if plan.Target.Equal(state.Target) {
+		return nil // nothing leads elsewhere; most plans of most jobs end here
+	}
 	var e expander
 	job, old := expandJob(ctx, &e, plan), expandJob(ctx, &expander{}, state)
 	if !e.allKnown("/target/webhook/url") {
@@ -58,4 +62,42 @@ func keptSecretProblems(ctx context.Context, plan, config, state jobModel) dispa
 		problems[i].Path = strings.TrimSuffix(p.Path, "/stored") + "/value_version"
 	}
 	return problems
+}
+
+// withOmittedSecrets returns job as if each secret with neither reference nor value had a stored value.
+// So does the configuration that Terraform generates for an imported job: it cannot know the value.
+func withOmittedSecrets(job dispatcher.Job) dispatcher.Job {
+	secrets := job.Target.Secrets()
+	for pointer, secret := range secrets {
+		if secret == (dispatcher.Secret{}) {
+			secrets[pointer] = dispatcher.Secret{Stored: true}
+		}
+	}
+	job.Target = job.Target.WithSecrets(secrets)
+	return job
+}
+
+// missingSecretProblems returns a problem for each secret with neither reference nor value, unless the job in the state
+// has a stored value that stays. The state of a new job is the zero model.
+func missingSecretProblems(ctx context.Context, config, state jobModel) dispatcher.Problems {
+	var e expander
+	job := expandJob(ctx, &e, config)
+	if reflect.DeepEqual(job.Target, withOmittedSecrets(job).Target) {
+		return nil
+	}
+	prior := &state
+	if importID(config.App, config.Name) != importID(state.App, state.Name) {
+		prior = nil
+	}
+	secrets := secretsToWrite(ctx, &e, job, config, prior)
+	job.Target = job.Target.WithSecrets(secrets)
+	var all, missing dispatcher.Problems
+	all.AddError("", job.Validate())
+	for _, p := range e.aboutKnown(all) {
+		secret, is := secrets[strings.TrimPrefix(p.Path, "/target")]
+		if is && secret == (dispatcher.Secret{}) {
+			missing = append(missing, p)
+		}
+	}
+	return missing
 }

@@ -7,9 +7,11 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/function"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/provider"
 	"github.com/hashicorp/terraform-plugin-framework/provider/schema"
@@ -23,10 +25,11 @@ import (
 // Address is the provider's source address.
 const Address = "registry.terraform.io/carillon-dev/carillon"
 
-var _ provider.Provider = (*carillonProvider)(nil)
+var _ provider.ProviderWithFunctions = (*carillonProvider)(nil)
 
 type carillonProvider struct {
 	version string
+	conn    *connection // nil until Configure
 }
 
 // New returns a function that creates the provider, as a plugin server needs it. version becomes
@@ -38,6 +41,7 @@ func New(version string) func() provider.Provider {
 type providerModel struct {
 	Endpoint types.String `tfsdk:"endpoint"`
 	Token    types.String `tfsdk:"token"`
+	RetryFor types.String `tfsdk:"retry_for"`
 }
 
 func (p *carillonProvider) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
@@ -63,6 +67,12 @@ func (p *carillonProvider) Schema(_ context.Context, _ provider.SchemaRequest, r
 					"Web Token of an issuer that the nodes trust. It is not written to the state. Default: the environment " +
 					"variable `CARILLON_TOKEN`. Prefer that, because it keeps the token out of files.",
 			},
+			"retry_for": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "How long a request is tried again while no node accepts the connection, the API has no database or " +
+					"there are too many requests: a duration of at most `1h`, so that no apply fails while nodes restart. A request is never " +
+					"repeated if that could do anything twice. With `0s` there is one try. Default: `" + formatDuration(defaultRetryFor) + "`.",
+			},
 		},
 	}
 }
@@ -77,6 +87,7 @@ func (p *carillonProvider) Configure(ctx context.Context, req provider.Configure
 		return
 	}
 	conn := connect(model, p.version, &resp.Diagnostics)
+	p.conn = conn
 	resp.ResourceData, resp.DataSourceData = conn, conn
 }
 
@@ -85,13 +96,21 @@ func (p *carillonProvider) Resources(context.Context) []func() resource.Resource
 }
 
 func (p *carillonProvider) DataSources(context.Context) []func() datasource.DataSource {
-	return []func() datasource.DataSource{newAppDataSource, newNodesDataSource, newRunDataSource, newRunsDataSource}
+	return []func() datasource.DataSource{
+		newAppDataSource, newCalendarDataSource, newJobDataSource, newMisfiresDataSource, newNodesDataSource, newRunDataSource,
+		newRunsDataSource, newScheduleDataSource,
+	}
+}
+
+// Functions lists the functions, which need Terraform 1.8 or OpenTofu 1.7.
+func (p *carillonProvider) Functions(context.Context) []func() function.Function {
+	return []func() function.Function{newDescribeFunction, newFromEventBridgeFunction, newNextFiresFunction}
 }
 
 // connect checks the settings and returns the connection. With an unknown setting it returns a
 // connection that reports this when it is used: a plan that only creates things does not use it.
 func connect(model providerModel, version string, diags *diag.Diagnostics) *connection {
-	conn := &connection{}
+	conn := &connection{told: newTold(toldFile())}
 	if model.Endpoint.IsUnknown() {
 		conn.unknown = append(conn.unknown, "endpoint")
 	}
@@ -110,15 +129,44 @@ func connect(model providerModel, version string, diags *diag.Diagnostics) *conn
 			"The token contains a space, a line break or another character that no token has. "+
 				"Copy exactly what `carillon token create` printed, without quotes or the end of the line.")
 	}
+	retryFor := retryFor(model.RetryFor, diags)
 	if diags.HasError() || len(conn.unknown) > 0 {
 		return conn
 	}
-	api, err := client.New(endpoint, token, client.Options{UserAgent: "terraform-provider-carillon/" + version})
+	api, err := client.New(endpoint, token, client.Options{
+		UserAgent: "terraform-provider-carillon/" + version, RetryFor: retryFor,
+	})
 	if err != nil {
 		diags.AddAttributeError(path.Root("endpoint"), endpointSummary, err.Error())
 	}
 	conn.Client, conn.endpoint = api, endpoint
 	return conn
+}
+
+// A node restarts within defaultRetryFor.
+const (
+	defaultRetryFor = dispatcher.Duration(30 * time.Second)
+	maxRetryFor     = dispatcher.Duration(time.Hour)
+)
+
+// retryFor returns the time of client.Options, which takes a negative one for a single try. An unknown argument is the
+// default: the plan need not wait for it.
+func retryFor(value types.String, diags *diag.Diagnostics) time.Duration {
+	if value.IsNull() || value.IsUnknown() {
+		return time.Duration(defaultRetryFor)
+	}
+	d, err := dispatcher.ParseDuration(value.ValueString())
+	if err == nil && (d < 0 || d > maxRetryFor) {
+		err = fmt.Errorf("%s is outside the range from 0s to %s", formatDuration(d), formatDuration(maxRetryFor))
+	}
+	if err != nil {
+		diags.AddAttributeError(path.Root("retry_for"), "Invalid retry_for of the Carillon provider", err.Error()+
+			"; give a duration such as 30s, or 0s for a single try.")
+	}
+	if d == 0 {
+		return -1
+	}
+	return time.Duration(d)
 }
 
 // setting returns the value of an argument or, if that is missing or empty, of its environment

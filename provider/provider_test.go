@@ -37,7 +37,9 @@ func TestInvalidProviderBlocksAreRefused(t *testing.T) {
 			"The token contains a space, a line break or another character",
 		}},
 		"wrong token": {"", []string{"CARILLON_TOKEN=hunter2"}, []string{"does not accept the token (401)", "carillon token create"}},
-		"unreachable": {`endpoint = "http://127.0.0.1:1"`, nil, []string{
+		"no duration": {`retry_for = "soon"`, nil, []string{"Invalid retry_for of the Carillon provider", "give a duration such as 30s"}},
+		"too long":    {`retry_for = "2h"`, nil, []string{"2h is outside the range from 0s to 1h"}},
+		"unreachable": {"endpoint = \"http://127.0.0.1:1\"\n retry_for = \"0s\"", nil, []string{
 			"cannot be reached (provider_endpoint)", "Check that a dispatcher is running at http://127.0.0.1:1 and that this is the right endpoint.",
 		}},
 	} {
@@ -177,7 +179,7 @@ func TestQuickstartIsAppliedChangedAndDestroyed(t *testing.T) {
 func TestExamplesAreValid(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	files, err := filepath.Glob(filepath.Join(examplesDir, "*", "carillon_*", "*.tf"))
+	files, err := filepath.Glob(filepath.Join(examplesDir, "[drf]*s", "*", "*.tf"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("examples: %v, %v", files, err)
 	}

@@ -127,6 +127,25 @@ func optionalObject(description string, attributes map[string]schema.Attribute) 
 	}
 }
 
+// rememberTypes gives nested attributes their types for good. Without, the framework builds each type again whenever it
+// looks at the attribute, which is a tenth of what a plan costs.
+func rememberTypes(attributes map[string]schema.Attribute) map[string]schema.Attribute {
+	for name, a := range attributes {
+		switch a := a.(type) {
+		case schema.SingleNestedAttribute:
+			a.Attributes = rememberTypes(a.Attributes)
+			a.CustomType = a.GetType().(types.ObjectType)
+			attributes[name] = a
+		case schema.MapNestedAttribute:
+			a.NestedObject.Attributes = rememberTypes(a.NestedObject.Attributes)
+			a.NestedObject.CustomType = a.NestedObject.Type()
+			a.CustomType = a.GetType().(types.MapType)
+			attributes[name] = a
+		}
+	}
+	return attributes
+}
+
 // either lists words for a description: `A`, `B` or `C`.
 func either[S ~string](words []S) string {
 	var b strings.Builder

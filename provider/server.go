@@ -14,11 +14,38 @@ import (
 // the line and the nearest name. The framework itself knows no blocks with a label, such as
 // trigger "nightly" {}, though the protocol does. Both forms have the same type, so the values that
 // Terraform and the framework exchange stay as they are.
-type server struct{ tfprotov6.ProviderServer }
+type server struct {
+	tfprotov6.ProviderServer
+	provider  *carillonProvider
+	unchanged unchangedJobs
+}
 
 // NewServer returns the server of the provider. version becomes part of the user agent.
 func NewServer(version string) tfprotov6.ProviderServer {
-	return server{providerserver.NewProtocol6(New(version)())()}
+	p := &carillonProvider{version: version}
+	return server{providerserver.NewProtocol6(p)(), p, newUnchangedJobs(context.Background())}
+}
+
+// PlanResourceChange spares the framework the jobs that are unchanged.
+func (s server) PlanResourceChange(
+	ctx context.Context, req *tfprotov6.PlanResourceChangeRequest,
+) (*tfprotov6.PlanResourceChangeResponse, error) {
+	if resp, err := s.unchanged.plan(ctx, s.provider.conn, req); resp != nil || err != nil {
+		return resp, err
+	}
+	return s.ProviderServer.PlanResourceChange(ctx, req)
+}
+
+// ReadResource spares the framework the jobs, most of which are as they were.
+func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
+	resp, err := s.unchanged.read(ctx, s.provider.conn, req)
+	if resp == nil && err == nil {
+		resp, err = s.ProviderServer.ReadResource(ctx, req)
+	}
+	if err == nil {
+		err = numbersAsText(resp.NewState)
+	}
+	return resp, err
 }
 
 // GetProviderSchema returns the framework's schemas with blocks in the resources.

@@ -36,6 +36,15 @@ func (r *request) decode(into any) dispatcher.Problems {
 	return decode(text, into)
 }
 
+// decodeIfAny is decode for a route whose body may be left out.
+func (r *request) decodeIfAny(into any) dispatcher.Problems {
+	text, problems := r.readBody()
+	if len(problems) > 0 || len(bytes.TrimSpace(text)) == 0 {
+		return problems
+	}
+	return r.decode(into)
+}
+
 // expectNoBody refuses a body on a route that takes none, instead of ignoring it silently. An empty
 // object is accepted.
 func (r *request) expectNoBody() error {

@@ -19,12 +19,15 @@ import (
 // readOnly lists the fields of each type that only the server writes. A body may contain them with
 // any value; they are ignored.
 var readOnly = map[reflect.Type][]string{
-	reflect.TypeFor[dispatcher.App](): {"aws_external_id", "breaks", "usage", "revision", "created_at", "updated_at"},
-	reflect.TypeFor[dispatcher.Job](): {"paused", "state", "revision", "created_at", "updated_at", "warnings"},
-	reflect.TypeFor[dispatcher.Trigger](): {
-		"paused", "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at",
+	reflect.TypeFor[dispatcher.App]():    {"aws_external_id", "breaks", "usage", "revision", "created_at", "updated_at"},
+	reflect.TypeFor[dispatcher.Bounds](): {"suspended_by", "suspended_at"},
+	reflect.TypeFor[dispatcher.Job](): {
+		"paused", "paused_by", "paused_at", "pause_reason", "state", "revision", "created_at", "updated_at", "warnings",
 	},
-	reflect.TypeFor[dispatcher.Calendar](): {"revision", "created_at", "updated_at"},
+	reflect.TypeFor[dispatcher.Trigger](): {
+		"paused", "paused_by", "paused_at", "pause_reason", "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at",
+	},
+	reflect.TypeFor[dispatcher.Calendar](): {"removal_requested_at", "revision", "created_at", "updated_at"},
 	reflect.TypeFor[dispatcher.APIToken](): {"id", "created_at", "last_used_at", "rotated_until", "revision"},
 }
 

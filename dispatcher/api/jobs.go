@@ -8,8 +8,13 @@ import (
 )
 
 func (a *API) listJobs(r *request) (response, error) {
+	labels, err := r.labels()
+	if err != nil {
+		return response{}, err
+	}
 	name := func(job dispatcher.Job) string { return job.Name }
 	return pagedByName(r, name, func(page dispatcher.Page) ([]dispatcher.Job, error) {
+		page.Labels = labels
 		return a.store.Jobs(r.Context(), r.PathValue("app"), page)
 	})
 }
@@ -49,13 +54,22 @@ func (a *API) deleteJob(r *request) (response, error) {
 	})
 }
 
-// pause serves pause and resume, of jobs and of single triggers.
+// pause serves pause and resume, of jobs and of single triggers. Only a pause has a reason.
 func pause(paused bool) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
+		var asked dispatcher.PauseRequest
+		if paused {
+			problems := r.decodeIfAny(&asked)
+			addInvalid(&problems, asked.Validate())
+			if err := problems.Err(); err != nil {
+				return response{}, err
+			}
+		}
 		change, err := a.change(r)
 		if err != nil {
 			return response{}, err
 		}
+		change.Reason = asked.Reason
 		app, name, trigger := r.PathValue("app"), r.PathValue("job"), r.PathValue("trigger")
 		job, err := a.store.PauseJob(r.Context(), app, name, trigger, paused, change)
 		return response{revision: job.Revision, body: job}, a.explainFailed(r, change, err)

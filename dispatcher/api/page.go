@@ -48,6 +48,9 @@ func checkQuery(rt route, r *request) error {
 		known[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if rt.repeated != "" && name == rt.repeated {
+			continue
+		}
 		switch {
 		case len(problems) > maxProblems:
 			return problems
@@ -120,6 +123,22 @@ func pagedByName[T any](r *request, name func(T) string, read func(dispatcher.Pa
 	return paged(page, name, read)
 }
 
+// labels reads the labels that the jobs of a list have.
+func (r *request) labels() (dispatcher.Labels, error) {
+	labels := dispatcher.Labels{}
+	for _, pair := range r.URL.Query()["label"] {
+		name, value, is := strings.Cut(pair, "=")
+		if before, twice := labels[name]; !is || twice && before != value {
+			return nil, &dispatcher.Problem{Path: "/label", Code: dispatcher.CodeLabelFormat,
+				Message: "label " + dispatcher.Echo(pair) + " is not NAME=VALUE, or has another value than before; a job has one value of each"}
+		}
+		labels[name] = value
+	}
+	var problems dispatcher.Problems
+	problems.AddError("/label", labels.Validate())
+	return labels, problems.Err()
+}
+
 // runQuery reads the parameters of the lists of runs and misfires.
 func (r *request) runQuery() (dispatcher.RunQuery, error) {
 	var problems dispatcher.Problems
@@ -136,9 +155,8 @@ func (r *request) runQuery() (dispatcher.RunQuery, error) {
 	if query.Trigger != "" && query.Job == "" {
 		problems.Add("/job", dispatcher.CodeRequired, "trigger is given without job; give both")
 	}
-	if values.Has("state") && !slices.Contains(dispatcher.RunStates, query.State) {
-		problems.Add("/state", dispatcher.CodeEnum, "state %s is not one of %s",
-			dispatcher.Echo(string(query.State)), joined(dispatcher.RunStates))
+	if values.Has("state") {
+		dispatcher.CheckEnum(&problems, "/state", "state", query.State, dispatcher.RunStates)
 	}
 	query.From, query.To = r.instant(&problems, "from"), r.instant(&problems, "to")
 	checkOrder(&problems, query.From, query.To)

@@ -19,18 +19,22 @@ type route struct {
 	outage bool
 	// query lists the known query parameters.
 	query []string
+	// repeated is the one of them that may be given several times; empty: none.
+	repeated string
 	// body tells that a POST takes a body, and large that it may be as large as an app.
 	body, large bool
 	serve       func(*API, *request) (response, error)
 }
 
 var (
-	pageQuery     = []string{"limit", "cursor"}
-	runsQuery     = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
-	explainQuery  = []string{"at"}
-	verifyQuery   = []string{"from", "to", "limit", "cursor"}
-	auditQuery    = []string{"app", "actor", "action", "subject", "refused", "from", "to", "order", "limit", "cursor"}
-	misfiresQuery = []string{"job", "trigger", "from", "to", "limit", "cursor"}
+	pageQuery           = []string{"limit", "cursor"}
+	jobsQuery           = []string{"label", "limit", "cursor"}
+	runsQuery           = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
+	explainQuery        = []string{"at"}
+	verifyQuery         = []string{"from", "to", "limit", "cursor"}
+	auditQuery          = []string{"app", "actor", "action", "subject", "refused", "from", "to", "order", "limit", "cursor"}
+	deleteCalendarQuery = []string{"when_unused"}
+	misfiresQuery       = []string{"job", "trigger", "from", "to", "limit", "cursor"}
 )
 
 const (
@@ -65,22 +69,22 @@ var routes = []route{
 	{method: "GET", path: appPath + "/export", scope: read, serve: (*API).exportApp},
 	{method: "POST", path: appPath + "/import", scope: write, body: true, large: true, serve: (*API).importApp},
 
-	{method: "GET", path: appPath + "/jobs", scope: read, query: pageQuery, serve: (*API).listJobs},
+	{method: "GET", path: appPath + "/jobs", scope: read, query: jobsQuery, repeated: "label", serve: (*API).listJobs},
 	{method: "GET", path: jobPath, scope: read, serve: (*API).getJob},
 	{method: "PUT", path: jobPath, scope: write, serve: (*API).putJob},
 	{method: "DELETE", path: jobPath, scope: write, serve: (*API).deleteJob},
 	{method: "GET", path: jobPath + "/slots", scope: read, serve: (*API).listSlots},
 	{method: "POST", path: jobPath + "/run", scope: operate, serve: (*API).runJob},
-	{method: "POST", path: jobPath + "/pause", scope: write, serve: pause(true)},
+	{method: "POST", path: jobPath + "/pause", scope: write, body: true, serve: pause(true)},
 	{method: "POST", path: jobPath + "/resume", scope: write, serve: pause(false)},
-	{method: "POST", path: triggerPath + "/pause", scope: write, serve: pause(true)},
+	{method: "POST", path: triggerPath + "/pause", scope: write, body: true, serve: pause(true)},
 	{method: "POST", path: triggerPath + "/resume", scope: write, serve: pause(false)},
 	{method: "GET", path: triggerPath + "/explain", scope: read, query: explainQuery, serve: (*API).explain},
 
 	{method: "GET", path: appPath + "/calendars", scope: read, query: pageQuery, serve: (*API).listCalendars},
 	{method: "GET", path: calPath, scope: read, serve: (*API).getCalendar},
 	{method: "PUT", path: calPath, scope: write, serve: (*API).putCalendar},
-	{method: "DELETE", path: calPath, scope: write, serve: (*API).deleteCalendar},
+	{method: "DELETE", path: calPath, scope: write, query: deleteCalendarQuery, serve: (*API).deleteCalendar},
 
 	{method: "GET", path: appPath + "/runs", scope: read, query: runsQuery, serve: (*API).listRuns},
 	{method: "GET", path: appPath + "/misfires", scope: read, query: misfiresQuery, serve: (*API).listMisfires},

@@ -20,7 +20,8 @@ func TestPutReturnsTheResolvedJob(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
 	got := into[dispatcher.Job](w.must(http.StatusCreated, "PUT", oneJob,
-		`{"payload":{"html":"<b>&","n":1.0},"target":{"webhook":{"url":"https://example.com/"}},"triggers":{"n":{"expression":"*/5 * * * *","timezone":"UTC"}}}`))
+		`{"payload":{"html":"<b>&","n":1.0},"target":{"webhook":{"url":"https://example.com/"}},
+			"triggers":{"n":{"expression":"*/5 * * * *","timezone":"UTC"}}}`))
 	trigger := got.Triggers["n"]
 	if trigger.Dialect != "unix" || trigger.Timezone != "UTC" || trigger.MisfireAfter != dispatcher.DefaultMisfireAfter ||
 		!trigger.Enabled || trigger.State != dispatcher.TriggerWaiting || trigger.NextFireTime == nil {
@@ -67,6 +68,17 @@ func TestPauseAndResume(t *testing.T) {
 	w.do("POST", "/v1/apps/crm/jobs/nosuch/pause", "").refused(404, " not_found")
 	w.do("POST", oneJob+"/pause", `{"until":"tomorrow"}`).refused(400, "/until json_unknown_field")
 	w.must(http.StatusOK, "POST", oneJob+"/pause", `{}`)
+	w.must(http.StatusOK, "POST", oneJob+"/resume", "")
+	w.do("POST", oneJob+"/resume", `{"reason":"done"}`).refused(400, "/reason json_unknown_field")
+	w.do("POST", oneJob+"/pause", `{"reason":"`+strings.Repeat("x", 1025)+`"}`).refused(422, "/reason text_too_long")
+	paused := into[dispatcher.Job](w.must(http.StatusOK, "POST", oneJob+"/pause", `{"reason":"a migration"}`))
+	if paused.PausedBy == "" || paused.PausedAt == nil || paused.PauseReason != "a migration" {
+		t.Errorf("the pause is by %q at %v because of %q", paused.PausedBy, paused.PausedAt, paused.PauseReason)
+	}
+	again := w.must(http.StatusOK, "POST", oneJob+"/pause", `{"reason":"another"}`)
+	if diff := cmp.Diff(paused, into[dispatcher.Job](again)); diff != "" {
+		t.Error("paused again (-before +after):\n" + diff)
+	}
 }
 
 func TestRunsAreRequestedCancelledAndRetried(t *testing.T) {

@@ -7,13 +7,10 @@ package client
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -28,6 +25,11 @@ type Options struct {
 	UserAgent string
 	// Timeout bounds one request; default 30s.
 	Timeout time.Duration
+	// RetryFor bounds the time in which a request is tried again: if no server accepts the connection, if the response
+	// is status 429, if it is status 503 and the request cannot be done twice, and reads also if the connection breaks
+	// or a gateway fails. A wait that Retry-After asks for is kept, unless it is longer than what is left. The zero value
+	// is DefaultRetryFor; a negative one permits no second try.
+	RetryFor time.Duration
 	// Transport makes the requests; default http.DefaultTransport.
 	Transport http.RoundTripper
 }
@@ -36,7 +38,8 @@ type Options struct {
 // API reports a problem; errors.Is finds the error of package dispatcher that the status stands for
 // (ErrNotFound, ErrPrecondition, ErrConflict). It returns ErrForeign if another server responds.
 type Client struct {
-	http *resty.Client
+	http     *resty.Client
+	retryFor time.Duration
 }
 
 // New returns a client of the API at endpoint, such as "https://carillon.internal:8080".
@@ -55,11 +58,9 @@ func New(endpoint, token string, o Options) (*Client, error) {
 		SetBaseURL(strings.TrimSuffix(endpoint, "/")).
 		SetAuthToken(token).
 		SetHeader("User-Agent", cmp.Or(o.UserAgent, "carillon-client")).
-		SetRetryCount(3).SetRetryWaitTime(200 * time.Millisecond).SetRetryMaxWaitTime(2 * time.Second).
-		AddRetryCondition(retryable).
 		SetResponseBodyLimit(maxResponse).
 		SetLogger(silent{})
-	return &Client{http: r}, nil
+	return &Client{http: r, retryFor: cmp.Or(o.RetryFor, DefaultRetryFor)}, nil
 }
 
 // maxResponse bounds the memory of a response. A page of a thousand large jobs fits.
@@ -68,30 +69,6 @@ const maxResponse = 512 << 20 // bytes
 // noRedirect returns the redirect itself. Following it would turn a PUT into a GET, and its response
 // would look like success.
 func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-
-// retryable permits another try if it is harmless: the request never reached a server, was refused for its rate, or
-// only reads.
-// A write whose response was lost may have succeeded. Repeating it with If-None-Match would report a
-// conflict with another client that does not exist.
-func retryable(r *resty.Response, err error) bool {
-	if err != nil {
-		var dial *net.OpError
-		if errors.As(err, &dial) && dial.Op == "dial" {
-			return true
-		}
-		var certificate *tls.CertificateVerificationError
-		var network net.Error
-		late := errors.As(err, &network) && network.Timeout() // it would take as long again
-		return r != nil && r.Request.Method == http.MethodGet && !late && !errors.As(err, &certificate)
-	}
-	if r.StatusCode() == http.StatusTooManyRequests {
-		return true // it was refused before anything was done
-	}
-	temporary := []int{
-		http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout,
-	}
-	return r.Request.Method == http.MethodGet && slices.Contains(temporary, r.StatusCode())
-}
 
 // silent keeps resty from writing to standard error; the errors say the same.
 type silent struct{}

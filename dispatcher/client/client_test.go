@@ -5,13 +5,11 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -20,7 +18,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
@@ -64,8 +61,10 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func declared() dispatcher.Job {
 	return dispatcher.Job{
 		App: "crm", Name: "sync", Enabled: true, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/?a=<b>&c"}},
-		Payload:  []byte(`{"a":1}`),
-		Triggers: map[string]dispatcher.Trigger{"nightly": {Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Timezone: "UTC"}, Enabled: true}},
+		Payload: []byte(`{"a":1}`),
+		Triggers: map[string]dispatcher.Trigger{
+			"nightly": {Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Timezone: "UTC"}, Enabled: true},
+		},
 	}
 }
 
@@ -122,6 +121,10 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	if got, err := c.Jobs(ctx, "crm", dispatcher.Page{}); err != nil || len(got.Items) != 1 {
 		t.Errorf("Jobs = %+v, %v", got, err)
 	}
+	labels := dispatcher.Labels{"team": "pay", "tier": "1"}
+	if got, err := c.Jobs(ctx, "crm", dispatcher.Page{Labels: labels}); err != nil || len(got.Items) != 0 {
+		t.Errorf("Jobs with labels that none has = %+v, %v", got, err)
+	}
 	testLedger(t, c)
 	testNodes(t, c, s)
 	testCalendars(t, c)
@@ -175,34 +178,6 @@ func testLedger(t *testing.T, c *client.Client) {
 	period := verify.Query{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: dispatcher.Page{Limit: 5}}
 	if got, err := c.Verify(ctx, period); err != nil || len(got.Items) != 1 || !got.Items[0].From.Equal(period.From) {
 		t.Errorf("Verify = %+v, %v", got, err)
-	}
-}
-
-func testCalendars(t *testing.T, c *client.Client) {
-	t.Helper()
-	ctx := t.Context()
-	declared := dispatcher.Calendar{App: "crm", Name: "holidays", Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}
-	calendar, err := c.PutCalendar(ctx, declared, client.Condition{Absent: true})
-	if err != nil || calendar.Revision != 1 || !cmp.Equal(calendar.Rules, declared.Rules) {
-		t.Fatalf("PutCalendar = %+v, %v", calendar, err)
-	}
-	if got, err := c.Calendar(ctx, "crm", "holidays"); err != nil || !cmp.Equal(got, calendar) {
-		t.Errorf("Calendar = %+v, %v, want %+v", got, err, calendar)
-	}
-	if got, err := c.Calendars(ctx, "crm", dispatcher.Page{Limit: 1}); err != nil || len(got.Items) != 1 {
-		t.Errorf("Calendars = %+v, %v", got, err)
-	}
-	user := dispatcher.Calendar{App: "crm", Name: "user", Bases: []string{"holidays"}}
-	if _, err := c.PutCalendar(ctx, user, client.Condition{}); err != nil {
-		t.Error(err)
-	}
-	if err := c.DeleteCalendar(ctx, "crm", "holidays", client.Condition{Existing: true}); !errors.Is(err, dispatcher.ErrConflict) {
-		t.Errorf("DeleteCalendar of one in use = %v, want ErrConflict", err)
-	}
-	for _, name := range []string{"user", "holidays"} {
-		if err := c.DeleteCalendar(ctx, "crm", name, client.Condition{Existing: true}); err != nil {
-			t.Error(err)
-		}
 	}
 }
 
@@ -275,7 +250,16 @@ func TestErrorsMatchDomainErrors(t *testing.T) {
 	if _, err := c.PutApp(ctx, dispatcher.App{Name: "crm"}, client.Condition{Revision: 3}); !errors.Is(err, dispatcher.ErrPrecondition) {
 		t.Errorf("PutApp of revision 3 = %v, want ErrPrecondition", err)
 	}
-	_, err := c.PutApp(ctx, dispatcher.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
+	made, err := c.PutApp(ctx, dispatcher.App{Name: "books"}, client.Condition{Absent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stale *client.Error
+	if _, err := c.PutApp(ctx, made, client.Condition{Revision: 3}); !errors.As(err, &stale) || stale.ChangedBy == "" ||
+		!stale.ChangedAt.Equal(made.UpdatedAt) {
+		t.Errorf("PutApp of revision 3 = %+v, want who changed it at %s", stale, made.UpdatedAt)
+	}
+	_, err = c.PutApp(ctx, dispatcher.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
 	var problems dispatcher.Problems
 	var problem *client.Error
 	if !errors.As(err, &problems) || len(problems) != 2 || !errors.As(err, &problem) || problem.Status != 422 || problem.RequestID == "" {
@@ -299,72 +283,6 @@ func TestEndpointsAreChecked(t *testing.T) {
 		if err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("New(%q) = %v, want an error without the password", endpoint, err)
 		}
-	}
-}
-
-// A retry of a request that may have arrived could write twice.
-func TestOnlySafeRequestsAreRetried(t *testing.T) {
-	t.Parallel()
-	refused := &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
-	for name, tt := range map[string]struct {
-		fail  error
-		get   int32 // tries of a read
-		write int32 // tries of a write
-	}{
-		"a refused connection never reached the server": {fail: refused, get: 4, write: 4},
-		"a lost response":    {fail: io.ErrUnexpectedEOF, get: 4, write: 1},
-		"a reset connection": {fail: &net.OpError{Op: "read", Err: syscall.ECONNRESET}, get: 4, write: 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var tries atomic.Int32
-			c := newClient(t, "http://carillon.test", "t", roundTripper(func(*http.Request) (*http.Response, error) {
-				tries.Add(1)
-				return nil, tt.fail
-			}))
-			if _, err := c.App(t.Context(), "crm"); !errors.Is(err, tt.fail) {
-				t.Errorf("App = %v, want %v", err, tt.fail)
-			}
-			if got := tries.Swap(0); got != tt.get {
-				t.Errorf("a read was tried %d times, want %d", got, tt.get)
-			}
-			_, _ = c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{Absent: true})
-			if got := tries.Swap(0); got != tt.write {
-				t.Errorf("a write was tried %d times, want %d", got, tt.write)
-			}
-			_, _ = c.RunJob(t.Context(), "crm", "sync")
-			if got := tries.Swap(0); got != tt.write {
-				t.Errorf("a run was requested %d times, want %d", got, tt.write)
-			}
-		})
-	}
-}
-
-func TestOverloadRetriesOnlyReads(t *testing.T) {
-	t.Parallel()
-	var tries, status atomic.Int32
-	status.Store(http.StatusServiceUnavailable)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if tries.Add(1) < 3 {
-			w.WriteHeader(int(status.Load()))
-			return
-		}
-		w.Header().Set("Content-Type", "application/json; charset=utf-8")
-		_, _ = io.WriteString(w, `{"name":"crm"}`)
-	}))
-	t.Cleanup(server.Close)
-	c := newClient(t, server.URL, "t", nil)
-	if app, err := c.App(t.Context(), "crm"); err != nil || app.Name != "crm" || tries.Load() != 3 {
-		t.Errorf("App = %+v, %v after %d tries, want it at the third", app, err, tries.Load())
-	}
-	tries.Store(0)
-	if _, err := c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{}); err == nil || tries.Load() != 1 {
-		t.Errorf("PutApp = %v after %d tries, want an error after one", err, tries.Load())
-	}
-	tries.Store(0)
-	status.Store(http.StatusTooManyRequests)
-	if _, err := c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{}); err != nil || tries.Load() != 3 {
-		t.Errorf("PutApp refused for its rate = %v after %d tries, want it at the third", err, tries.Load())
 	}
 }
 

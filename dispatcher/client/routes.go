@@ -82,7 +82,7 @@ func (c *Client) ImportApp(ctx context.Context, name string, export json.RawMess
 	})
 }
 
-// Jobs lists the jobs of an app by name.
+// Jobs lists the jobs of an app by name, those that have page.Labels.
 func (c *Client) Jobs(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.Job], error) {
 	return list[dispatcher.Job](ctx, c, path("apps", app, "jobs")+params(dispatcher.RunQuery{Page: page}))
 }
@@ -125,21 +125,42 @@ func (c *Client) DeleteCalendar(ctx context.Context, app, name string, cond Cond
 	return c.remove(ctx, path("apps", app, "calendars", name), cond)
 }
 
+// DeleteCalendarWhenUnused deletes a calendar. One that is in use is deleted by the change that drops its last use, and
+// waiting is true until then.
+func (c *Client) DeleteCalendarWhenUnused(ctx context.Context, app, name string, cond Condition) (waiting bool, err error) {
+	marked, err := send(ctx, c, request[dispatcher.Calendar]{
+		method: http.MethodDelete, path: path("apps", app, "calendars", name) + "?when_unused=true", cond: cond, is: isCalendar(app, name),
+	})
+	return err == nil && marked.Name != "", err
+}
+
 // PauseJob pauses or resumes a job, or only one of its triggers if trigger is not empty.
 func (c *Client) PauseJob(
 	ctx context.Context, app, job, trigger string, paused bool, cond Condition,
 ) (dispatcher.Job, error) {
-	segments := []string{"apps", app, "jobs", job}
-	if trigger != "" {
-		segments = append(segments, "triggers", trigger)
-	}
-	verb := "resume"
 	if paused {
-		verb = "pause"
+		return c.PauseJobFor(ctx, app, job, trigger, dispatcher.PauseRequest{}, cond)
 	}
 	return send(ctx, c, request[dispatcher.Job]{
-		method: http.MethodPost, path: path(append(segments, verb)...), cond: cond, is: isJob(app, job),
+		method: http.MethodPost, path: triggerPath(app, job, trigger, "resume"), cond: cond, is: isJob(app, job),
 	})
+}
+
+// PauseJobFor pauses a job, or only one of its triggers if trigger is not empty, and says why.
+func (c *Client) PauseJobFor(
+	ctx context.Context, app, job, trigger string, why dispatcher.PauseRequest, cond Condition,
+) (dispatcher.Job, error) {
+	return send(ctx, c, request[dispatcher.Job]{
+		method: http.MethodPost, path: triggerPath(app, job, trigger, "pause"), body: why, cond: cond, is: isJob(app, job),
+	})
+}
+
+// triggerPath is that of a request about a trigger, or about its job if there is none.
+func triggerPath(app, job, trigger, verb string) string {
+	if trigger == "" {
+		return path("apps", app, "jobs", job, verb)
+	}
+	return path("apps", app, "jobs", job, "triggers", trigger, verb)
 }
 
 // RunJob queues a run of a job now. Each call queues another run; the client does not repeat it.
@@ -300,7 +321,8 @@ func post[T any](ctx context.Context, c *Client, at string, body any, is func(T)
 }
 
 func (c *Client) remove(ctx context.Context, at string, cond Condition) error {
-	_, err := send(ctx, c, request[struct{}]{method: http.MethodDelete, path: at, cond: cond})
+	unfinished := func(struct{}) bool { return false }
+	_, err := send(ctx, c, request[struct{}]{method: http.MethodDelete, path: at, cond: cond, is: unfinished})
 	return err
 }
 
@@ -354,6 +376,9 @@ func params(q dispatcher.RunQuery) string {
 
 // addPage adds what all lists have that are bounded by times.
 func addPage(values url.Values, from, to time.Time, page dispatcher.Page) {
+	for _, pair := range page.Labels.Pairs() {
+		values.Add("label", pair)
+	}
 	if page.Cursor != "" {
 		values.Set("cursor", page.Cursor)
 	}

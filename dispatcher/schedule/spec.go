@@ -1,9 +1,7 @@
 package schedule
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -128,14 +126,13 @@ func (s *Spec) checkEnums(errs *Errors) {
 	checkEnum(errs, "dialect", s.Dialect, DialectQuartz, DialectUnix, DialectAWS, DialectInterval,
 		DialectCalendarInterval, DialectDailyInterval, DialectAt)
 	checkEnum(errs, "gap", s.Gap, GapSkip, GapNext)
-	checkEnum(errs, "on_excluded", s.OnExcluded, OnExcludedSkip, OnExcludedNextIncluded)
+	checkEnum(errs, "on_excluded", s.OnExcluded, OnExcludedSkip, OnExcludedNextIncluded, OnExcludedNextDay, OnExcludedPreviousDay)
 	checkEnum(errs, "overlap", s.Overlap, OverlapLast, OverlapFirst, OverlapBoth)
 }
 
 func checkEnum[E ~string](errs *Errors, field string, value E, allowed ...E) {
 	if value != "" && !slices.Contains(allowed, value) {
-		list := strings.ReplaceAll(strings.Trim(fmt.Sprint(allowed), "[]"), " ", ", ")
-		errs.add(field, string(value), CodeEnum, "not one of %s", list)
+		errs.add(field, string(value), CodeEnum, "%s", NotOneOf(value, allowed))
 	}
 }
 

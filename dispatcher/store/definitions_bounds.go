@@ -15,7 +15,8 @@ func (t *tx) nextBounds(app dispatcher.App, before appBefore) (dispatcher.Bounds
 	old := before.bounds.WithDefaults(app.Name)
 	given := before.bounds
 	if app.Bounds != nil {
-		if asked := app.Bounds.WithoutDefaults(app.Name); !reflect.DeepEqual(asked.WithDefaults(app.Name), old) {
+		asked := app.Bounds.WithoutDefaults(app.Name)
+		if asked.Suspension = before.bounds.Suspension; !reflect.DeepEqual(asked.WithDefaults(app.Name), old) {
 			given = asked
 		}
 	}
@@ -29,6 +30,12 @@ func (t *tx) nextBounds(app dispatcher.App, before appBefore) (dispatcher.Bounds
 		problems.Add("/retention", dispatcher.CodeBoundQuota,
 			"retention %s is longer than the %s that the bounds of the app allow (quotas.retention); shorten it, or ask an operator",
 			app.Retention, most)
+	}
+	switch {
+	case !given.Suspended:
+		given.Suspension = dispatcher.Suspension{}
+	case !before.bounds.Suspended:
+		given.Suspension = dispatcher.Suspension{SuspendedBy: t.by.Actor, SuspendedAt: &t.now}
 	}
 	return given, problems.Err()
 }

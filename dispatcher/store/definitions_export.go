@@ -131,11 +131,12 @@ func (s *store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]dis
 			return nil, job.Err
 		}
 		one := dispatcher.ExportedJob{
-			Job: job.Job, Revision: job.Revision, Paused: job.Paused, Triggers: map[string]dispatcher.ExportedTrigger{},
+			Job: job.Job, Revision: job.Revision, Paused: job.Paused, PauseReason: job.PauseReason,
+			Triggers: map[string]dispatcher.ExportedTrigger{},
 		}
 		for name, t := range job.Triggers {
 			one.Triggers[name] = dispatcher.ExportedTrigger{
-				Paused: t.Paused, State: t.State, Error: t.Error, AnchorAt: t.AnchorAt, PrevFireTime: t.PrevFireTime,
+				Paused: t.Paused, PauseReason: t.PauseReason, State: t.State, Error: t.Error, AnchorAt: t.AnchorAt, PrevFireTime: t.PrevFireTime,
 				NextFireTime: t.NextFireTime, Fired: t.Fired,
 			}
 		}
@@ -309,7 +310,7 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 	if err != nil {
 		return err
 	}
-	job, err := one.Restore(prior, calendars.calendars, t.now)
+	job, err := one.Restore(prior, calendars.calendars, t.by.Actor, t.now)
 	if err != nil {
 		return err
 	}

@@ -98,7 +98,9 @@ func TestImportedAppStandsWhereItStood(t *testing.T) {
 		_, err = m.old.PauseJob(t.Context(), "app", "paused", "", true, m.at(-time.Minute))
 		must(t, err)
 		m.declare("held", nil)
-		_, err = m.old.PauseJob(t.Context(), "app", "held", "t", true, m.at(-time.Minute))
+		why := m.at(-time.Minute)
+		why.Reason = "a migration"
+		_, err = m.old.PauseJob(t.Context(), "app", "held", "t", true, why)
 		must(t, err)
 		export := m.move()
 		if given, err := m.new.JobDefaults(t.Context(), "app"); err != nil || !cmp.Equal(given, export.App.Defaults) || given == nil {
@@ -109,7 +111,8 @@ func TestImportedAppStandsWhereItStood(t *testing.T) {
 			must(t, err)
 			is, err := m.new.Job(t.Context(), "app", name)
 			must(t, err)
-			if diff := cmp.Diff(was, is, cmpopts.IgnoreFields(dispatcher.Job{}, "CreatedAt", "UpdatedAt"), cmpopts.EquateEmpty()); diff != "" {
+			others := cmpopts.IgnoreFields(dispatcher.Job{}, "CreatedAt", "UpdatedAt")
+			if diff := cmp.Diff(was, is, others, cmpopts.IgnoreFields(dispatcher.Pause{}, "PausedAt"), cmpopts.EquateEmpty()); diff != "" {
 				t.Errorf("job %s (-before +after):\n%s", name, diff)
 			}
 		}

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -27,14 +28,18 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 			return err
 		}
 		subject, before := "job "+name, job.Paused
+		pause := dispatcher.Pause{}
+		if paused {
+			pause = dispatcher.Pause{PausedBy: change.Actor, PausedAt: &t.now, PauseReason: change.Reason}
+		}
 		if trigger == "" {
-			job.Paused = paused
+			job.Paused, job.Pause = paused, pause
 		} else {
 			one, found := job.Triggers[trigger]
 			if !found {
 				return dispatcher.NotFound("trigger", app+"/"+name+"/"+trigger)
 			}
-			before, one.Paused = one.Paused, paused
+			before, one.Paused, one.Pause = one.Paused, paused, pause
 			job.Triggers[trigger] = one
 			subject += " trigger " + trigger
 		}
@@ -59,17 +64,39 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 		}
 		t.notify(dispatcher.Notification{JobID: dispatcher.JobID(app, name)})
 		return t.auditChange(ctx, auditEntry{action: string(cause), app: app, subject: subject, revision: job.Revision,
-			before: map[string]bool{"paused": before}, after: map[string]bool{"paused": paused}})
+			before: auditedPause{Paused: before}, after: auditedPause{paused, pause.PauseReason}})
 	})
 	return stored, err
 }
 
+// auditedPause is what the audit log shows of a pause.
+type auditedPause struct {
+	Paused bool   `json:"paused"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// pauseColumn is NULL for no pause.
+func pauseColumn(p *dispatcher.Pause) any {
+	return orDefault(p, dispatcher.Pause{}, func(text string) (pause dispatcher.Pause) {
+		_ = json.Unmarshal([]byte(text), &pause) // it stays a pause without it
+		return pause
+	}, pauseText)
+}
+
+func pauseText(p dispatcher.Pause) string {
+	text, err := json.Marshal(p)
+	if err != nil {
+		panic(err) // texts and a time always marshal
+	}
+	return string(text)
+}
+
 // writePauses writes the pauses of a job and its triggers, and the revision.
 func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
-	// $1 id, $2 paused, $3 revision, $4 now
-	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4 WHERE id = $1`
+	// $1 id, $2 paused, $3 revision, $4 now, $5 pause
+	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4, pause = $5 WHERE id = $1`
 	jobID := dispatcher.JobID(job.App, job.Name)
-	if _, err := t.ExecContext(ctx, ofJob, jobID, job.Paused, job.Revision, t.now.UnixMilli()); err != nil {
+	if _, err := t.ExecContext(ctx, ofJob, jobID, job.Paused, job.Revision, t.now.UnixMilli(), pauseColumn(&job.Pause)); err != nil {
 		return err
 	}
 	job.State = job.RollUp(false)
@@ -79,20 +106,25 @@ func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
 	// $1 revision, from $2 on: id, off
 	ofClocks := t.rows(0, 2, "", column{"id", bigint}, column{"off", integer}) + ` UPDATE trigger_clock AS c
 		SET off = (c.off & ~6) | b.off, revision = $1 FROM b WHERE c.id = b.id`
-	// $1 job paused, $2 revision, from $3 on: id, paused
-	ofTriggers := t.rows(0, 3, "", column{"id", bigint}, column{"paused", boolean}) + ` UPDATE triggers AS t
-		SET paused = b.paused, job_paused = $1, revision = $2 FROM b WHERE t.id = b.id`
+	// $1 job paused, $2 revision, from $3 on: id, paused, pause
+	ofTriggers := t.rows(0, 3, "", column{"id", bigint}, column{"paused", boolean}, column{"pause", text}) + ` UPDATE triggers AS t
+		SET paused = b.paused, pause = b.pause, job_paused = $1, revision = $2 FROM b WHERE t.id = b.id`
 	var ids []int64
 	var paused []bool
+	var pauses []*string
 	var off []int32
 	for name, trigger := range job.Triggers {
 		ids, paused = append(ids, dispatcher.TriggerID(job.App, job.Name, name)), append(paused, trigger.Paused)
+		pauses = append(pauses, nil)
+		if trigger.Paused {
+			pauses[len(pauses)-1] = new(pauseText(trigger.Pause))
+		}
 		off = append(off, int32(ownOff("", trigger.Paused, job.Paused)))
 	}
 	if _, err := t.ExecContext(ctx, ofClocks, append([]any{job.Revision}, t.batch(ids, off)...)...); err != nil {
 		return err
 	}
-	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.batch(ids, paused)...)...)
+	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.batch(ids, paused, pauses)...)...)
 	return err
 }
 

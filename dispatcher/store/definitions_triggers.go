@@ -28,6 +28,7 @@ var triggerFields = fields[triggerRow]{
 	{"misfire_after", bigint, func(t *triggerRow) any { return durationColumn(&t.MisfireAfter) }, always, ""},
 	{"enabled", boolean, func(t *triggerRow) any { return &t.Enabled }, always, ""},
 	{"paused", boolean, func(t *triggerRow) any { return &t.Paused }, always, ""},
+	{"pause", text, func(t *triggerRow) any { return pauseColumn(&t.Pause) }, always, ""},
 	{"job_paused", boolean, func(t *triggerRow) any { return &t.jobPaused }, always, ""},
 	{"error", text, func(t *triggerRow) any { return &t.Error }, always, ""},
 	{"anchor_at", bigint, func(t *triggerRow) any { return instantColumn(&t.AnchorAt) }, always, ""},

@@ -2,6 +2,7 @@ package store_test
 
 import (
 	"context"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -94,9 +95,10 @@ func TestClaimWaitsForOneRequestOnSQLite(t *testing.T) {
 	requests := store.ForRequests(s)
 	release, err := store.Freeze(t.Context(), s, `UPDATE installation SET id = id`)
 	must(t, err)
-	var written atomic.Int64
+	var written, asked atomic.Int64
 	end := flood(t, func(ctx context.Context) error {
-		_, _, err := requests.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Actor: "test"})
+		app := dispatcher.App{Name: "app", Description: fmt.Sprint("change ", asked.Add(1)), Enabled: true}
+		_, _, err := requests.PutApp(ctx, app, dispatcher.Change{Actor: "test"})
 		if err == nil {
 			written.Add(1)
 		}

@@ -73,7 +73,9 @@ CREATE TABLE jobs (
   description   TEXT    NOT NULL,
   enabled       BOOLEAN NOT NULL,
   paused        BOOLEAN NOT NULL,         -- an operator's wish; schedulers never write it
+  pause         TEXT,                     -- JSON: by whom, when and why; NULL: it is not paused
   priority      INTEGER NOT NULL,         -- higher goes first within the app
+  labels        TEXT    NOT NULL DEFAULT '', -- name=value,...: for people
   node_labels   TEXT    NOT NULL,         -- name=value,...: what a node must have
   delivery      TEXT    NOT NULL,
   retry         TEXT    NOT NULL,         -- JSON
@@ -95,6 +97,7 @@ CREATE TABLE jobs (
   UNIQUE (app_id, name)
 );
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
+CREATE INDEX jobs_labelled ON jobs (app_id, name) WHERE labels <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX jobs_expired ON jobs ((completed_at + delete_after_completion)) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
 
@@ -125,6 +128,7 @@ CREATE TABLE triggers (
   fired             INTEGER  NOT NULL,    -- runs of a fixed delay that have ended
   enabled           BOOLEAN  NOT NULL,
   paused            BOOLEAN  NOT NULL,    -- an operator's wish; schedulers never write it
+  pause             TEXT,                 -- JSON: by whom, when and why; NULL: it is not paused
   job_paused        BOOLEAN  NOT NULL,    -- copy of jobs.paused
   delayed           BOOLEAN  NOT NULL,    -- a fixed delay: the end of its run schedules the next fire, not a claim
   drift_hour        BOOLEAN  NOT NULL,
@@ -386,6 +390,7 @@ CREATE TABLE calendars (
   revision    BIGINT NOT NULL,
   created_at  BIGINT NOT NULL,
   updated_at  BIGINT NOT NULL,
+  removal_requested_at BIGINT,            -- it is deleted with its last use; NULL: it stays
   deleted_at  BIGINT,
   PRIMARY KEY (app_id, name)
 );

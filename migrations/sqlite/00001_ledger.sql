@@ -65,7 +65,9 @@ CREATE TABLE jobs (
   description TEXT NOT NULL,
   enabled INTEGER NOT NULL,
   paused INTEGER NOT NULL,
+  pause TEXT,
   priority INTEGER NOT NULL,
+  labels TEXT NOT NULL DEFAULT '',
   node_labels TEXT NOT NULL,
   delivery TEXT NOT NULL,
   retry TEXT NOT NULL,
@@ -87,6 +89,7 @@ CREATE TABLE jobs (
   UNIQUE (app_id, name)
 ) STRICT;
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
+CREATE INDEX jobs_labelled ON jobs (app_id, name) WHERE labels <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX jobs_expired ON jobs (completed_at + delete_after_completion) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
 
@@ -113,6 +116,7 @@ CREATE TABLE triggers (
   fired INTEGER NOT NULL,
   enabled INTEGER NOT NULL,
   paused INTEGER NOT NULL,
+  pause TEXT,
   job_paused INTEGER NOT NULL,
   delayed INTEGER NOT NULL,
   drift_hour INTEGER NOT NULL,
@@ -324,6 +328,7 @@ CREATE TABLE calendars (
   revision INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
+  removal_requested_at INTEGER,
   deleted_at INTEGER,
   PRIMARY KEY (app_id, name)
 ) STRICT;

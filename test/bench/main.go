@@ -42,7 +42,8 @@ For PostgreSQL, everything happens in a new schema with a random name; for SQLit
 database file. Both are removed at the end. Nodes that use the same PostgreSQL server share its capacity, so do not
 run them while you measure.
 
-"carillon-bench size" measures what one node carries in the processor and memory of a small task; see its --help.`
+"carillon-bench size" measures what one node carries in the processor and memory of a small task,
+"carillon-bench terraform" what plans of many jobs need; see their --help.`
 
 // databaseFlag says which database is measured.
 type databaseFlag struct {
@@ -87,6 +88,8 @@ func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) 
 		command, args = &asNodeCommand{}, args[1:]
 	case args[0] == "size":
 		command, args = &sizeCommand{}, args[1:]
+	case args[0] == "terraform":
+		command, args = &terraformCommand{}, args[1:]
 	}
 	exited := -1
 	parser := kong.Must(command,

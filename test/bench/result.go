@@ -66,6 +66,10 @@ type Result struct {
 	WALRatio  *float64 `json:"wal_to_earlier_ratio,omitempty"`
 	DiskRatio *float64 `json:"disk_to_earlier_ratio,omitempty"`
 	Allocs    *float64 `json:"allocs_per_fire,omitempty"`
+
+	Jobs *int `json:"jobs,omitempty"`
+	// Bar is what Value must not exceed.
+	Bar *float64 `json:"bar,omitempty"`
 }
 
 func some[T any](value T) *T { return &value }
@@ -85,13 +89,17 @@ func jsonReport(w io.Writer) func(Result) error {
 func tableReport(w io.Writer) func(Result) error {
 	return func(r Result) error {
 		t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(t, "%s\t%s\t%.0f %s", r.Bench, r.Database, r.Value, r.Unit)
+		digits := 0
+		if r.Value < 100 {
+			digits = 1
+		}
+		fmt.Fprintf(t, "%s\t%s\t%.*f %s", r.Bench, r.Database, digits, r.Value, r.Unit)
 		for _, c := range []struct {
 			name  string
 			value *float64
 		}{{"bare SQL", r.CeilingSQL}, {"bare HTTP", r.CeilingHTTP}, {"ceiling", r.Ceiling}, {"peer", r.PeerValue}} {
 			if c.value != nil {
-				fmt.Fprintf(t, "\t%s %.0f", c.name, *c.value)
+				fmt.Fprintf(t, "\t%s %.*f", c.name, digits, *c.value)
 			}
 		}
 		if r.Ratio != nil {
@@ -151,6 +159,8 @@ func (r Result) details() []string {
 	number("disk_bytes_per_fire", "%.0f", r.Disk)
 	number("disk_to_earlier_ratio", "%.2f", r.DiskRatio)
 	number("allocs_per_fire", "%.0f", r.Allocs)
+	count("jobs", r.Jobs)
+	number("bar", "%.1f", r.Bar)
 	return found
 }
 

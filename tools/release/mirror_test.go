@@ -25,7 +25,8 @@ func TestMirrorHasTheLayoutOfTheRegistry(t *testing.T) {
 	t.Parallel()
 	tree := mirrored(t)
 	// https://developer.hashicorp.com/terraform/registry/providers/docs
-	allowed := regexp.MustCompile(`^(LICENSE|README\.md|terraform-registry-manifest\.json|docs/(index|(resources|data-sources)/[a-z_]+)\.md)$`)
+	allowed := regexp.MustCompile(`^(LICENSE|README\.md|terraform-registry-manifest\.json|` +
+		`docs/(index|(resources|data-sources|functions|guides)/[a-z_-]+)\.md)$`)
 	pages := 0
 	err := fs.WalkDir(tree, ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {

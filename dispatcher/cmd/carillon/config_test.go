@@ -73,12 +73,12 @@ func TestInvalidConfigurationEndsAtOnceAndIsNamed(t *testing.T) {
 		"a password and a passfile": {[]string{"CARILLON_DATABASE_PASSWORD=hunter2"},
 			[]string{"serve", "--check", "--database=postgres://me@h/d?passfile=x"}, []string{"passfile in --database"}},
 		"a password and a file of it": {[]string{"CARILLON_DATABASE_PASSWORD=hunter2"},
-			[]string{"token", "list", "--database=postgres://me@h/d", "--database-password-file=x"},
+			[]string{"token", "create", "--name=a", "--database=postgres://me@h/d", "--database-password-file=x"},
 			[]string{"--database-password ", "--database-password-file", "exclude each other"}},
 		"a password for a file": {[]string{"CARILLON_DATABASE_PASSWORD=hunter2"}, []string{"serve", "--check", database},
 			[]string{"CARILLON_DATABASE_PASSWORD", "only PostgreSQL"}},
 		"a password file not there": {nil,
-			[]string{"node", "list", "--database=postgres://me@h/d", "--database-password-file=" + missing},
+			[]string{"token", "create", "--name=a", "--database=postgres://me@h/d", "--database-password-file=" + missing},
 			[]string{"--database-password-file", "nothing.pem"}},
 		"a password file that is empty": {nil,
 			[]string{"serve", "--check", "--database=postgres://me@h/d", "--database-password-file=/dev/null"},
@@ -221,21 +221,19 @@ func TestMigrateMayBeRepeated(t *testing.T) {
 func TestNodesAreListedPausedAndResumed(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-	startNode(t, database, newToken(t, database))
-	flag := "--database=" + database
-	list, errs, code := carillon(t, nil, "node", "list", flag)
+	n := startNode(t, database, newToken(t, database))
+	list, errs, code := n.commandWith("", "node", "list")
 	lines := strings.Split(strings.TrimSpace(list), "\n")
 	if code != 0 || len(lines) != 2 || !strings.Contains(lines[0], "SHARE") || !strings.Contains(lines[1], "active") {
 		t.Fatalf("list: exit %d, %s\n%s", code, errs, list)
 	}
 	id := strings.Fields(lines[1])[0]
-	for _, step := range []struct{ verb, state string }{{"pause", "paused"}, {"resume", "active"}} {
-		if out, errs, code := carillon(t, nil, "node", step.verb, flag, id); code != 0 || !strings.Contains(out, step.state) {
+	for _, step := range []struct{ verb, state string }{{"pause", "paused"}, {"resume", "active"}, {"drain", "draining"}, {"resume", "active"}} {
+		if out, errs, code := n.commandWith("", "node", step.verb, id); code != 0 || !strings.Contains(out, step.state) {
 			t.Errorf("%s: exit %d, %q, %s", step.verb, code, out, errs)
 		}
 	}
-	if _, errs, code := carillon(t, nil, "node", "pause", flag, "node-1"); code != exitUsage ||
-		!strings.Contains(errs, "16 hexadecimal digits") {
+	if _, errs, code := n.commandWith("", "node", "pause", "node-1"); code != exitUsage || !strings.Contains(errs, "16 hexadecimal digits") {
 		t.Errorf("a name in place of an id: exit %d, %q", code, errs)
 	}
 }

@@ -94,9 +94,9 @@ func TestEnvFileYieldsToEnvironmentAndFlags(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			out, errs, code := carillon(t, tt.env, append([]string{"token", "list"}, tt.args...)...)
-			if code != 0 || !strings.Contains(out, "e2e") {
-				t.Errorf("exit %d, %q, %s, want the token of the right database", code, out, errs)
+			out, errs, code := carillon(t, tt.env, append([]string{"token", "create", "--name=e2e"}, tt.args...)...)
+			if code != exitConflict || !strings.Contains(errs, "exists") {
+				t.Errorf("exit %d, %q, %s, want the token of the right database to be in the way", code, out, errs)
 			}
 		})
 	}

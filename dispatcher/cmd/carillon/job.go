@@ -69,7 +69,7 @@ func stateOfJob(job dispatcher.Job) stateCell {
 	case broken != "":
 		return stateCell(broken)
 	}
-	return stateCell(job.State)
+	return stateCell(strings.ToLower(string(job.State)))
 }
 
 // nextFire is the earliest fire of the triggers of a job that are not paused.

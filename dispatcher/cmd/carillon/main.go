@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -141,16 +142,24 @@ func run(ctx context.Context, args []string, c console) int {
 		return fail(c, &usageError{errors.Join(fileErr, err)})
 	}
 	if err != nil {
-		err = explainCredentials(err, found)
-		if unreadable != "" {
-			err = fmt.Errorf("%w\nthe settings in %s were not read: this user may not; use sudo, or set the variables or flags", err, unreadable)
-		}
-		return fail(c, &usageError{err})
+		return fail(c, &usageError{explainSettings(explainCredentials(err, found), unreadable)})
 	}
-	if err := parsed.Run(); err != nil {
-		return fail(c, err)
+	err = parsed.Run()
+	if err == nil {
+		return 0
 	}
-	return 0
+	if strings.Contains(err.Error(), "(CARILLON_") {
+		err = explainSettings(err, unreadable)
+	}
+	return fail(c, err)
+}
+
+// explainSettings says of an error about a setting that there is a file of them, which this user may not read.
+func explainSettings(err error, unreadable string) error {
+	if unreadable == "" {
+		return err
+	}
+	return fmt.Errorf("%w\nthe settings in %s were not read: this user may not; use sudo, or set the variables or flags", err, unreadable)
 }
 
 // versionCommand prints the version.

@@ -73,7 +73,7 @@ func TestRDSErrorsSayWhatToDoAndShowNoToken(t *testing.T) {
 			t.Parallel()
 			// No variable makes TLS weaker or trusts another root.
 			env := append(stubEnv(), "PGSSLMODE=disable", "PGSSLROOTCERT="+roots, "PGPASSWORD=x")
-			out, errs, code := carillon(t, env, "node", "list", "--database-auth=rds-iam", tt.database)
+			out, errs, code := carillon(t, env, "token", "create", "--name=a", "--database-auth=rds-iam", tt.database)
 			for _, want := range tt.says {
 				if code != exitUsage || !strings.Contains(errs, want) {
 					t.Errorf("exit %d, %q, want %d and %q", code, errs, exitUsage, want)

@@ -13,6 +13,7 @@ import (
 // plain makes foreign text safe for a terminal: nothing in it moves the cursor, changes colours, or reverses the order of
 // what follows. What would is written as a Go string has it, such as \x1b or \u202e.
 func plain(text string) string {
+	text = strings.ToValidUTF8(text, "\ufffd") // a byte of its own could be a control character, too
 	if !strings.ContainsFunc(text, unsafeToShow) {
 		return text
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
@@ -192,7 +194,19 @@ func testBreaks(t *testing.T, f *fixture) {
 
 func testSuspended(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
-	f.bound(dispatcher.Bounds{Suspended: true, SuspendedReason: "unpaid"})
+	by := dispatcher.Suspension{SuspendedBy: "operator", SuspendedAt: new(t0)}
+	app := f.bound(dispatcher.Bounds{Suspended: true, SuspendedReason: "unpaid"})
+	if diff := cmp.Diff(by, app.Bounds.Suspension); diff != "" {
+		t.Error("the suspension (-want +got):\n" + diff)
+	}
+	later := operator(t0.Add(time.Hour))
+	later.Actor = "another"
+	app.Bounds.SuspendedReason = "still unpaid"
+	app, _, err := f.PutApp(t.Context(), app, later)
+	f.must(err)
+	if diff := cmp.Diff(by, app.Bounds.Suspension); diff != "" {
+		t.Error("the suspension for another reason (-want +got):\n" + diff)
+	}
 	f.putEvery("new", time.Minute)
 	if due := f.dueAll(t0.Add(time.Hour)); len(due) != 0 {
 		t.Errorf("a suspended app has %d due triggers, want none", len(due))
@@ -202,7 +216,9 @@ func testSuspended(t *testing.T, f *fixture) {
 	if !strings.Contains(history.Suspended, "unpaid") || history.Enabled {
 		t.Errorf("history: suspended %q, enabled %t; want the reason, false", history.Suspended, history.Enabled)
 	}
-	f.bound(dispatcher.Bounds{})
+	if app = f.bound(dispatcher.Bounds{}); app.Bounds.Suspension != (dispatcher.Suspension{}) {
+		t.Errorf("after the suspension, the app shows %+v", app.Bounds.Suspension)
+	}
 	if due := f.dueAll(t0.Add(time.Hour)); len(due) != 2 {
 		t.Errorf("after the suspension: %d due triggers, want 2", len(due))
 	}

@@ -262,12 +262,20 @@ func testPause(t *testing.T, f *fixture) {
 		f.must(err)
 		return j
 	}
-	j := pause("a", true)
+	j, err := f.PauseJob(ctx, "shop", "tick", "a", true, dispatcher.Change{Actor: "ann", Reason: "a migration", Now: t0})
+	f.must(err)
+	why := dispatcher.Pause{PausedBy: "ann", PausedAt: new(t0), PauseReason: "a migration"}
+	if diff := cmp.Diff(why, j.Triggers["a"].Pause); diff != "" {
+		t.Error("the pause of a trigger (-want +got):\n" + diff)
+	}
 	if a, b := j.Triggers["a"], j.Triggers["b"]; !a.Paused || a.State != dispatcher.TriggerPaused || b.Paused ||
 		b.State != dispatcher.TriggerWaiting || j.State != dispatcher.JobExecuting || due() != 1 {
 		t.Errorf("one trigger paused: got %+v and %d due", j, due())
 	}
 	j = pause("", true)
+	if diff := cmp.Diff(dispatcher.Pause{PausedBy: "test", PausedAt: new(t0)}, j.Pause); diff != "" {
+		t.Error("the pause of the job (-want +got):\n" + diff)
+	}
 	if b := j.Triggers["b"]; !j.Paused || b.Paused || b.State != dispatcher.TriggerPaused || j.State != dispatcher.JobPaused || due() != 0 {
 		t.Errorf("the job paused: got %+v and %d due", j, due())
 	}
@@ -276,16 +284,19 @@ func testPause(t *testing.T, f *fixture) {
 		"a": every(time.Minute, t0.Add(time.Minute)), "b": every(2*time.Minute, t0.Add(time.Minute)),
 		"c": every(time.Minute, t0.Add(time.Minute)),
 	}), t0)
+	if j.PausedBy != "test" || !cmp.Equal(j.Triggers["a"].Pause, why) {
+		t.Errorf("changed while paused: the pauses are %+v and %+v", j.Pause, j.Triggers["a"].Pause)
+	}
 	if !j.Paused || !j.Triggers["a"].Paused || j.Triggers["c"].State != dispatcher.TriggerPaused || due() != 0 {
 		t.Errorf("changed while paused: got %+v and %d due", j, due())
 	}
-	if j = pause("", false); j.Paused || !j.Triggers["a"].Paused || due() != 2 {
+	if j = pause("", false); j.Paused || j.Pause != (dispatcher.Pause{}) || !j.Triggers["a"].Paused || due() != 2 {
 		t.Errorf("the job resumed: got %+v and %d due, want 2", j, due())
 	}
 	if j = pause("a", false); j.Triggers["a"].State != dispatcher.TriggerWaiting || due() != 3 {
 		t.Errorf("all resumed: got %+v and %d due, want 3", j, due())
 	}
-	_, err := f.PauseJob(ctx, "shop", "tick", "none", true, at(t0))
+	_, err = f.PauseJob(ctx, "shop", "tick", "none", true, at(t0))
 	wantError(t, "pause no trigger", err, dispatcher.ErrNotFound)
 	_, err = f.PauseJob(ctx, "shop", "none", "", true, at(t0))
 	wantError(t, "pause no job", err, dispatcher.ErrNotFound)

@@ -30,10 +30,6 @@ resource "carillon_calendar" "office_hours" {
     to   = "17:30"
     only = true
   }
-
-  lifecycle {
-    create_before_destroy = true
-  }
 }
 
 resource "carillon_job" "reminders" {

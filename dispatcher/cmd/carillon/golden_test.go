@@ -1,0 +1,68 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// TestOutputOfCommands -update writes it.
+var update = flag.Bool("update", false, "write testdata/output.txt from what the commands print")
+
+// What differs from one run of the test to the next, and what stands for it in the file.
+func steady() [][2]string {
+	return [][2]string{
+		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?`, "INSTANT"}, {`[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} [\d: ]+GMT`, "DATE"},
+		{`carillon-[a-z2-7]{26}`, "EXTERNAL"}, {`\b[a-z2-7]{26}\b`, "TOKEN"}, {`"phases":\{[^}]*\}`, `"phases":{}`},
+		{`\d+ of 10737418240`, "SOME of 10737418240"}, {`http://127\.0\.0\.1:\d+`, "http://HOST"},
+		{`\b127\.0\.0\.1:\d+`, "HOST"}, {`evt_[0-9a-z_]+`, "EVENT"}, {`\b[0-9a-v]{24}\b`, "RUN"}, {`\b[0-9a-f]{16}\b`, "NODE"},
+		{`-?\b\d+(\.\d+)?(ns|µs|ms|s)\b`, "TIME"}, {`\b(dns|connect|first byte|last byte) TIME,? ?`, ""},
+		{`  +`, "  "}, {`NODE  \S+  `, "NODE  HOSTNAME  "},
+	}
+}
+
+// What people and programs see of each command that shows something, from a server with hostile texts.
+func TestOutputOfCommands(t *testing.T) {
+	t.Parallel()
+	s := newShop(t)
+	var text strings.Builder
+	for _, command := range []string{
+		"job list shop", "job show shop/orders", "run list --app shop", "run list --app shop -o json", "run list --app shop -o jsonl",
+		"run show {run}", "run watch {run}", "run watch {run} -o jsonl", "misfire list --app shop", "misfire list --app shop -o json",
+		"misfire list --app shop -o jsonl", "explain shop/orders/nightly {at}", "verify shop", "calendar list shop",
+		"calendar show shop/holidays", "calendar show shop/holidays -o json", "slot list shop/orders", "app show shop",
+		"node list", "token show reader", "rollback show", "rollback show -o json", "run cancel {run}", "run show none",
+		"job show shop/none", "job pause shop/orders", "job list shop -o table", "job resume shop/orders", "job pause shop",
+	} {
+		out, errs, code := s.commandWith("", strings.Fields(s.fill(command, 0))...)
+		fmt.Fprintf(&text, "$ carillon %s\n%s%s", command, out, errs)
+		if code != 0 {
+			fmt.Fprintf(&text, "exit %d\n", code)
+		}
+		text.WriteString("\n")
+	}
+	got := text.String()
+	for _, replace := range steady() {
+		got = regexp.MustCompile(replace[0]).ReplaceAllString(got, replace[1])
+	}
+	file := filepath.Join("testdata", "output.txt")
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if diff := cmp.Diff(strings.Split(string(want), "\n"), strings.Split(got, "\n")); err != nil || diff != "" {
+		t.Errorf("%v; the output is not that of %s (-want +got); if it is meant, run go test -run TestOutputOfCommands -update:\n%s",
+			err, file, diff)
+	}
+}

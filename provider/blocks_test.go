@@ -1,0 +1,234 @@
+package provider_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/provider"
+)
+
+// Terraform names the line and the nearest name, and it never asks the provider.
+func TestEveryMisspeltNameIsRefusedByValidate(t *testing.T) {
+	t.Parallel()
+	needTerraform(t)
+	const dir = "testdata/misspelling/"
+	d := (&fixture{}).directory(t, contents(t, dir+"main.tf"), providerBlock(""))
+	golden(t, dir+"says.txt", d.mustFail(t, []string{"validate"}))
+}
+
+// golden compares what terraform printed with a file, or writes the file with -update.
+func golden(t *testing.T, file, printed string) {
+	t.Helper()
+	overrides := regexp.MustCompile(`(?s)\n?Warning: Provider development overrides.*?incompatible with published\s+releases\.\n`)
+	printed = strings.TrimSpace(overrides.ReplaceAllString(printed, "")) + "\n"
+	if *update {
+		if err := os.WriteFile(file, []byte(printed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if diff := cmp.Diff(contents(t, file), printed); diff != "" {
+		t.Errorf("terraform prints something else than %s; write it with -update (-want +got):\n%s", file, diff)
+	}
+}
+
+// What a user may write inside a resource has to be in blocks: in an object, Terraform drops a misspelt
+// name. A plan cannot add a block that the configuration leaves out, so none may be computed or have a default.
+func TestNestedArgumentsOfResourcesAreBlocksWithoutDefaults(t *testing.T) {
+	t.Parallel()
+	own := providerserver.NewProtocol6(provider.New("test")())()
+	declared, err := own.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var nested []string
+	var declares func(path string, attributes []*tfprotov6.SchemaAttribute)
+	declares = func(path string, attributes []*tfprotov6.SchemaAttribute) {
+		for _, a := range attributes {
+			if a.NestedType == nil || !a.Required && !a.Optional {
+				continue
+			}
+			at := path + "." + a.Name
+			if nested = append(nested, at); a.Computed {
+				t.Errorf("%s is a block, but computed or with a default", at)
+			}
+			declares(at, a.NestedType.Attributes)
+		}
+	}
+	var sent []string
+	var sends func(path string, block *tfprotov6.SchemaBlock)
+	sends = func(path string, block *tfprotov6.SchemaBlock) {
+		for _, b := range block.BlockTypes {
+			sent = append(sent, path+"."+b.TypeName)
+			sends(path+"."+b.TypeName, b.Block)
+		}
+	}
+	got, err := provider.NewServer("test").GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, schema := range got.ResourceSchemas {
+		declares(name, declared.ResourceSchemas[name].Block.Attributes)
+		sends(name, schema.Block)
+		if own, blocks := declared.ResourceSchemas[name].ValueType(), schema.ValueType(); !own.Equal(blocks) {
+			t.Errorf("%s has another type with blocks: %s and %s", name, own, blocks)
+		}
+	}
+	slices.Sort(nested)
+	slices.Sort(sent)
+	if diff := cmp.Diff(nested, sent); diff != "" || len(sent) == 0 {
+		t.Errorf("blocks (-declared +sent):\n%s", diff)
+	}
+}
+
+// A module that gets schedules as a map writes them as dynamic blocks, also if the map is known only at apply.
+func TestTriggersComeFromAMap(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	dynamic := func(schedules string) string {
+		return job(hook + `dynamic "trigger" {
+			for_each = ` + schedules + `
+			labels   = [trigger.key]
+			content {
+				expression = trigger.value.expression
+				timezone   = try(trigger.value.timezone, null)
+			}
+		}`)
+	}
+	const schedules = `{ a = { expression = "@daily" }, b = { expression = "0 30 2 * * ?", timezone = "Europe/Berlin" } }`
+	d := f.directory(t, f.config(dynamic(schedules)))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	stored, err := f.readJob(t.Context())
+	if err != nil || len(stored.Triggers) != 2 || stored.Triggers["b"].Timezone != "Europe/Berlin" {
+		t.Fatalf("job = %+v, %v", stored, err)
+	}
+
+	// One trigger fewer: the plan shows the block that goes, by its label.
+	d.rewrite(t, f.config(dynamic(`{ a = { expression = "@daily" } }`)))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), `- trigger "b" {`, "1 changed")
+	mustChangeNothing(t, d)
+
+	// What the triggers hold may be known only at apply. Their names may not: that is a rule of Terraform for labels.
+	later := laterOf("later", `{ c = { expression = "@hourly" } }`)
+	d.rewrite(t, f.config(later+dynamic("{ c = terraform_data.later.output.c }")))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	stored, err = f.readJob(t.Context())
+	if err != nil || len(stored.Triggers) != 1 || stored.Triggers["c"].Expression != "@hourly" {
+		t.Fatalf("job = %+v, %v", stored, err)
+	}
+	again := strings.ReplaceAll(later, "later", "again")
+	d.rewrite(t, f.config(again+dynamic("terraform_data.again.output")))
+	d.mustFail(t, []string{"plan"}, "Invalid dynamic block label", "Dynamic block labels must be immediately-known values.")
+}
+
+// mustChangeNothing fails the test unless the plan is empty.
+func mustChangeNothing(t *testing.T, d directory) {
+	t.Helper()
+	if output, err := d.terraform(t, "plan", "-detailed-exitcode"); err != nil {
+		t.Errorf("the plan is not empty: %v\n%s", err, output)
+	}
+}
+
+// Blocks and arguments that are left out again go back to their defaults, and the state holds none of them.
+func TestBlocksThatAreLeftOutHaveTheirDefaults(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(job(hook+daily+"retry {}\n")))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	d.rewrite(t, f.config(job(hook+daily+"retry { max_attempts = 7 }\n")))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	d.rewrite(t, f.config(job(hook)))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "- retry {", `- trigger "t" {`)
+	mustChangeNothing(t, d)
+	stored, err := f.readJob(t.Context())
+	if err != nil || stored.Retry.MaxAttempts == 7 || len(stored.Triggers) != 0 {
+		t.Fatalf("job = %+v, %v", stored, err)
+	}
+	// Somebody changes the policy outside of Terraform.
+	if err := f.change(t.Context(), func(job *dispatcher.Job) { job.Retry.MaxAttempts = 9 }); err != nil {
+		t.Fatal(err)
+	}
+	mustSay(t, d.must(t, "plan"), "- max_attempts", "- retry {", "0 to add, 1 to change")
+}
+
+// everything is a configuration with each kind of block that can be imported.
+const everything = "testdata/state/everything.tf"
+
+func TestGeneratedConfigurationOfAnImportIsValidAndComplete(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.directory(t, contents(t, everything), providerBlock("")).must(t, "apply", "-auto-approve")
+	stored := dispatcher.Secret{Value: dispatcher.NewSensitive("CANARY")}
+	_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "secret", Target: dispatcher.Target{
+		Webhook: &dispatcher.Webhook{URL: "https://hooks.example.com/", Auth: &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: stored}}},
+	}}, client.Condition{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	imports := ""
+	for to, id := range map[string]string{
+		"carillon_app.crm": "crm", "carillon_calendar.holidays": "crm/holidays", "carillon_job.nightly": "crm/nightly",
+		"carillon_job.plain": "crm/plain", "carillon_job.secret": "crm/secret",
+	} {
+		imports += fmt.Sprintf("import {\n to = %s\n id = %q\n}\n", to, id)
+	}
+	d := f.directory(t, imports, providerBlock(""))
+	d.must(t, "plan", "-generate-config-out=generated.tf")
+	generated := filepath.Join(d.path, "generated.tf")
+	golden(t, "testdata/state/generated.txt", inOrder(contents(t, generated)))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "5 imported, 0 added, 0 changed, 0 destroyed")
+	mustChangeNothing(t, d)
+
+	// A change keeps the stored secret, which the configuration does not hold. Another job would have none.
+	now := contents(t, generated)
+	write(t, generated, strings.Replace(now, "enabled                 = false", "enabled = true", 1))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "0 added, 1 changed, 0 destroyed")
+	write(t, generated, strings.Replace(now, `"secret"`, `"other"`, -1))
+	d.mustFail(t, []string{"plan"}, "(required)", "target.webhook.auth.bearer.token: secret is missing")
+}
+
+// inOrder sorts the resources of generated configuration, which Terraform writes in any order.
+func inOrder(generated string) string {
+	head, rest, _ := strings.Cut(generated, "\n\n")
+	parts := strings.SplitAfter(rest, "\n}\n")
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	slices.Sort(parts)
+	return head + "\n\n" + strings.TrimSpace(strings.Join(parts, "\n\n"))
+}
+
+// Each released schema has a state here, as its provider wrote it. A newer provider reads it and changes nothing.
+func TestStatesOfAllReleasesAreRead(t *testing.T) {
+	t.Parallel()
+	states, err := filepath.Glob("testdata/state/*.json")
+	if err != nil || len(states) == 0 {
+		t.Fatalf("states = %v, %v", states, err)
+	}
+	f := newFixture(t)
+	first := f.directory(t, contents(t, everything), providerBlock(""))
+	first.must(t, "apply", "-auto-approve")
+	if *update { // the last one is that of the coming release
+		write(t, states[len(states)-1], contents(t, filepath.Join(first.path, "terraform.tfstate")))
+	}
+	for _, state := range states {
+		d := f.directory(t, contents(t, everything), providerBlock(""))
+		write(t, filepath.Join(d.path, "terraform.tfstate"), contents(t, state))
+		mustChangeNothing(t, d)
+		mustSay(t, d.must(t, "apply", "-auto-approve"), "0 added, 0 changed, 0 destroyed")
+	}
+}

@@ -1,0 +1,124 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+var _ datasource.DataSourceWithConfigure = (*jobDataSource)(nil)
+
+// jobDataSource is carillon_job: a job as it is now.
+type jobDataSource struct{ conn *connection }
+
+func newJobDataSource() datasource.DataSource { return &jobDataSource{} }
+
+type jobDataModel struct {
+	App         types.String                `tfsdk:"app"`
+	Name        types.String                `tfsdk:"name"`
+	Description types.String                `tfsdk:"description"`
+	Enabled     types.Bool                  `tfsdk:"enabled"`
+	Priority    types.Int64                 `tfsdk:"priority"`
+	State       types.String                `tfsdk:"state"`
+	Revision    types.Int64                 `tfsdk:"revision"`
+	Triggers    map[string]triggerDataModel `tfsdk:"triggers"`
+}
+
+type triggerDataModel struct {
+	Expression types.String      `tfsdk:"expression"`
+	Timezone   types.String      `tfsdk:"timezone"`
+	Calendar   types.String      `tfsdk:"calendar"`
+	Enabled    types.Bool        `tfsdk:"enabled"`
+	State      types.String      `tfsdk:"state"`
+	Error      types.String      `tfsdk:"error"`
+	Previous   timetypes.RFC3339 `tfsdk:"prev_fire_time"`
+	Next       timetypes.RFC3339 `tfsdk:"next_fire_time"`
+}
+
+func (d *jobDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_job"
+}
+
+func (d *jobDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "A job as it is now, with the latest and the next fire of each trigger. Unlike `next_fire_times` of the " +
+			"resource, each plan reads these again.",
+		Attributes: map[string]schema.Attribute{
+			"app":         schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
+			"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the job."},
+			"description": computedString("Free text."),
+			"enabled":     computedBool("Whether the triggers of the job fire."),
+			"priority":    computedInt("Which fires of the app go first when they wait for a node: those with the higher priority."),
+			"state":       computedString("Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`."),
+			"revision":    computedInt("Number of the current version of the job."),
+			"triggers": schema.MapNestedAttribute{
+				Computed: true, MarkdownDescription: "The triggers by name.",
+				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+					"expression":     computedString("When it fires."),
+					"timezone":       computedString("Time zone of the expression's wall clock."),
+					"calendar":       computedString("Name of the calendar whose exclusions apply; null if there is none."),
+					"enabled":        computedBool("Whether it fires."),
+					"state":          computedString("`waiting`, `paused`, `complete` (no fire is left) or `error`."),
+					"error":          computedString("The reason of the state `error`; null in all others."),
+					"prev_fire_time": computedTime("Its latest fire; null before the first one."),
+					"next_fire_time": computedTime("Its next fire; null if there is none."),
+				}},
+			},
+		},
+	}
+}
+
+func computedBool(description string) schema.Attribute {
+	return schema.BoolAttribute{Computed: true, MarkdownDescription: description}
+}
+
+func (d *jobDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
+	d.conn = configured(req.ProviderData)
+}
+
+func (d *jobDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
+	var m jobDataModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) || !validNames(&resp.Diagnostics, m.App, m.Name) {
+		return
+	}
+	job, err := d.conn.Job(ctx, m.App.ValueString(), m.Name.ValueString())
+	if err != nil {
+		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read job %q", importID(m.App, m.Name)), err)
+		return
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, flattenJobData(job))...)
+}
+
+// validNames reports whether app and name can be names. If not, it adds errors that say why.
+func validNames(diags *diag.Diagnostics, app, name types.String) bool {
+	var problems dispatcher.Problems
+	dispatcher.CheckName(&problems, "/app", app.ValueString())
+	dispatcher.CheckName(&problems, "/name", name.ValueString())
+	reportProblems(diags, problems)
+	return len(problems) == 0
+}
+
+func flattenJobData(job dispatcher.Job) jobDataModel {
+	m := jobDataModel{
+		App: types.StringValue(job.App), Name: types.StringValue(job.Name), Description: types.StringValue(job.Description),
+		Enabled: types.BoolValue(job.Enabled), Priority: types.Int64Value(int64(job.Priority)),
+		State: types.StringValue(string(job.State)), Revision: types.Int64Value(job.Revision),
+		Triggers: map[string]triggerDataModel{},
+	}
+	for name, t := range job.Triggers {
+		m.Triggers[name] = triggerDataModel{
+			Expression: types.StringValue(t.Expression), Timezone: types.StringValue(t.Timezone), Calendar: flattenOptional(t.Calendar),
+			Enabled: types.BoolValue(t.Enabled), State: types.StringValue(string(t.State)), Error: flattenOptional(t.Error),
+			Previous: timetypes.NewRFC3339TimePointerValue(t.PrevFireTime), Next: timetypes.NewRFC3339TimePointerValue(t.NextFireTime),
+		}
+	}
+	return m
+}

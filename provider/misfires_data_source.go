@@ -1,0 +1,124 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+var _ datasource.DataSourceWithConfigure = (*misfiresDataSource)(nil)
+
+// misfiresDataSource is carillon_misfires: the fires of an app that were missed.
+type misfiresDataSource struct{ conn *connection }
+
+func newMisfiresDataSource() datasource.DataSource { return &misfiresDataSource{} }
+
+type misfiresModel struct {
+	App      types.String   `tfsdk:"app"`
+	Job      types.String   `tfsdk:"job"`
+	Trigger  types.String   `tfsdk:"trigger"`
+	From     instantString  `tfsdk:"from"`
+	To       instantString  `tfsdk:"to"`
+	Limit    types.Number   `tfsdk:"limit"`
+	Misfires []misfireModel `tfsdk:"misfires"`
+}
+
+type misfireModel struct {
+	Job       types.String      `tfsdk:"job"`
+	Trigger   types.String      `tfsdk:"trigger"`
+	From      timetypes.RFC3339 `tfsdk:"from"`
+	To        timetypes.RFC3339 `tfsdk:"to"`
+	Count     types.Int64       `tfsdk:"count"`
+	Decision  types.String      `tfsdk:"decision"`
+	Reason    types.String      `tfsdk:"reason"`
+	Run       types.String      `tfsdk:"run"`
+	DecidedAt timetypes.RFC3339 `tfsdk:"decided_at"`
+}
+
+func (d *misfiresDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_misfires"
+}
+
+func (d *misfiresDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "The missed fires of an app, with the latest first: how many, when, and what was decided about them.",
+		Attributes: map[string]schema.Attribute{
+			"app": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
+			"job": schema.StringAttribute{Optional: true, MarkdownDescription: "Only misfires of the job with this name. Default: all."},
+			"trigger": schema.StringAttribute{
+				Optional:            true,
+				Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("job"))},
+				MarkdownDescription: "Only misfires of the trigger with this name; needs `job`. Default: all.",
+			},
+			"from": schema.StringAttribute{
+				Optional: true, CustomType: semanticType[instants]{},
+				MarkdownDescription: "Only misfires at or after this instant, in RFC 3339 with a time zone. Default: no limit.",
+			},
+			"to": schema.StringAttribute{
+				Optional: true, CustomType: semanticType[instants]{},
+				MarkdownDescription: "Only misfires at or before this instant, in RFC 3339 with a time zone. Default: no limit.",
+			},
+			"limit": schema.NumberAttribute{
+				Optional:            true,
+				MarkdownDescription: fmt.Sprintf("How many misfires to return at most, from 1 to %d. Default: `%d`.", maxLimit, defaultLimit),
+			},
+			"misfires": schema.ListNestedAttribute{
+				Computed: true, MarkdownDescription: "The misfires, with the latest first.",
+				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+					"job":        computedString("Name of the job."),
+					"trigger":    computedString("Name of the trigger."),
+					"from":       computedTime("The first missed fire."),
+					"to":         computedTime("The last missed fire."),
+					"count":      computedInt("How many fires were missed."),
+					"decision":   computedString("`fire_once` (one run stands for all of them) or `skip` (none of them runs)."),
+					"reason":     computedString("Why it was decided so."),
+					"run":        computedString("Id of the run that stands for them; null if there is none."),
+					"decided_at": computedTime("When it was decided."),
+				}},
+			},
+		},
+	}
+}
+
+func (d *misfiresDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
+	d.conn = configured(req.ProviderData)
+}
+
+func (d *misfiresDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
+	var m misfiresModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	var e expander
+	query := expandRunQuery(&e, runsModel{App: m.App, Job: m.Job, Trigger: m.Trigger, From: m.From, To: m.To, Limit: m.Limit})
+	dispatcher.CheckName(&e.problems, "/app", query.App)
+	if reportProblems(&resp.Diagnostics, e.problems); resp.Diagnostics.HasError() {
+		return
+	}
+	list, err := d.conn.Misfires(ctx, query)
+	if err != nil {
+		d.conn.report(&resp.Diagnostics, fmt.Sprintf("list the misfires of app %q", query.App), err)
+		return
+	}
+	m.Misfires = []misfireModel{}
+	for _, misfire := range list.Items {
+		m.Misfires = append(m.Misfires, misfireModel{
+			Job: types.StringValue(misfire.Job), Trigger: types.StringValue(misfire.Trigger),
+			From: timetypes.NewRFC3339TimeValue(misfire.From), To: timetypes.NewRFC3339TimeValue(misfire.To),
+			Count: types.Int64Value(int64(misfire.Count)), Decision: types.StringValue(string(misfire.Decision)),
+			Reason: types.StringValue(misfire.Reason), Run: flattenOptional(misfire.Run),
+			DecidedAt: timetypes.NewRFC3339TimeValue(misfire.DecidedAt),
+		})
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+}

@@ -1,0 +1,115 @@
+package provider
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+var _ resource.ResourceWithModifyPlan = (*calendarResource)(nil)
+
+// knownCalendars are the calendars of apps, with which the fires of jobs are compared: as they are stored, and
+// as this plan leaves them.
+type knownCalendars struct {
+	mu      sync.Mutex
+	stored  map[string][]dispatcher.Calendar
+	planned map[string]map[string]dispatcher.Calendar
+	named   map[string]bool // app/name of all that are planned, also if they do not change or are not fully known
+}
+
+// plan notes what a plan makes of a calendar. Terraform plans it before the jobs that refer to it.
+func (k *knownCalendars) plan(c dispatcher.Calendar) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.planned == nil {
+		k.planned = map[string]map[string]dispatcher.Calendar{}
+	}
+	if k.planned[c.App] == nil {
+		k.planned[c.App] = map[string]dispatcher.Calendar{}
+	}
+	k.planned[c.App][c.Name] = c
+}
+
+// plannedOf returns the calendars of an app that the plan creates or changes.
+func (k *knownCalendars) plannedOf(app string) map[string]dispatcher.Calendar {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.planned[app])
+}
+
+// storedOf returns the calendars of an app as the API has them, read once; nil if they cannot be read.
+func (c *connection) storedOf(ctx context.Context, app string) []dispatcher.Calendar {
+	k := &c.calendars
+	k.mu.Lock()
+	defer k.mu.Unlock() // jobs of the app wait instead of reading them, too
+	if all, there := k.stored[app]; there {
+		return all
+	}
+	if k.stored == nil {
+		k.stored = map[string][]dispatcher.Calendar{}
+	}
+	k.stored[app] = nil
+	all := []dispatcher.Calendar{}
+	for page := (dispatcher.Page{}); ; {
+		list, err := c.Calendars(ctx, app, page)
+		if err != nil && !isNotFound(err) { // an app that does not exist yet has none
+			return nil
+		}
+		all = append(all, list.Items...)
+		if page.Cursor = list.Next; page.Cursor == "" {
+			k.stored[app] = all
+			return all
+		}
+	}
+}
+
+// calendarChange are the calendars of an app before and after a plan.
+type calendarChange struct {
+	before, after dispatcher.Calendars
+	changed       map[string]bool // by name, with all that build on a changed one
+}
+
+// calendarChange returns the calendars of the app of a job. Of a job that uses none, or whose fires the plan
+// leaves alone, they need not be read.
+func (c *connection) calendarChange(ctx context.Context, app string, uses bool) calendarChange {
+	planned := c.calendars.plannedOf(app)
+	if !uses || len(c.unknown) > 0 {
+		return calendarChange{}
+	}
+	before := c.storedOf(ctx, app)
+	after := slices.DeleteFunc(slices.Clone(before), func(one dispatcher.Calendar) bool {
+		_, replaced := planned[one.Name]
+		return replaced
+	})
+	after = slices.AppendSeq(after, maps.Values(planned))
+	change := calendarChange{dispatcher.CompileCalendars(before), dispatcher.CompileCalendars(after), map[string]bool{}}
+	for name := range planned {
+		maps.Copy(change.changed, dispatcher.BuiltOn(after, name))
+	}
+	return change
+}
+
+// ModifyPlan notes the calendar as the plan leaves it, so that the plans of jobs show what it does to their fires.
+func (r *calendarResource) ModifyPlan(
+	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
+) {
+	if req.Plan.Raw.IsNull() || r.conn == nil {
+		return
+	}
+	r.checkBases(ctx, req, resp)
+	if req.Plan.Raw.Equal(req.State.Raw) {
+		return
+	}
+	var plan calendarModel
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
+	var e expander
+	calendar := expandCalendar(ctx, &e, plan)
+	if !resp.Diagnostics.HasError() && len(e.unknown) == 0 && len(e.problems) == 0 {
+		r.conn.calendars.plan(calendar)
+	}
+}

@@ -1,0 +1,217 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// sectionsInFull is how many triggers of a job a warning about its fires describes.
+const sectionsInFull = 5
+
+// scheduleChanges returns the names of the triggers whose schedules or calendars differ between two definitions of a job.
+func scheduleChanges(before, after dispatcher.Job, calendars map[string]bool) []string {
+	var changed []string
+	names := maps.Clone(before.Triggers)
+	maps.Copy(names, after.Triggers)
+	for _, name := range slices.Sorted(maps.Keys(names)) {
+		was, is := before.Triggers[name], after.Triggers[name]
+		on, stays := isOn(before, name), isOn(after, name)
+		if on != stays || on && (!was.Same(is.Schedule) || calendars[is.Calendar]) {
+			changed = append(changed, name)
+		}
+	}
+	return changed
+}
+
+// keepsFires reports whether a planned job has the schedules that it had. If they or its calendars change, it adds a
+// warning that shows what this does to its fires: Terraform shows the values of attributes, but a reviewer wants to
+// know when the job will run.
+func (r *jobResource) keepsFires(ctx context.Context, diags *diag.Diagnostics, before dispatcher.Job, plan jobModel) bool {
+	var e expander
+	after := expandJob(ctx, &e, plan)
+	names := scheduleChanges(before, after, nil)
+	keeps := len(names) == 0 && e.allKnown("/triggers") && e.allKnown("/enabled")
+	if r.conn == nil || len(r.conn.unknown) > 0 || e.isUnknown("/triggers") {
+		return keeps
+	}
+	uses := func(name string) bool {
+		return before.Triggers[name].Calendar != "" || after.Triggers[name].Calendar != ""
+	}
+	reads := slices.ContainsFunc(names, uses)
+	if planned := r.conn.calendars.plannedOf(after.App); len(planned) > 0 {
+		reads = reads || slices.ContainsFunc(slices.Collect(maps.Keys(after.Triggers)), uses)
+	}
+	calendars := r.conn.calendarChange(ctx, after.App, reads)
+	if names = scheduleChanges(before, after, calendars.changed); len(names) > 0 {
+		r.warnOfFires(diags, &e, names, &fireReport{
+			before: r.conn.withAnchors(ctx, before, names), after: after, now: r.now().UTC(),
+			calendars: calendars, budget: schedule.NewSteps(firesBudget),
+		})
+	}
+	return keeps
+}
+
+// warnOfFires adds the warning about triggers of these names. e has expanded the planned job.
+func (r *jobResource) warnOfFires(diags *diag.Diagnostics, e *expander, names []string, f *fireReport) {
+	var sections, further []string
+	at := path.Empty()
+	for _, name := range names {
+		section := fmt.Sprintf("Trigger %s is known only after apply.\n", name)
+		if pointer := dispatcher.Pointer("triggers", name); e.allKnown(pointer) && e.allKnown("/enabled") {
+			section = f.section(name)
+		}
+		switch {
+		case section == "":
+			continue
+		case len(sections) < sectionsInFull:
+			sections = append(sections, section)
+		default:
+			further = append(further, name)
+		}
+		if _, there := f.after.Triggers[name]; there && at.Equal(path.Empty()) {
+			at = attributePath(dispatcher.Pointer("triggers", name, "expression"))
+		}
+	}
+	if len(sections) == 0 {
+		return // the same fires, written in another way
+	}
+	text := "If this is applied now:\n\n" + strings.Join(sections, "\n")
+	if len(further) > 0 {
+		text += fmt.Sprintf("\n%d more triggers change: %s.\n", len(further), strings.Join(further, ", "))
+	}
+	r.conn.warn(diags, warning{
+		kind: "fires", title: "Fires change", thing: f.after.App + "/" + f.after.Name, at: at,
+		detail: strings.TrimRight(text, "\n"), inFull: changesInFull,
+	}, "more jobs")
+}
+
+// fireReport compares the triggers of a job before and after a change.
+type fireReport struct {
+	before, after dispatcher.Job
+	calendars     calendarChange
+	now           time.Time
+	budget        *schedule.Budget
+}
+
+// section describes the change of one trigger; empty: its fires stay the same.
+func (f *fireReport) section(name string) string {
+	was, is := f.schedule(f.before, f.calendars.before, name), f.schedule(f.after, f.calendars.after, name)
+	if f.isDelay(name) {
+		return fmt.Sprintf("Trigger %s counts from the end of each run, so its fires are not known ahead.\n", name)
+	}
+	compared := compareFires(f.budget, was, is, f.now)
+	if compared.same() {
+		return ""
+	}
+	what, zone := "Trigger "+name, f.zone(name)
+	_, existed := f.before.Triggers[name]
+	switch _, stays := f.after.Triggers[name]; {
+	case !existed:
+		what = "New trigger " + name
+	case !stays:
+		what = "Removed trigger " + name
+	case was == nil:
+		what = "Enabled trigger " + name
+	case is == nil:
+		what = "Disabled trigger " + name
+	}
+	text := fmt.Sprintf("%s, times in %s:\n%s", what, zone, compared.text(zone))
+	if is != nil && countsFromApply(f.after.Triggers[name]) {
+		text += "  The new fires count from the time of the apply.\n"
+	}
+	if c := f.after.Triggers[name].Calendar; c != "" {
+		if _, err := f.calendars.after.Find(c); err != nil || f.calendars.after == nil {
+			text += fmt.Sprintf("  What calendar %s will exclude is known only after apply, and not counted.\n", c)
+		}
+	}
+	return text
+}
+
+// same reports whether nothing differs.
+func (c comparison) same() bool {
+	for _, count := range c.counts {
+		if count.added+count.removed+count.moved > 0 || count.incomplete {
+			return false
+		}
+	}
+	return slices.EqualFunc(c.before, c.after, time.Time.Equal)
+}
+
+// schedule returns what a trigger of job fires; nil: nothing. Validate has reported what cannot be parsed.
+func (f *fireReport) schedule(job dispatcher.Job, calendars dispatcher.Calendars, name string) *schedule.Schedule {
+	t := job.Triggers[name]
+	if !isOn(job, name) {
+		return nil
+	}
+	anchor := t.AnchorAt
+	if anchor.IsZero() {
+		anchor = f.now
+	}
+	if _, err := calendars.Find(t.Calendar); err != nil {
+		calendars = nil // the same plan creates it, from values that are not known yet
+	}
+	s, err := t.Parse(dispatcher.Identity(job.App, job.Name, name), anchor, calendars)
+	if err != nil {
+		return nil
+	}
+	return s
+}
+
+// isDelay reports whether the trigger counts, or counted, from the end of a run.
+func (f *fireReport) isDelay(name string) bool {
+	return f.before.Triggers[name].IsDelay() || f.after.Triggers[name].IsDelay()
+}
+
+// zone is that of the trigger as planned, or of a removed one as it was.
+func (f *fireReport) zone(name string) *time.Location {
+	t, ok := f.after.Triggers[name]
+	if !ok {
+		t = f.before.Triggers[name]
+	}
+	s, err := t.Parse(dispatcher.Identity(f.after.App, f.after.Name, name), f.now, nil)
+	if err != nil {
+		return time.UTC
+	}
+	return s.In(f.now).Location()
+}
+
+// isOn reports whether a trigger of job exists and is enabled.
+func isOn(job dispatcher.Job, name string) bool {
+	t, ok := job.Triggers[name]
+	return ok && job.Enabled && t.Enabled
+}
+
+// countsFromApply reports whether the fires of a resolved trigger depend on when it is declared.
+func countsFromApply(t dispatcher.Trigger) bool {
+	counted := t.Dialect == schedule.DialectInterval || t.Dialect == schedule.DialectCalendarInterval || t.RepeatCount > 0
+	return counted && t.StartAt == nil
+}
+
+// withAnchors returns a job from the state with the times from which its changed triggers count, which
+// only the API knows. If it cannot be read, they count from now.
+func (c *connection) withAnchors(ctx context.Context, job dispatcher.Job, names []string) dispatcher.Job {
+	counts := func(name string) bool { return countsFromApply(job.Triggers[name]) }
+	if !slices.ContainsFunc(names, counts) {
+		return job
+	}
+	stored, err := c.Job(ctx, job.App, job.Name)
+	if err != nil {
+		return job
+	}
+	job.Triggers = maps.Clone(job.Triggers)
+	for name, t := range job.Triggers {
+		t.AnchorAt = stored.Triggers[name].AnchorAt
+		job.Triggers[name] = t
+	}
+	return job
+}

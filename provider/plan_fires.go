@@ -1,0 +1,193 @@
+package provider
+
+import (
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Bounds of a comparison of fires. A minutely schedule has 1,440 fires a day and one of every ten
+// minutes 2,016 in two weeks, so these are compared completely; of a faster one, the part that fits.
+const (
+	mostFires   = 2500                         // of a trigger, before and after each
+	firesBudget = 40 * schedule.StepsPerSearch // a job's searches together take some milliseconds
+	nearby      = 12 * time.Hour               // a fire that moves further counts as removed and added
+	firstFires  = 5                            // how many are shown
+)
+
+// windows are the spans of time from the plan on for which changes are counted.
+// The last is the longest.
+var windows = []struct {
+	name string
+	span time.Duration
+}{
+	{"next 24 hours", 24 * time.Hour},
+	{"next 14 days", 14 * 24 * time.Hour},
+}
+
+// fire is a scheduled time, and when its run starts, which jitter makes later.
+type fire struct{ at, due time.Time }
+
+// fires are the first fires of a schedule after a time: all of them up to the instant until.
+type fires struct {
+	list  []fire
+	until time.Time
+}
+
+// firesOf returns the fires in (from, to], or those that a budget and mostFires allow. A nil schedule has none.
+func firesOf(budget *schedule.Budget, s *schedule.Schedule, from, to time.Time) fires {
+	found := fires{until: to}
+	for at := from; s != nil; {
+		next, ok, err := s.FindWithin(budget, at)
+		if err != nil || ok && len(found.list) == mostFires {
+			found.until = at
+			return found
+		}
+		if !ok || next.After(to) {
+			return found
+		}
+		found.list = append(found.list, fire{next, next.Add(s.Delay(next))})
+		at = next
+	}
+	return found
+}
+
+// fireChange is a fire that is removed (after is nil), added (before is nil) or moved.
+type fireChange struct{ before, after *fire }
+
+// within reports whether the fire, before or after its change, is not later than an instant.
+func (c fireChange) within(until time.Time) bool {
+	early := func(f *fire) bool { return f != nil && !f.at.After(until) }
+	return early(c.before) || early(c.after)
+}
+
+// compare returns how one list of fires becomes the other. A fire moves if the other list has one near
+// it in its place: the two follow each other when all that differ are put in order.
+func compare(before, after []fire) []fireChange {
+	var changes []fireChange
+	var removed, added []fire
+	for len(before) > 0 && len(after) > 0 {
+		b, a := &before[0], &after[0]
+		switch order := b.at.Compare(a.at); {
+		case order < 0:
+			removed, before = append(removed, *b), before[1:]
+		case order > 0:
+			added, after = append(added, *a), after[1:]
+		default:
+			if !b.due.Equal(a.due) { // only its jitter differs
+				changes = append(changes, fireChange{b, a})
+			}
+			before, after = before[1:], after[1:]
+		}
+	}
+	return append(changes, pairUp(append(removed, before...), append(added, after...))...)
+}
+
+// pairUp finds the moves among removed and added fires.
+func pairUp(removed, added []fire) []fireChange {
+	var changes []fireChange
+	// alone reports whether the earlier fire has no partner: another of its list comes first, or it is too far away.
+	alone := func(earlier []fire, later []fire) bool {
+		return len(later) == 0 || later[0].at.Sub(earlier[0].at) > nearby || len(earlier) > 1 && earlier[1].at.Before(later[0].at)
+	}
+	for len(removed) > 0 || len(added) > 0 {
+		removedFirst := len(added) == 0 || len(removed) > 0 && removed[0].at.Before(added[0].at)
+		switch {
+		case removedFirst && alone(removed, added):
+			changes, removed = append(changes, fireChange{before: &removed[0]}), removed[1:]
+		case !removedFirst && alone(added, removed):
+			changes, added = append(changes, fireChange{after: &added[0]}), added[1:]
+		default:
+			changes = append(changes, fireChange{&removed[0], &added[0]})
+			removed, added = removed[1:], added[1:]
+		}
+	}
+	return changes
+}
+
+// windowCount counts changes within a window.
+type windowCount struct {
+	added, removed, moved int
+	// least and most are how much later the moved fires run; earlier ones count below zero.
+	least, most time.Duration
+	// incomplete says that there are too many fires to compare them all.
+	incomplete bool
+}
+
+func countWithin(changes []fireChange, until time.Time) windowCount {
+	var c windowCount
+	for _, change := range changes {
+		switch {
+		case !change.within(until):
+		case change.after == nil:
+			c.removed++
+		case change.before == nil:
+			c.added++
+		default:
+			by := change.after.due.Sub(change.before.due)
+			if c.moved++; c.moved == 1 {
+				c.least, c.most = by, by
+			}
+			c.least, c.most = min(c.least, by), max(c.most, by)
+		}
+	}
+	return c
+}
+
+// comparison is how the fires of one trigger change.
+type comparison struct {
+	counts        []windowCount // one for each of windows
+	before, after []time.Time   // when the first fires run
+}
+
+// compareFires compares what two schedules fire after now. A nil schedule never fires.
+func compareFires(budget *schedule.Budget, before, after *schedule.Schedule, now time.Time) comparison {
+	last := now.Add(windows[len(windows)-1].span)
+	was, is := firesOf(budget, before, now, last.Add(nearby)), firesOf(budget, after, now, last.Add(nearby))
+	// Where one list ends early, the other's later fires are no changes.
+	known := was.until
+	if is.until.Before(known) {
+		known = is.until
+	}
+	changes := compare(was.upTo(known), is.upTo(known))
+	result := comparison{before: was.first(budget, before, last), after: is.first(budget, after, last)}
+	for _, w := range windows {
+		until := now.Add(w.span)
+		if known.Before(until) {
+			until = known
+		}
+		count := countWithin(changes, until)
+		count.incomplete = known.Before(now.Add(w.span))
+		result.counts = append(result.counts, count)
+	}
+	return result
+}
+
+// upTo returns the fires that are not later than an instant.
+func (f fires) upTo(t time.Time) []fire {
+	n := slices.IndexFunc(f.list, func(one fire) bool { return one.at.After(t) })
+	if n < 0 {
+		return f.list
+	}
+	return f.list[:n]
+}
+
+// first returns when the first fires run. If the schedule is rare, it looks further ahead than last.
+func (f fires) first(budget *schedule.Budget, s *schedule.Schedule, last time.Time) []time.Time {
+	var due []time.Time
+	for _, one := range f.list[:min(firstFires, len(f.list))] {
+		due = append(due, one.due)
+	}
+	if s == nil || f.until.Before(last) {
+		return due
+	}
+	for at := f.until; len(due) < firstFires; {
+		next, ok, err := s.FindWithin(budget, at)
+		if !ok || err != nil {
+			break
+		}
+		due, at = append(due, next.Add(s.Delay(next))), next
+	}
+	return due
+}

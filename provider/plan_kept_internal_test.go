@@ -1,0 +1,63 @@
+package provider
+
+import (
+	"testing"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func TestOnlyChangesMoveNextFireTimes(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 11, 23, 5, 0, 0, 0, time.UTC)
+	in := func(d time.Duration) *time.Time { return new(now.Add(d)) }
+	trigger := func(next *time.Time) dispatcher.Trigger { return dispatcher.Trigger{NextFireTime: next} }
+	excluding := dispatcher.Trigger{Schedule: dispatcher.Schedule{Calendar: "holidays"}, NextFireTime: in(time.Hour)}
+	for name, tt := range map[string]struct {
+		revision int64
+		state    dispatcher.JobState
+		before   *time.Time
+		now      dispatcher.Trigger
+		kept     bool
+	}{
+		"the fire has passed":                   {1, dispatcher.JobExecuting, in(-time.Hour), trigger(in(time.Hour)), true},
+		"the fire was claimed a moment early":   {1, dispatcher.JobExecuting, in(time.Second), trigger(in(time.Hour)), true},
+		"the last fire has passed":              {1, dispatcher.JobComplete, in(-time.Hour), trigger(nil), true},
+		"nothing has happened":                  {1, dispatcher.JobExecuting, in(time.Hour), trigger(in(time.Hour)), true},
+		"another revision":                      {2, dispatcher.JobExecuting, in(-time.Hour), trigger(in(time.Hour)), false},
+		"a fire to come moved later":            {1, dispatcher.JobExecuting, in(time.Hour), trigger(in(2 * time.Hour)), false},
+		"a fire to come moved earlier":          {1, dispatcher.JobExecuting, in(2 * time.Hour), trigger(in(time.Hour)), false},
+		"a fire to come is gone":                {1, dispatcher.JobExecuting, in(time.Hour), trigger(nil), false},
+		"a calendar moved it":                   {1, dispatcher.JobExecuting, in(2 * time.Hour), excluding, true},
+		"the trigger can no longer be computed": {1, dispatcher.JobError, in(-time.Hour), trigger(nil), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			model := func(revision int64, state dispatcher.JobState, next *time.Time) jobModel {
+				times := map[string]attr.Value{}
+				if next != nil {
+					times["t"] = timetypes.NewRFC3339TimeValue(*next)
+				}
+				return jobModel{
+					Revision: types.Int64Value(revision), State: types.StringValue(string(state)),
+					NextFireTimes: types.MapValueMust(timetypes.RFC3339Type{}, times),
+				}
+			}
+			before, read := model(1, dispatcher.JobExecuting, tt.before), model(tt.revision, tt.state, tt.now.NextFireTime)
+			job := dispatcher.Job{Triggers: map[string]dispatcher.Trigger{"t": tt.now}}
+			got := read
+			keepMoving(&got, before, job, now)
+			want := read
+			if tt.kept {
+				want = before
+			}
+			if !got.NextFireTimes.Equal(want.NextFireTimes) || !got.State.Equal(want.State) {
+				t.Errorf("next fire times %v and state %v, want %v and %v", got.NextFireTimes, got.State, want.NextFireTimes, want.State)
+			}
+		})
+	}
+}

@@ -1,0 +1,351 @@
+package provider_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// warningsOf returns what terraform prints from its first warning on, without its notes about itself.
+func warningsOf(t *testing.T, output string) string {
+	t.Helper()
+	notes := regexp.MustCompile(`(?s)Warning: Provider development overrides.*?published\s+releases\.\n`)
+	output = notes.ReplaceAllString(output, "")
+	at := strings.Index(output, "Warning: ")
+	if at < 0 {
+		t.Fatalf("no warning in:\n%s", output)
+	}
+	rest, _, _ := strings.Cut(output[at:], "\nNote: ")
+	return strings.Trim(strings.TrimRight(rest, " \n"), "─") + "\n"
+}
+
+// exitCode runs a command whose exit code tells what it found.
+func (d directory) exitCode(t *testing.T, arguments ...string) (string, int) {
+	t.Helper()
+	output, err := d.terraform(t, arguments...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return output, exit.ExitCode()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return output, 0
+}
+
+// daytime is an hour in Tokyo, which has no daylight saving, from 5 h from now on. So whatever the time is, a
+// daily fire at that hour and one in the next are to come, on the same day.
+type daytime struct {
+	now  time.Time // in Tokyo
+	hour int
+}
+
+func newDaytime(t *testing.T) daytime {
+	t.Helper()
+	tokyo, err := time.LoadLocation("Asia/Tokyo")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().In(tokyo)
+	first := now.Add(5 * time.Hour)
+	if first.Hour() == 23 {
+		first = first.Add(time.Hour)
+	}
+	return daytime{now, first.Hour()}
+}
+
+// stable replaces what depends on the time of the test: hours and days.
+func (d daytime) stable(output string) string {
+	instants := regexp.MustCompile(`[A-Z][a-z]{2} (\d{4}-\d\d-\d\d) (\d\d):(\d\d) \+09:00`)
+	start := ""
+	output = instants.ReplaceAllStringFunc(output, func(found string) string {
+		parts := instants.FindStringSubmatch(found)
+		if start == "" {
+			start = parts[1]
+		}
+		from, _ := time.Parse(time.DateOnly, start)
+		at, _ := time.Parse(time.DateOnly, parts[1])
+		hour := strings.NewReplacer(fmt.Sprintf("%02d", d.hour), "HH", fmt.Sprintf("%02d", d.hour+1), "H1").Replace(parts[2])
+		return fmt.Sprintf("Day yyyy-mm-%02d %s:%s +09:00", int(at.Sub(from).Hours()/24), hour, parts[3])
+	})
+	output = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:30:00Z`).ReplaceAllString(output, "yyyy-mm-ddThh:30:00Z")
+	output = regexp.MustCompile(`\(\d+ unchanged attributes`).ReplaceAllString(output, "(some unchanged attributes")
+	return strings.NewReplacer(fmt.Sprintf("0 30 %d *", d.hour), "0 30 H *", fmt.Sprintf("0 30 %d *", d.hour+1), "0 30 H1 *").Replace(output)
+}
+
+func tokyo(name string, hour int) string {
+	return fmt.Sprintf("trigger %q {\n  expression = \"0 30 %d * * ?\"\n  timezone   = \"Asia/Tokyo\"\n}\n", name, hour)
+}
+
+func TestPlanShowsHowFiresChange(t *testing.T) {
+	t.Parallel()
+	f, day := newFixture(t), newDaytime(t)
+	d := f.directory(t, f.config(job(hook+tokyo("moved", day.hour)+tokyo("removed", day.hour)+tokyo("same", day.hour))))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, f.config(job(hook+tokyo("moved", day.hour+1)+tokyo("new", day.hour)+tokyo("same", day.hour))))
+	golden(t, "testdata/plan/fires.txt", day.stable(warningsOf(t, d.must(t, "plan"))))
+	const title = "Warning: Fires change: crm/nightly"
+	if output := d.must(t, "apply", "-auto-approve"); strings.Count(output, title) != 1 {
+		t.Errorf("want %q once in an apply:\n%s", title, output)
+	}
+	if output := d.must(t, "plan"); strings.Contains(output, title) || !strings.Contains(output, "No changes.") {
+		t.Errorf("the plan after it warns again:\n%s", output)
+	}
+	// What leaves the schedules alone leaves their fires and next fire times alone.
+	d.rewrite(t, f.config(job("description = \"x\"\n"+hook+tokyo("moved", day.hour+1)+tokyo("new", day.hour)+tokyo("same", day.hour))))
+	output := d.must(t, "apply", "-auto-approve")
+	if strings.Contains(output, "Fires change") || strings.Contains(output, "next_fire_times") {
+		t.Errorf("a change of a description changes fires:\n%s", output)
+	}
+}
+
+func TestPlanShowsHowFiresOfIntervalsAndCalendarsChange(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	trigger := func(expression, more string) string {
+		return f.config(job(hook+fmt.Sprintf("trigger \"t\" {\n  expression = %q\n  timezone = \"UTC\"\n%s}\n", expression, more)) +
+			calendar("rule {\n weekdays = [\"SAT\", \"SUN\"]\n}"))
+	}
+	d := f.directory(t, trigger("rate(12h)", ""))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, trigger("rate(24h)", ""))
+	mustSay(t, d.must(t, "plan"), "Fires change: crm/nightly", "Trigger t, times in UTC:", "next 14 days",
+		"The new fires count from the time of the apply.")
+	d.rewrite(t, trigger("delay(30s)", ""))
+	mustSay(t, d.must(t, "plan"), "Trigger t counts from the end of each run, so its fires are not known ahead.")
+	d.rewrite(t, trigger("0 0 2 * * ?", ""))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, trigger("0 0 2 * * ?", "enabled = false\n"))
+	mustSay(t, d.must(t, "plan"), "Disabled trigger t, times in UTC:", "next 14 days 14 removed")
+	d.rewrite(t, trigger("0 0 2 * * ?", "jitter = \"1h\"\n"))
+	mustSay(t, d.must(t, "plan"), "next 24 hours 1 moved", "later", "next 14 days 14 moved up to")
+	d.rewrite(t, trigger("0 2 * * *", ""))
+	if output := d.must(t, "plan"); strings.Contains(output, "Fires change") {
+		t.Errorf("the same fires, written in another way, change:\n%s", output)
+	}
+	d.rewrite(t, trigger("0 0 2 * * ?", "calendar = carillon_calendar.c.name\n"))
+	mustSay(t, d.must(t, "plan"), "Fires change: crm/nightly", "next 14 days 4 removed")
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, strings.Replace(trigger("0 0 2 * * ?", "calendar = carillon_calendar.c.name\n"), `"SAT", `, "", 1))
+	mustSay(t, d.must(t, "plan"), "Fires change: crm/nightly", "next 14 days 2 added") // no attribute of the job changes
+}
+
+// undated replaces the dates of daylight saving, which depend on the year.
+func undated(output string) string {
+	return regexp.MustCompile(`\d{4}-\d\d-\d\dT`).ReplaceAllString(output, "yyyy-mm-ddT")
+}
+
+func TestDaylightSavingIsWarnedOfOnceAndAnswered(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	berlin := func(rule, acknowledge string) string {
+		return f.config(job(hook + acknowledge +
+			"trigger \"berlin\" {\n  expression = \"0 30 2 * * ?\"\n  timezone   = \"Europe/Berlin\"\n" + rule + "}\n"))
+	}
+	d := f.directory(t, berlin("", ""))
+	golden(t, "testdata/plan/daylight_saving.txt", undated(warningsOf(t, d.must(t, "plan"))))
+	const title = "Warning: Daylight saving changes fires"
+	output := d.must(t, "apply", "-auto-approve")
+	if strings.Count(output, title) != 1 || strings.Contains(output, "more similar warning") {
+		t.Errorf("want %q once in an apply:\n%s", title, output)
+	}
+	for _, answered := range []string{
+		berlin("  gap = \"skip\"\n", ""), berlin("  gap = \"next\"\n", ""), berlin("", "acknowledge = [\"dst\"]\n"),
+	} {
+		d.rewrite(t, answered)
+		if output := d.must(t, "plan"); strings.Contains(output, title) {
+			t.Errorf("it is answered, and said again:\n%s", output)
+		}
+		if output := d.must(t, "apply", "-auto-approve"); strings.Contains(output, title) {
+			t.Errorf("it is answered, and said again by an apply:\n%s", output)
+		}
+		mustChangeNothing(t, d)
+	}
+	d.rewrite(t, berlin("", "acknowledge = [\"dts\"]\n"))
+	d.mustFail(t, []string{"plan"}, `acknowledge[0]: "dts" is not the code of a warning; did you mean dst?`)
+}
+
+func TestWarningsOfManyJobsAreSummedUp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(app+`
+		resource "carillon_job" "j" {
+		  for_each = toset(["a", "b", "c", "d", "e", "f", "g"])
+		  app      = carillon_app.a.name
+		  name     = each.key
+		  target {
+		    webhook { url = "https://example.com/hook" }
+		  }
+		  dynamic "trigger" {
+		    for_each = toset(["t1", "t2", "t3", "t4", "t5"])
+		    labels   = [trigger.key]
+		    content {
+		      expression = "30 2 * * *"
+		      timezone   = "Europe/Berlin"
+		    }
+		  }
+		}
+	`))
+	for _, command := range [][]string{{"plan"}, {"apply", "-auto-approve"}} {
+		output := d.must(t, command...)
+		if n := strings.Count(output, "Warning: Daylight saving changes fires: "); n != 4 { // three jobs and the rest
+			t.Errorf("%v: %d warnings, want 4:\n%s", command, n, output)
+		}
+		mustSay(t, output, "Daylight saving changes fires: more jobs", "and 2 more (dst)", "(and 3 more similar warnings elsewhere)")
+	}
+}
+
+// A fire that passes is no drift, with no plan and no installation changed.
+func TestRefreshFindsNoDriftAfterFires(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(job(hook+
+		"trigger \"t\" {\n  expression = \"* * * * * ?\"\n  timezone = \"UTC\"\n}\n"+"trigger \"u\" { expression = \"@every 1s\" }\n")))
+	d.must(t, "apply", "-auto-approve")
+	before, err := f.readJob(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := f.fire(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	after, err := f.readJob(t.Context())
+	if err != nil || after.Triggers["t"].NextFireTime.Equal(*before.Triggers["t"].NextFireTime) {
+		t.Fatalf("the next fire time is still %v, %v", after.Triggers["t"].NextFireTime, err)
+	}
+	for _, arguments := range [][]string{
+		{"plan", "-refresh-only", "-detailed-exitcode"}, {"plan", "-detailed-exitcode"}, {"plan", "-refresh=false", "-detailed-exitcode"},
+	} {
+		if output, code := d.exitCode(t, arguments...); code != 0 {
+			t.Errorf("terraform %v exits with %d:\n%s", arguments, code, output)
+		}
+	}
+	// A change outside of Terraform is drift.
+	if _, err := f.outside.PauseJob(t.Context(), "crm", "nightly", "", true, client.Condition{Existing: true}); err != nil {
+		t.Fatal(err)
+	}
+	if output, code := d.exitCode(t, "plan", "-refresh-only", "-detailed-exitcode"); code != 2 {
+		t.Errorf("a pause: terraform exits with %d, want 2:\n%s", code, output)
+	}
+}
+
+// A calendar is a resource of its own: that it moves fires is no drift of the jobs.
+func TestChangedCalendarIsNoDriftOfJobs(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	config := func(date string) string {
+		return f.config(job(hook+"trigger \"t\" {\n  expression = \"0 0 0 1 1 ?\"\n  calendar = carillon_calendar.c.name\n}\n") +
+			calendar("rule {\n dates = [\""+date+"\"]\n}"))
+	}
+	d := f.directory(t, config("12-25"))
+	d.must(t, "apply", "-auto-approve")
+	before, err := f.readJob(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.rewrite(t, config(before.Triggers["t"].NextFireTime.Format(time.DateOnly)))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "Fires change: crm/nightly", "0 added, 1 changed")
+	after, err := f.readJob(t.Context())
+	if err != nil || after.Triggers["t"].NextFireTime.Equal(*before.Triggers["t"].NextFireTime) {
+		t.Fatalf("the next fire time is still %v, %v", after.Triggers["t"].NextFireTime, err)
+	}
+	if output, code := d.exitCode(t, "plan", "-refresh-only", "-detailed-exitcode"); code != 0 {
+		t.Errorf("terraform exits with %d:\n%s", code, output)
+	}
+}
+
+func TestDriftIsShownAndCorrected(t *testing.T) {
+	t.Parallel()
+	f, day := newFixture(t), newDaytime(t)
+	d := f.directory(t, f.config(job(hook+tokyo("t", day.hour))))
+	d.must(t, "apply", "-auto-approve")
+	if err := f.change(t.Context(), func(job *dispatcher.Job) {
+		trigger := job.Triggers["t"]
+		trigger.Expression = fmt.Sprintf("0 30 %d * * ?", day.hour+1)
+		job.Triggers["t"] = trigger
+	}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "testdata/plan/drift.txt", day.stable(d.must(t, "plan")))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+}
+
+func TestPausedJobsAndStoppedAppsAreSaidInEveryPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(job(hook+daily)))
+	d.must(t, "apply", "-auto-approve")
+	pause := func(trigger string, paused bool) {
+		_, err := f.outside.PauseJobFor(
+			t.Context(), "crm", "nightly", trigger, dispatcher.PauseRequest{Reason: "a migration"}, client.Condition{Existing: true})
+		if !paused {
+			_, err = f.outside.PauseJob(t.Context(), "crm", "nightly", trigger, false, client.Condition{Existing: true})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	undated := func(output string) string {
+		return regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(warningsOf(t, output), "yyyy-mm-ddThh:mm:ssZ")
+	}
+	pause("", true)
+	for range 2 {
+		output := d.must(t, "plan")
+		mustSay(t, output, "No changes.")
+		golden(t, "testdata/plan/paused_job.txt", undated(output))
+	}
+	pause("", false)
+	pause("t", true)
+	golden(t, "testdata/plan/paused_trigger.txt", undated(d.must(t, "plan")))
+	pause("t", false)
+	suspend := func(ctx context.Context, suspended bool) {
+		_, err := f.outside.SetBounds(ctx, "crm", func(b *dispatcher.Bounds) { b.Suspended, b.SuspendedReason = suspended, "unpaid bill" })
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	suspend(t.Context(), true)
+	golden(t, "testdata/plan/suspended_app.txt", undated(d.must(t, "plan")))
+	suspend(t.Context(), false)
+	if output := d.must(t, "plan"); strings.Contains(output, "Suspended") || strings.Contains(output, "Paused") {
+		t.Errorf("all of it runs again, and the plan warns:\n%s", output)
+	}
+}
+
+func TestPausesOfManyJobsAreSummedUp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(app+`
+		resource "carillon_job" "j" {
+		  for_each = toset(["a", "b", "c", "d", "e", "f", "g"])
+		  app      = carillon_app.a.name
+		  name     = each.key
+		  target {
+		    webhook { url = "https://example.com/hook" }
+		  }
+		}
+	`))
+	d.must(t, "apply", "-auto-approve")
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g"} {
+		if _, err := f.outside.PauseJob(t.Context(), "crm", name, "", true, client.Condition{Existing: true}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	output := d.must(t, "plan")
+	if n := strings.Count(output, "Warning: Paused: crm/"); n != 3 {
+		t.Errorf("%d jobs in full, want 3:\n%s", n, output)
+	}
+	mustSay(t, output, "Warning: Paused: more jobs", "(and 3 more similar warnings elsewhere)")
+	if n := strings.Count(d.must(t, "plan", "-refresh-only"), "Warning: Paused: crm/"); n != 3 {
+		t.Errorf("-refresh-only: %d jobs in full, want 3", n)
+	}
+}

@@ -1,0 +1,104 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// In full are the first warnings of a kind that a command shows. Those that follow share one title, and
+// Terraform shows the first of these with the number of the others.
+const (
+	warningsInFull = 3
+	changesInFull  = 20
+	detailsInFull  = 3 // of one kind within one job
+)
+
+// warning is one diagnostic about a thing: an app or a job.
+type warning struct {
+	kind, title string
+	thing       string // its name
+	key         string // tells it from others of its kind about the thing; usually empty
+	at          path.Path
+	detail      string
+	inFull      int // how many of its kind are shown in full
+}
+
+// warn adds a warning, unless this command of Terraform has shown it before. more is what the title names
+// in place of the thing from the warning on that is no longer shown in full.
+func (c *connection) warn(diags *diag.Diagnostics, w warning, more string) {
+	before, first := c.told.first(w.kind, w.thing+" "+w.key)
+	if !first {
+		return
+	}
+	title, detail := w.title+": "+w.thing, w.detail
+	if before >= w.inFull {
+		title, detail = w.title+": "+more, w.thing+": "+detail
+	}
+	if w.at.Equal(path.Empty()) {
+		diags.AddWarning(title, detail)
+		return
+	}
+	diags.AddAttributeWarning(w.at, title, detail)
+}
+
+// warnOfMistakes adds what is allowed in a job but probably a mistake, one warning for each kind.
+func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, job string, found []dispatcher.Problem) {
+	found = slices.Clone(found)
+	slices.SortStableFunc(found, func(a, b dispatcher.Problem) int {
+		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(dateIn(a), dateIn(b)))
+	})
+	for len(found) > 0 {
+		n := slices.IndexFunc(found, func(p dispatcher.Problem) bool { return p.Code != found[0].Code })
+		if n < 0 {
+			n = len(found)
+		}
+		same := found[:n]
+		found = found[n:]
+		code, where := same[0].Code, ""
+		for _, p := range same {
+			where += " " + p.Path // what is found in another place, as at apply, was not told before
+		}
+		c.warn(diags, warning{
+			kind: code, title: title(code, "Possible mistake"), thing: app + "/" + job,
+			key: where, at: attributePath(same[0].Path), detail: summed(same), inFull: warningsInFull,
+		}, "more jobs")
+	}
+}
+
+// summed lists problems of one code: the nearest ones in full, and how many there are.
+func summed(same []dispatcher.Problem) string {
+	var lines []string
+	for _, p := range same[:min(len(same), detailsInFull)] {
+		lines = append(lines, messageWithPath(p))
+	}
+	text := strings.Join(lines, "\n")
+	if more := len(same) - len(lines); more > 0 {
+		text += fmt.Sprintf("\nand %d more", more)
+	}
+	return withCode(text, same[0].Code)
+}
+
+var datePattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:]+`)
+
+// dateIn returns the first date in a message, which orders warnings by when they come true.
+func dateIn(p dispatcher.Problem) string { return datePattern.FindString(p.Message) }
+
+// warnOfConfig adds warnings of what a job's configuration says, as far as it is known.
+func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
+	if r.conn == nil || diags.HasError() || config.App.IsUnknown() || config.Name.IsUnknown() {
+		return
+	}
+	var e expander
+	job := expandJob(ctx, &e, config)
+	r.conn.warnOfMistakes(diags, job.App, job.Name, e.aboutKnown(r.warnings(job)))
+	r.conn.warnOfApp(diags, r.conn.appOf(ctx, job.App))
+}

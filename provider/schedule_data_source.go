@@ -1,0 +1,151 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework-validators/stringvalidator"
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+var _ datasource.DataSourceWithConfigure = (*scheduleDataSource)(nil)
+
+// scheduleDataSource is carillon_schedule: when a schedule would fire if it were declared now.
+type scheduleDataSource struct{ conn *connection }
+
+func newScheduleDataSource() datasource.DataSource { return &scheduleDataSource{} }
+
+type scheduleModel struct {
+	Expression  types.String        `tfsdk:"expression"`
+	Dialect     types.String        `tfsdk:"dialect"`
+	Timezone    types.String        `tfsdk:"timezone"`
+	Gap         types.String        `tfsdk:"gap"`
+	Overlap     types.String        `tfsdk:"overlap"`
+	App         types.String        `tfsdk:"app"`
+	Calendar    types.String        `tfsdk:"calendar"`
+	OnExcluded  types.String        `tfsdk:"on_excluded"`
+	Identity    types.String        `tfsdk:"identity"`
+	From        instantString       `tfsdk:"from"`
+	Count       types.Number        `tfsdk:"fires"`
+	Description types.String        `tfsdk:"description"`
+	FireTimes   []timetypes.RFC3339 `tfsdk:"fire_times"`
+	LocalTimes  []types.String      `tfsdk:"local_times"`
+}
+
+func (d *scheduleDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_schedule"
+}
+
+func (d *scheduleDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	optional := func(description string) schema.Attribute {
+		return schema.StringAttribute{Optional: true, MarkdownDescription: description}
+	}
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "When a schedule would fire if it were declared now, with the exclusions of a calendar. A node works it out, " +
+			"so the result moves with time; the function `next_fires` does not.",
+		Attributes: map[string]schema.Attribute{
+			"expression": schema.StringAttribute{
+				Required: true, MarkdownDescription: "The expression, as `trigger` of `carillon_job` takes it.",
+			},
+			"dialect":  optional("How to read `expression`. Default: detected from the expression."),
+			"timezone": optional("IANA time zone of the expression's wall clock. Default: `UTC`."),
+			"gap":      optional("What happens to local times that daylight saving skips: `skip` or `next`. Default: that of the dialect."),
+			"overlap": optional("What happens to local times that daylight saving repeats: `last`, `first` or `both`. " +
+				"Default: that of the expression."),
+			"app": optional("App of the calendar. Default: none."),
+			"calendar": schema.StringAttribute{
+				Optional:            true,
+				Validators:          []validator.String{stringvalidator.AlsoRequires(path.MatchRoot("app"))},
+				MarkdownDescription: "Name of the calendar whose exclusions apply; needs `app`. Default: none.",
+			},
+			"on_excluded": optional("What happens to a fire that the calendar excludes; see `trigger` of `carillon_job`. Default: `skip`."),
+			"identity":    optional("What `H` hashes: `app/job/trigger`, as for the trigger of that name. Default: none, so `H` is refused."),
+			"from": schema.StringAttribute{
+				Optional: true, CustomType: semanticType[instants]{},
+				MarkdownDescription: "Instant after which the fires are, exclusive, in RFC 3339 with a time zone. Default: now.",
+			},
+			"fires": schema.NumberAttribute{
+				Optional: true, MarkdownDescription: fmt.Sprintf("How many fires are wanted, 1 to %d. Default: `%d`.",
+					dispatcher.MaxPreview, dispatcher.DefaultPreview),
+			},
+			"description": computedString("What the expression means, in words, with the zone's offset at `from`."),
+			"fire_times": schema.ListAttribute{
+				Computed: true, ElementType: timetypes.RFC3339Type{},
+				MarkdownDescription: "The fires, in RFC 3339 and UTC; fewer than `fires` if the schedule ends.",
+			},
+			"local_times": schema.ListAttribute{
+				Computed: true, ElementType: types.StringType,
+				MarkdownDescription: "The same in the zone of the schedule, such as `Mon 2030-05-06 02:30:00 +02:00`.",
+			},
+		},
+	}
+}
+
+func (d *scheduleDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
+	d.conn = configured(req.ProviderData)
+}
+
+func (d *scheduleDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
+	var m scheduleModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	var e expander
+	asked := expandPreview(&e, m)
+	if reportProblems(&resp.Diagnostics, e.problemsWith(asked.Validate())); resp.Diagnostics.HasError() {
+		return
+	}
+	preview, err := d.conn.Preview(ctx, asked)
+	if err != nil {
+		d.conn.report(&resp.Diagnostics, fmt.Sprintf("preview schedule %s", dispatcher.Echo(asked.Expression)), err)
+		return
+	}
+	s, err := preview.Parse(asked.Identity, preview.From, nil)
+	if err != nil {
+		d.conn.report(&resp.Diagnostics, fmt.Sprintf("preview schedule %s", dispatcher.Echo(asked.Expression)), err)
+		return
+	}
+	m.Description = types.StringValue(s.Describe(preview.From))
+	m.FireTimes, m.LocalTimes = []timetypes.RFC3339{}, []types.String{}
+	for _, at := range preview.FireTimes {
+		m.FireTimes = append(m.FireTimes, timetypes.NewRFC3339TimeValue(at.UTC()))
+		m.LocalTimes = append(m.LocalTimes, types.StringValue(localTime(s, at)))
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
+}
+
+// localTime writes an instant as the clock in the zone of a schedule shows it.
+func localTime(s *schedule.Schedule, at time.Time) string {
+	return s.In(at).Format("Mon 2006-01-02 15:04:05 -07:00")
+}
+
+func expandPreview(e *expander, m scheduleModel) dispatcher.PreviewRequest {
+	asked := dispatcher.PreviewRequest{
+		App: e.string("/app", m.App), Identity: e.string("/identity", m.Identity), From: e.instant("/from", m.From),
+		Schedule: dispatcher.Schedule{
+			Expression: e.string("/expression", m.Expression), Timezone: e.string("/timezone", m.Timezone),
+			Calendar: e.string("/calendar", m.Calendar),
+		},
+	}
+	expandOptional(e, "/dialect", m.Dialect, &asked.Dialect)
+	expandOptional(e, "/gap", m.Gap, &asked.Gap)
+	expandOptional(e, "/overlap", m.Overlap, &asked.Overlap)
+	expandOptional(e, "/on_excluded", m.OnExcluded, &asked.OnExcluded)
+	rule := fmt.Sprintf("give a number from 1 to %d", dispatcher.MaxPreview)
+	asked.Count = e.whole("/fires", m.Count, dispatcher.DefaultPreview, dispatcher.CodeCountRange, rule)
+	if asked.Count < 1 || asked.Count > dispatcher.MaxPreview {
+		e.problems.Add("/fires", dispatcher.CodeCountRange, "fires %d is out of range; %s", asked.Count, rule)
+		asked.Count = dispatcher.DefaultPreview
+	}
+	return asked
+}

@@ -1,0 +1,97 @@
+package provider
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+)
+
+// Each code of the API has a title of its own, and there is no title without a code.
+func TestEveryCodeHasATitle(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../dispatcher/api/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var api struct {
+		Components struct {
+			Schemas struct {
+				Code struct{ Enum []string }
+			}
+		}
+	}
+	if err := json.Unmarshal(text, &api); err != nil {
+		t.Fatal(err)
+	}
+	codes := api.Components.Schemas.Code.Enum
+	seen := map[string]string{}
+	for _, code := range codes {
+		words := title(code, "")
+		if words == "" || strings.HasSuffix(words, ".") || seen[words] != "" {
+			t.Errorf("title of %s is %q, want one of its own without a full stop (%s has it)", code, words, seen[words])
+		}
+		seen[words] = code
+	}
+	for code := range titles {
+		if !slices.Contains(codes, code) {
+			t.Errorf("%s has a title, but the API has no such code", code)
+		}
+	}
+	if got := title("of_a_newer_api", "Invalid value"); got != "Invalid value" {
+		t.Errorf("title of an unknown code is %q", got)
+	}
+}
+
+// A JSON pointer into each list and map of a resource leads to an element of it.
+func TestPathsFollowListsAndMapsOfTheSchemas(t *testing.T) {
+	t.Parallel()
+	for _, r := range []resource.Resource{newAppResource(), newCalendarResource(), newJobResource()} {
+		var got resource.SchemaResponse
+		r.Schema(t.Context(), resource.SchemaRequest{}, &got)
+		checkPaths(t, "", got.Schema.Attributes)
+	}
+}
+
+func checkPaths(t *testing.T, pointer string, attributes map[string]schema.Attribute) {
+	t.Helper()
+	for name, a := range attributes {
+		pointer := pointer + "/" + name
+		if rest, ok := strings.CutPrefix(pointer, "/default_"); ok {
+			pointer = "/defaults/" + rest
+		}
+		for ofAPI, block := range blockNames {
+			if name == block {
+				pointer = strings.TrimSuffix(pointer, block) + ofAPI
+			}
+		}
+		if name == "next_fire_times" {
+			continue // nobody writes it
+		}
+		switch a := a.(type) {
+		case schema.SingleNestedAttribute:
+			checkPaths(t, pointer, a.Attributes)
+		case schema.MapNestedAttribute:
+			checkPaths(t, pointer+"/0", a.NestedObject.Attributes)
+		case schema.ListNestedAttribute:
+			checkPaths(t, pointer+"/0", a.NestedObject.Attributes)
+		}
+		steps := attributePath(pointer + "/0").Steps()
+		step := steps[len(steps)-1]
+		switch a.(type) {
+		case schema.MapAttribute, schema.MapNestedAttribute:
+			if !step.Equal(path.PathStepElementKeyString("0")) {
+				t.Errorf("%s/0 ends with %s, want a key", pointer, step)
+			}
+		case schema.ListAttribute, schema.ListNestedAttribute:
+			if !step.Equal(path.PathStepElementKeyInt(0)) {
+				t.Errorf("%s/0 ends with %s, want an index", pointer, step)
+			}
+		}
+	}
+}

@@ -1,0 +1,24 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+)
+
+// startOf returns when a process started, in a form that only serves to tell it from others of its number.
+func startOf(pid int) (string, error) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		return "", err
+	}
+	// The name of the program, in parentheses, may hold spaces. The start is the 20th field after it.
+	_, rest, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')')+1:]), " ")
+	const start = 19
+	fields := strings.Fields(rest)
+	if len(fields) <= start {
+		return "", errors.New("the status of the process has too few fields")
+	}
+	return fields[start], nil
+}

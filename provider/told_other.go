@@ -1,0 +1,8 @@
+//go:build !linux && !darwin
+
+package provider
+
+import "errors"
+
+// startOf cannot say when a process started, so an apply repeats the warnings of its plan.
+func startOf(int) (string, error) { return "", errors.ErrUnsupported }

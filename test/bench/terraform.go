@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+)
+
+// terraformCommand measures the processor time that Terraform and the provider need for many jobs. The node is a real
+// one over SQLite, in this process; its time does not count.
+type terraformCommand struct {
+	Jobs         int    `default:"1000" help:"Jobs of the configuration, 1 to 100000. The bars are for 1,000 and grow with the number."`
+	Provider     string `default:"bin/terraform-provider-carillon" placeholder:"FILE" help:"The provider."`
+	PeerProvider string `placeholder:"FILE" help:"Another build of the provider, which is measured in turn with it."`
+	Terraform    string `default:"terraform" env:"CARILLON_TERRAFORM" placeholder:"FILE" help:"The terraform or tofu that runs them."`
+	JSON         bool   `name:"json" help:"Print one JSON object a line."`
+}
+
+// terraformSteps are what is measured, in this order. A bar is in seconds of processor time for 1,000 jobs.
+var terraformSteps = []struct {
+	name string
+	bar  float64 // 0: none
+	args []string
+}{
+	{"create", 60, []string{"apply", "-auto-approve"}},
+	// Exit code 0 says that the plan is empty.
+	{"empty plan", 20, []string{"plan", "-detailed-exitcode"}},
+	{"empty plan -refresh=false", 0, []string{"plan", "-detailed-exitcode", "-refresh=false"}},
+}
+
+// Validate checks numbers and files, all of them at once.
+func (c *terraformCommand) Validate() error {
+	var problems []error
+	if c.Jobs < 1 || c.Jobs > 100_000 {
+		problems = append(problems, fmt.Errorf("--jobs: %d is not between 1 and 100000", c.Jobs))
+	}
+	for _, file := range []string{c.Provider, c.PeerProvider} {
+		if _, err := os.Stat(file); file != "" && err != nil {
+			problems = append(problems, fmt.Errorf("provider: %w; \"make build\" makes bin/terraform-provider-carillon", err))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// Run measures each step, and fails if one needs more than its bar.
+func (c *terraformCommand) Run(ctx context.Context, out io.Writer) (err error) {
+	dir, err := os.MkdirTemp("", "carillon-bench-terraform-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	report := tableReport(out)
+	if c.JSON {
+		report = jsonReport(out)
+	}
+	var estates []*estate
+	defer func() {
+		for _, e := range estates {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	for i, file := range []string{c.Provider, c.PeerProvider} {
+		if file == "" {
+			continue
+		}
+		e, err := newEstate(ctx, filepath.Join(dir, []string{"own", "peer"}[i]), c.Terraform, file, c.Jobs)
+		if err != nil {
+			return err
+		}
+		estates = append(estates, e)
+	}
+	var missed []error
+	for _, step := range terraformSteps {
+		r := Result{Bench: "terraform " + step.name, Database: "sqlite", Unit: "CPU s", Jobs: some(c.Jobs)}
+		seconds := make([]float64, len(estates))
+		for i, e := range slices.Backward(estates) { // the peer first: what runs first warms the machine
+			if seconds[i], err = e.terraform(ctx, step.args...); err != nil {
+				return fmt.Errorf("%s with %s: %w", step.name, e.provider, err)
+			}
+		}
+		r.Value = seconds[0]
+		if len(seconds) > 1 {
+			r.PeerValue, r.PeerRatio = some(seconds[1]), some(seconds[0]/seconds[1])
+		}
+		if step.bar > 0 {
+			r.Bar = some(step.bar * float64(c.Jobs) / 1000)
+		}
+		if err := report(r); err != nil {
+			return err
+		}
+		if r.Bar != nil && r.Value > *r.Bar {
+			missed = append(missed, fmt.Errorf("terraform %s: %.1f seconds of processor time are above the bar of %.1f", step.name, r.Value, *r.Bar))
+		}
+	}
+	return errors.Join(missed...)
+}
+
+// estate is a configuration of many jobs that one build of the provider keeps on a node of its own.
+type estate struct {
+	*apiNode
+	dir, client, provider string
+}
+
+// newEstate starts the node and writes the configuration into a new directory.
+func newEstate(ctx context.Context, dir, client, provider string, jobs int) (*estate, error) {
+	provider, err := filepath.Abs(provider)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(dir, 0o700); err != nil {
+		return nil, err
+	}
+	n, err := startAPI(ctx, dir)
+	if err != nil {
+		return nil, err
+	}
+	e := &estate{n, dir, client, provider}
+	if err := e.configure(ctx, jobs); err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	return e, nil
+}
+
+// configure writes the configuration as JSON, in which attributes and blocks look the same: an older build may have
+// one where a newer has the other.
+func (e *estate) configure(ctx context.Context, jobs int) error {
+	// A directory of its own, because Terraform takes any terraform-provider-carillon_* for the provider.
+	plugins := filepath.Join(e.dir, "plugins")
+	err := errors.Join(os.Mkdir(plugins, 0o700),
+		os.Symlink(e.provider, filepath.Join(plugins, "terraform-provider-carillon")),
+		os.WriteFile(filepath.Join(e.dir, "terraform.rc"), fmt.Appendf(nil,
+			"provider_installation {\n  dev_overrides {\n    \"carillon-dev/carillon\" = %q\n  }\n  direct {}\n}\n", plugins), 0o600),
+		e.write(map[string]any{"terraform": requiresCarillon}))
+	if err != nil {
+		return err
+	}
+	triggers, err := e.triggers(ctx)
+	if err != nil {
+		return err
+	}
+	return e.write(map[string]any{
+		"terraform": requiresCarillon,
+		"provider":  map[string]any{"carillon": map[string]any{"endpoint": e.url, "token": e.token}},
+		"resource": map[string]any{
+			"carillon_app": map[string]any{"a": map[string]any{"name": "bench"}},
+			"carillon_job": map[string]any{"j": manyJobs(triggers)},
+		},
+		"locals": map[string]any{"reports": titles(jobs)},
+	})
+}
+
+var requiresCarillon = map[string]any{
+	"required_providers": map[string]any{"carillon": map[string]any{"source": "carillon-dev/carillon"}},
+}
+
+func (e *estate) write(configuration map[string]any) error {
+	text, err := json.MarshalIndent(configuration, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(e.dir, "main.tf.json"), text, 0o600)
+}
+
+// manyJobs is a job like those of an installation: a webhook with a secret, headers and retries, at a time of its own.
+func manyJobs(triggers string) map[string]any {
+	return map[string]any{
+		"for_each": "${local.reports}",
+		"app":      "${carillon_app.a.name}", "name": "${each.key}", "description": "The report ${each.value}",
+		"payload": "${jsonencode({ report = each.value })}",
+		"retry":   map[string]any{"max_attempts": 5},
+		"target": map[string]any{"webhook": map[string]any{
+			"url": "https://reports.example.com/${each.key}", "headers": map[string]any{"X-Report": "${each.value}"},
+			"auth": map[string]any{"bearer": map[string]any{"token": map[string]any{"reference": "env:SECRET_BENCH_TOKEN"}}},
+		}},
+		triggers: map[string]any{"nightly": map[string]any{"expression": "H 2 * * *", "timezone": "UTC"}},
+	}
+}
+
+// titles are those of the reports by job. They are a map because Terraform evaluates for_each again for each instance, and then
+// sorts a set: with toset(...) it needs several times as long itself.
+func titles(jobs int) map[string]string {
+	all := make(map[string]string, jobs)
+	for i := range jobs {
+		all[fmt.Sprintf("job-%d", i)] = fmt.Sprintf("number %d", i)
+	}
+	return all
+}
+
+// triggers returns what the provider calls the triggers of a job.
+func (e *estate) triggers(ctx context.Context) (string, error) {
+	command := e.command(ctx, "providers", "schema", "-json")
+	text, err := command.Output()
+	if err != nil {
+		return "", err
+	}
+	var schema struct {
+		Providers map[string]struct {
+			Resources map[string]struct {
+				Block struct {
+					Blocks map[string]any `json:"block_types"`
+				} `json:"block"`
+			} `json:"resource_schemas"`
+		} `json:"provider_schemas"`
+	}
+	if err := json.Unmarshal(text, &schema); err != nil {
+		return "", err
+	}
+	for _, p := range schema.Providers {
+		if _, ok := p.Resources["carillon_job"].Block.Blocks["trigger"]; ok {
+			return "trigger", nil
+		}
+	}
+	return "triggers", nil
+}
+
+func (e *estate) command(ctx context.Context, args ...string) *exec.Cmd {
+	command := exec.CommandContext(ctx, e.client, args...)
+	command.Dir = e.dir
+	command.Env = append(os.Environ(), "TF_CLI_CONFIG_FILE="+filepath.Join(e.dir, "terraform.rc"), "CHECKPOINT_DISABLE=1",
+		"TF_IN_AUTOMATION=1")
+	return command
+}
+
+// terraform runs a command and returns the seconds of processor time of it and of the providers that it started, which
+// the kernel adds because Terraform waits for them.
+func (e *estate) terraform(ctx context.Context, args ...string) (float64, error) {
+	command := e.command(ctx, append(args, "-input=false", "-no-color")...)
+	if out, err := command.CombinedOutput(); err != nil {
+		const most = 4000
+		return 0, fmt.Errorf("terraform %s: %w\n%s", args[0], err, out[max(0, len(out)-most):])
+	}
+	return (command.ProcessState.UserTime() + command.ProcessState.SystemTime()).Seconds(), nil
+}
