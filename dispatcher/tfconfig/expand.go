@@ -11,28 +11,31 @@ import (
 // appDefaults is how attributes of an app begin that are, without it, the app's defaults in the API.
 const appDefaults = "default_"
 
+// withDefaults gives an app the part that it has in the API, with the same nodes.
+func withDefaults(root *node) *node {
+	defaults := map[string]*node{}
+	for name, part := range root.parts {
+		if of, is := strings.CutPrefix(name, appDefaults); is {
+			defaults[of] = part
+		}
+	}
+	if len(defaults) > 0 {
+		root.parts["defaults"] = &node{at: root.at, name: "defaults", parts: defaults}
+	}
+	return root
+}
+
 // appOf returns the app that a resource declares. What is unknown has its default.
 func appOf(r *Resource) (dispatcher.App, error) {
 	var app dispatcher.App
 	app.SetDefaults()
-	root := &node{parts: map[string]*node{}}
-	defaults := map[string]*node{}
-	for name, part := range r.root.parts {
-		if of, is := strings.CutPrefix(name, appDefaults); is {
-			defaults[of] = part
-		} else {
-			root.parts[name] = part
+	if defaults := r.root.part("defaults"); defaults != nil {
+		app.Defaults = &dispatcher.JobDefaults{}
+		if defaults.part("retry") != nil { // what a given policy leaves out has its default
+			app.Defaults.Retry = &dispatcher.Retry{}
+			app.Defaults.Retry.SetDefaults()
 		}
 	}
-	if len(defaults) > 0 {
-		root.parts["defaults"] = &node{at: r.at, name: "defaults", parts: defaults}
-		app.Defaults = &dispatcher.JobDefaults{}
-	}
-	if defaults["retry"] != nil { // what a given policy leaves out has its default
-		app.Defaults.Retry = &dispatcher.Retry{}
-		app.Defaults.Retry.SetDefaults()
-	}
-	r.root = root
 	return app, decode(r.root.json(), &app)
 }
 

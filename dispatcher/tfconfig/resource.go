@@ -184,6 +184,9 @@ func (l *loader) resource(block *hclsyntax.Block, s scope) {
 	for _, one := range instances {
 		r := reader{l.module, address + one.suffix}
 		root := r.block(body, schema, block.Labels[0], block.Labels[1], block.DefRange(), one.scope)
+		if block.Labels[0] == AppType {
+			root = withDefaults(root)
+		}
 		l.module.Resources = append(l.module.Resources, &Resource{block.Labels[0], r.resource, block.DefRange(), root})
 	}
 }

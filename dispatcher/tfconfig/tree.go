@@ -3,7 +3,10 @@ package tfconfig
 import (
 	"bytes"
 	"encoding/json"
+	"maps"
 	"reflect"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -127,7 +130,7 @@ func jobWithoutDefaults(tree map[string]any, defaults *dispatcher.JobDefaults) e
 	}
 	standard.Triggers = nil
 	remove(tree, standard)
-	tree["target"], tree["triggers"] = targetWithoutDefaults(target), triggers
+	tree["target"], tree["triggers"] = targetWithoutDefaults(target, defaults), triggers
 	return nil
 }
 
@@ -144,8 +147,17 @@ func retryWithoutDefaults(tree any) {
 	all["max_attempts"] = attempts
 }
 
-func targetWithoutDefaults(target any) any {
+// targetWithoutDefaults removes from the tree of a target what its app or Carillon gives it anyway.
+func targetWithoutDefaults(target any, defaults *dispatcher.JobDefaults) any {
 	all, _ := target.(map[string]any)
+	hook, _ := all["webhook"].(map[string]any)
+	if headers, is := hook["headers"].(map[string]any); is && defaults != nil {
+		maps.DeleteFunc(headers, func(name string, value any) bool {
+			return slices.ContainsFunc(slices.Collect(maps.Keys(defaults.Headers)), func(given string) bool {
+				return strings.EqualFold(given, name) && value == defaults.Headers[given]
+			})
+		})
+	}
 	var webhook dispatcher.Webhook
 	webhook.SetDefaults()
 	remove(all["webhook"], webhook)

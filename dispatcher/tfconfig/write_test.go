@@ -174,3 +174,69 @@ resource "carillon_job" "b" {
 		t.Errorf("differences %+v, want only that job b is not compared", found)
 	}
 }
+
+// withDefaults gives the app of a content defaults, as a server has them after its jobs were declared with them.
+func withDefaults(t *testing.T) tfconfig.Content {
+	t.Helper()
+	c := content(t)
+	retry := dispatcher.Retry{}
+	retry.SetDefaults()
+	retry.MaxAttempts = 5
+	c.App.Defaults = &dispatcher.JobDefaults{Timezone: "Europe/Berlin", Retry: &retry, Headers: map[string]string{"x-a": "b"},
+		MisfirePolicy: dispatcher.Skip}
+	return c
+}
+
+func TestWriteLeavesOutWhatTheAppGives(t *testing.T) {
+	t.Parallel()
+	_, text := written(t, withDefaults(t))
+	for _, absent := range []string{"max_attempts", "X-A"} { // the defaults have them
+		if strings.Contains(strings.SplitN(text, "carillon_job", 2)[1], absent) {
+			t.Errorf("the job has %s, which its app gives it:\n%s", absent, text)
+		}
+	}
+	if n := strings.Count(text, `misfire_policy = "fire_once"`) + strings.Count(text, `misfire_policy  = "fire_once"`) +
+		strings.Count(text, `misfire_policy   = "fire_once"`); n != 3 {
+		t.Errorf("%d triggers say fire_once, want 3, because the app would give them another policy:\n%s", n, text)
+	}
+}
+
+func TestCompareFillsInWhatTheAppGives(t *testing.T) {
+	t.Parallel()
+	server := withDefaults(t)
+	job := &server.Jobs[0]
+	for name, trigger := range job.Triggers {
+		if trigger.MisfirePolicy = dispatcher.Skip; name != "berlin" {
+			delete(job.Triggers, name)
+			continue
+		}
+		job.Triggers[name] = trigger
+	}
+	job.Target.Webhook.Headers = map[string]string{"x-a": "b"}
+	job.Target.Webhook.Auth, job.Payload = nil, nil
+	dir := t.TempDir()
+	text := `
+resource "carillon_job" "a" {
+  app  = "finance"
+  name = "9-nightly"
+  target {
+    webhook { url = "https://example.com/" }
+  }
+  trigger "berlin" {
+    expression  = "0 30 8 * * ?"
+    calendar    = "closed"
+    on_excluded = "next_included"
+  }
+}
+`
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if found := compare(t, dir, server); len(found) > 0 {
+		t.Errorf("differences %+v, want none", found)
+	}
+	// The app is not in these files, so its default may well give the zone.
+	if found := lint(t, dir); !strings.Contains(found, "warning: timezone is missing") {
+		t.Errorf("lint found\n%swant a warning of the zone", found)
+	}
+}

@@ -51,7 +51,7 @@ func financeJobs() []dispatcher.Job {
 		"new": {Value: dispatcher.NewSensitive("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")},
 	}}
 	for name, s := range map[string]dispatcher.Schedule{
-		"berlin":  {Expression: "0 30 8 * * ?", Timezone: "Europe/Berlin", Calendar: "closed", OnExcluded: "next_included"},
+		"berlin":  {Expression: "0 30 8 * * ?", Timezone: "Europe/Berlin", Calendar: "closed", OnExcluded: "skip"},
 		"utc":     {Expression: "*/10 * * * *", Timezone: "UTC", Jitter: dispatcher.Duration(30 * time.Second)},
 		"aws":     {Expression: "rate(1 day)", Dialect: "aws"},
 		"overlap": {Expression: "0 0 12 * * ?", Timezone: "Europe/Berlin", Gap: "next", Overlap: "both"},
