@@ -19,6 +19,8 @@ type App struct {
 	// Retention is how long the app's runs, attempts and misfires are kept, from MinRetention to
 	// the retention of its quotas; 0 means DefaultRetention. History is removed by whole UTC days.
 	Retention Duration `json:"retention,omitempty"`
+	// Defaults are what the jobs of the app get where they leave it out; nil: nothing.
+	Defaults *JobDefaults `json:"defaults,omitempty"`
 	// Bounds are what operators allow the app. A change without them leaves them as they are; with them, it needs the
 	// scope admin unless they are the same.
 	Bounds *Bounds `json:"bounds,omitempty"`
@@ -57,6 +59,9 @@ func (a App) Validate() error {
 	checkText(&problems, "/description", a.Description)
 	if a.Retention != 0 {
 		a.Retention.check(&problems, "/retention", MinRetention, MaxRetention)
+	}
+	if a.Defaults != nil {
+		a.Defaults.check(&problems, "/defaults")
 	}
 	if a.Bounds != nil {
 		problems.AddError("/bounds", a.Bounds.Validate())

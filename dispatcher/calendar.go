@@ -26,7 +26,10 @@ type Calendar struct {
 	// Bases name calendars of the app whose exclusions hold too; at most MaxBases.
 	Bases []string `json:"bases,omitempty"`
 
-	// Revision counts the changes of the calendar; it is its ETag. Read-only, as all below.
+	// RemovalRequestedAt is when the calendar was deleted on condition that nothing uses it; nil: it was not, or was put
+	// since. It goes with its last use. Read-only, as all below.
+	RemovalRequestedAt *time.Time `json:"removal_requested_at,omitempty"`
+	// Revision counts the changes of the calendar; it is its ETag.
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`

@@ -1,44 +1,17 @@
 package dispatcher
 
-import "strings"
+import (
+	"slices"
 
-// DidYouMean ends a message about an unknown name: it suggests the known name that is most similar, the first of
-// several, or is empty.
-func DidYouMean(name string, known []string) string {
-	const farthest = 2 // edits; more make it another word
-	if len(name) > 64 {
-		return ""
-	}
-	plain := func(s string) string { return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s)) }
-	name = plain(name)
-	best, least := "", farthest+1
-	for _, candidate := range known {
-		if d := distance(name, plain(candidate)); d < least && d < len(candidate) {
-			best, least = candidate, d
-		}
-	}
-	if best == "" {
-		return ""
-	}
-	return "; did you mean " + best + "?"
-}
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
 
-// distance is the number of insertions, deletions and replacements that turn b into a (Levenshtein).
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+// DidYouMean ends a message about an unknown name, as schedule.DidYouMean does.
+func DidYouMean(name string, known []string) string { return schedule.DidYouMean(name, known) }
+
+// CheckEnum adds a problem unless the value at path is one of the allowed ones. what names it in the message.
+func CheckEnum[E ~string](problems *Problems, path, what string, value E, allowed []E) {
+	if !slices.Contains(allowed, value) {
+		problems.Add(path, CodeEnum, "%s %s is %s", what, Echo(string(value)), schedule.NotOneOf(value, allowed))
 	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost = 1 + min(diagonal, row[j], row[j+1])
-			}
-			diagonal, row[j+1] = row[j+1], cost
-		}
-	}
-	return row[len(b)]
 }

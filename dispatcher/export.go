@@ -130,6 +130,7 @@ func (e Export) Validate() error {
 // of that name, by who imports it: here, the pauses are theirs.
 func (e ExportedJob) Restore(prior int64, calendars Calendars, by string, now time.Time) (Job, error) {
 	job := e.Job
+	(*JobDefaults)(nil).Fill(&job) // an export has all, but its author may have left something out
 	job.Revision, job.Paused, job.CreatedAt, job.UpdatedAt = max(e.Revision, prior+1), e.Paused, now, now
 	job.Pause = importedPause(e.Paused, by, e.PauseReason, now)
 	job.Triggers = maps.Clone(job.Triggers)

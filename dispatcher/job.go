@@ -141,8 +141,8 @@ func (j Job) Validate() error {
 	checkText(&problems, "/description", j.Description)
 	checkRange(&problems, "/priority", j.Priority, 0, MaxPriority)
 	j.NodeLabels.check(&problems, "/node_labels")
-	if j.Delivery != "" && j.Delivery != AtLeastOnce && j.Delivery != AtMostOnce {
-		problems.Add("/delivery", CodeEnum, "delivery %s is not one of %s, %s", Echo(string(j.Delivery)), AtLeastOnce, AtMostOnce)
+	if j.Delivery != "" {
+		CheckEnum(&problems, "/delivery", "delivery", j.Delivery, []Delivery{AtLeastOnce, AtMostOnce})
 	}
 	j.Retry.check(&problems, "/retry")
 	j.checkConcurrency(&problems)

@@ -37,11 +37,9 @@ func (j Job) Slots() int {
 
 // checkConcurrency adds what is wrong with how j bounds its runs.
 func (j Job) checkConcurrency(problems *Problems) {
-	switch j.ConcurrencyPolicy {
-	case "", ConcurrencyAllow, ConcurrencyForbid, ConcurrencyQueue, ConcurrencyReplace:
-	default:
-		problems.Add("/concurrency_policy", CodeEnum, "concurrency_policy %s is not one of %s, %s, %s, %s", Echo(string(j.ConcurrencyPolicy)),
-			ConcurrencyAllow, ConcurrencyForbid, ConcurrencyQueue, ConcurrencyReplace)
+	if j.ConcurrencyPolicy != "" {
+		CheckEnum(problems, "/concurrency_policy", "concurrency_policy", j.ConcurrencyPolicy,
+			[]ConcurrencyPolicy{ConcurrencyAllow, ConcurrencyForbid, ConcurrencyQueue, ConcurrencyReplace})
 	}
 	checkRange(problems, "/max_concurrency", j.MaxConcurrency, 0, MaxMaxConcurrency)
 	checkRange(problems, "/queue_limit", j.QueueLimit, 0, MaxQueueLimit)

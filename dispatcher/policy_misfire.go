@@ -25,11 +25,8 @@ const MostCaughtUp = 1000
 
 // checkMisfires adds what is wrong with how t treats missed fires.
 func (t Trigger) checkMisfires(problems *Problems) {
-	switch t.MisfirePolicy {
-	case "", FireOnce, FireAll, Skip:
-	default:
-		problems.Add("/misfire_policy", CodeEnum, "misfire_policy %s is not one of %s, %s, %s",
-			Echo(string(t.MisfirePolicy)), FireOnce, FireAll, Skip)
+	if t.MisfirePolicy != "" {
+		CheckEnum(problems, "/misfire_policy", "misfire_policy", t.MisfirePolicy, []MisfirePolicy{FireOnce, FireAll, Skip})
 	}
 	if t.CatchUpWindow == 0 {
 		return

@@ -88,6 +88,7 @@ const (
 	CodeStateConflict   = "state_conflict"
 	CodeStatusCode      = "status_code"
 	CodeStringNUL       = "string_nul"
+	CodeTZRequired      = "timezone_required"
 	CodeTLSCertificate  = "tls_certificate"
 	CodeTargetKind      = "target_kind"
 	CodeTemplateField   = "template_field"

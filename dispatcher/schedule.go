@@ -12,7 +12,7 @@ type Schedule struct {
 	Expression string `json:"expression"`
 	// Dialect says how to read Expression; empty recognises it, and the response names the dialect.
 	Dialect schedule.Dialect `json:"dialect"`
-	// Timezone is an IANA name; empty means UTC.
+	// Timezone is an IANA name; empty means UTC. CheckTimezone tells whether a declaration may leave it out.
 	Timezone string `json:"timezone"`
 	// StartAt and EndAt bound the fires, both inclusive; nil means unbounded.
 	StartAt *time.Time `json:"start_at,omitempty"`

@@ -18,6 +18,9 @@ type Definitions interface {
 	// DeleteApp returns ErrNotEmpty while the app has jobs or calendars.
 	DeleteApp(ctx context.Context, name string, change Change) error
 
+	// JobDefaults returns what the jobs of an app get where they leave it out; nil: nothing, or there is no such app.
+	JobDefaults(ctx context.Context, app string) (*JobDefaults, error)
+
 	// PutJob creates or replaces a job with its triggers in one transaction, by the rules of
 	// Apply. It returns the job as stored, without the values of its secrets, and whether it was
 	// created. ErrNotFound: the app does not exist. Problems: the definition is wrong, or its
@@ -46,6 +49,9 @@ type Definitions interface {
 	// DeleteCalendar returns an error that is ErrInUse and names the user, while a trigger or a
 	// calendar refers to the calendar.
 	DeleteCalendar(ctx context.Context, app, name string, change Change) error
+	// DeleteCalendarWhenUnused deletes the calendar if nothing refers to it. Otherwise it marks it, and returns it so: the
+	// change that drops its last use deletes it, in the same transaction. A PUT takes the mark away.
+	DeleteCalendarWhenUnused(ctx context.Context, app, name string, change Change) (marked *Calendar, err error)
 }
 
 // Credentials are the API tokens and the stored secrets of targets.

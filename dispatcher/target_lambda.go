@@ -117,10 +117,7 @@ func (l Lambda) Validate() error {
 	if l.Region != "" && !regionForm.MatchString(l.Region) {
 		problems.Add("/region", CodeLambdaARN, "region %s is not of the form eu-central-1", Echo(l.Region))
 	}
-	if l.Invocation != InvokeRequestResponse && l.Invocation != InvokeEvent {
-		problems.Add("/invocation", CodeEnum, "invocation %s is not one of %s, %s", Echo(string(l.Invocation)),
-			InvokeRequestResponse, InvokeEvent)
-	}
+	CheckEnum(&problems, "/invocation", "invocation", l.Invocation, []Invocation{InvokeRequestResponse, InvokeEvent})
 	l.checkContext(&problems)
 	if role := l.AssumeRole; role != nil {
 		role.check(&problems, "/assume_role", l.FunctionRegion())

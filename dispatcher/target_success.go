@@ -37,7 +37,8 @@ func (w Webhook) checkExpectations(problems *Problems) {
 	for i, code := range w.SuccessCodes {
 		if i < MaxSuccessCodes && !successCode.MatchString(string(code)) {
 			problems.Add("/success_codes/"+strconv.Itoa(i), CodeStatusCode,
-				"%s is neither a status such as 204 nor a class such as 2xx", Echo(string(code)))
+				"%s is neither a status such as 204 nor a class such as 2xx%s", Echo(string(code)),
+				DidYouMean(string(code), []string{"1xx", "2xx", "3xx", "4xx", "5xx"}))
 		}
 	}
 	switch _, err := CompileExpectation(w.ExpectBody); {

@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"slices"
 )
 
 // TLS tunes the connections to an https target.
@@ -46,8 +45,8 @@ func (t *TLS) check(problems *Problems, path string) {
 			return nil
 		})
 	}
-	if t.MinVersion != "" && !slices.Contains(TLSVersions, t.MinVersion) {
-		problems.Add(path+"/min_version", CodeEnum, "version %s is not one of 1.2, 1.3", Echo(t.MinVersion))
+	if t.MinVersion != "" {
+		CheckEnum(problems, path+"/min_version", "version", t.MinVersion, TLSVersions)
 	}
 }
 

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // Webhook is an HTTP request to send.
@@ -66,7 +68,7 @@ func (w Webhook) Validate() error {
 		checkURL(&problems, "/url", w.URL)
 	}
 	if !slices.Contains(Methods, w.Method) {
-		problems.Add("/method", CodeMethodUnknown, "method %s is not one of %s", Echo(w.Method), strings.Join(Methods, ", "))
+		problems.Add("/method", CodeMethodUnknown, "method %s is %s", Echo(w.Method), schedule.NotOneOf(w.Method, Methods))
 	}
 	w.Timeout.check(&problems, "/timeout", MinDuration, MaxDuration)
 	checkHeaders(&problems, "/headers", w.Headers, w.setsHeader)
@@ -74,11 +76,10 @@ func (w Webhook) Validate() error {
 	w.Auth.check(&problems, "/auth", w.checkTemplates(&problems))
 	w.TLS.check(&problems, "/tls")
 	w.checkExpectations(&problems)
-	switch {
-	case w.CloudEvents != "" && !slices.Contains(CloudEventsModes, w.CloudEvents):
-		problems.Add("/cloud_events", CodeEnum, "mode %s is not one of %s, %s", Echo(string(w.CloudEvents)),
-			CloudEventsBinary, CloudEventsStructured)
-	case w.CloudEvents == CloudEventsStructured && w.sendsNoBody():
+	if w.CloudEvents != "" {
+		CheckEnum(&problems, "/cloud_events", "mode", w.CloudEvents, CloudEventsModes)
+	}
+	if w.CloudEvents == CloudEventsStructured && w.sendsNoBody() {
 		problems.Add("/cloud_events", CodeBodyMethod, "method %s sends no body, which a structured event needs; use binary, or POST", w.Method)
 	}
 	return problems.Err()

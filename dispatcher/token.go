@@ -118,10 +118,8 @@ func (t APIToken) Validate() error {
 	}
 	for i, scope := range t.Scopes {
 		at := fmt.Sprintf("/scopes/%d", i)
-		switch {
-		case !slices.Contains(Scopes(), scope):
-			problems.Add(at, CodeEnum, "scope %s is not one of %s", Echo(string(scope)), listed(Scopes()))
-		case scope == ScopeAdmin && len(t.Apps) > 0:
+		CheckEnum(&problems, at, "scope", scope, Scopes())
+		if scope == ScopeAdmin && len(t.Apps) > 0 {
 			problems.Add(at, CodeTokenAdmin, "a token that is bound to apps cannot have the scope admin; leave out admin or the apps")
 		}
 	}

@@ -77,14 +77,15 @@ func (a App) declared() App {
 	return a
 }
 
-// Declares tells whether c, which is stored, is what declared would become.
+// Declares tells whether c, which is stored, is what declared would become. A calendar that goes with its last use stays
+// if it is declared again.
 func (c Calendar) Declares(declared Calendar) bool {
-	return c.Err == nil && sameJSON(c.declared(), declared.declared())
+	return c.Err == nil && c.RemovalRequestedAt == nil && sameJSON(c.declared(), declared.declared())
 }
 
 // declared returns c without what is read-only.
 func (c Calendar) declared() Calendar {
-	c.Revision, c.CreatedAt, c.UpdatedAt = 0, time.Time{}, time.Time{}
+	c.RemovalRequestedAt, c.Revision, c.CreatedAt, c.UpdatedAt = nil, 0, time.Time{}, time.Time{}
 	return c
 }
 

@@ -212,7 +212,9 @@ func flattenBounds(ctx context.Context, diags *diag.Diagnostics, app string, b d
 	}
 	m, defaults := boundsModelOf(ctx, diags, b), boundsModelOf(ctx, diags, dispatcher.Bounds{}.WithDefaults(app))
 	for _, block := range []struct{ now, before, otherwise *types.Object }{
-		{&m.Quotas, &before.Quotas, &defaults.Quotas}, {&m.Egress, &before.Egress, &defaults.Egress}, {&m.Lambda, &before.Lambda, &defaults.Lambda},
+		{&m.Quotas, &before.Quotas, &defaults.Quotas},
+		{&m.Egress, &before.Egress, &defaults.Egress},
+		{&m.Lambda, &before.Lambda, &defaults.Lambda},
 	} {
 		if block.before.IsNull() && block.now.Equal(*block.otherwise) {
 			*block.now = *block.before

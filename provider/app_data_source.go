@@ -6,6 +6,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -36,6 +37,16 @@ func (d *appDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 				Computed: true, AttributeTypes: of.AttrTypes,
 				MarkdownDescription: "What operators allow the app, with the defaults; see the resource `carillon_app`.",
 			},
+			"default_timezone": computedString("IANA time zone of triggers that name none and follow the wall clock."),
+			"default_headers": schema.MapAttribute{
+				Computed: true, ElementType: types.StringType, MarkdownDescription: "Headers that all webhooks of the app send.",
+			},
+			"default_misfire_policy":     computedString("The `misfire_policy` of triggers that have none."),
+			"default_concurrency_policy": computedString("The `concurrency_policy` of jobs that have none."),
+			"default_retry": schema.ObjectAttribute{
+				Computed: true, AttributeTypes: retryType().AttrTypes,
+				MarkdownDescription: "The `retry` of jobs that have none; see the resource `carillon_job`.",
+			},
 			"aws_external_id": computedString("External id with which nodes assume AWS roles for the app."),
 			"revision":        computedInt("Number of the current version of the app."),
 		},
@@ -63,7 +74,7 @@ func (d *appDataSource) Read(ctx context.Context, req datasource.ReadRequest, re
 		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read app %q", name), err)
 		return
 	}
-	model := flattenApp(ctx, &resp.Diagnostics, app, nullObject(boundsType()))
+	model := flattenApp(ctx, &resp.Diagnostics, app, appModel{Bounds: nullObject(boundsType())})
 	if app.Bounds != nil {
 		model.Bounds = flattenObject(ctx, &resp.Diagnostics, boundsType(), boundsModelOf(ctx, &resp.Diagnostics, *app.Bounds))
 	}

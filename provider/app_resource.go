@@ -38,7 +38,14 @@ type appModel struct {
 	Retention     durationString `tfsdk:"retention"`
 	Bounds        types.Object   `tfsdk:"bounds"`
 	AWSExternalID types.String   `tfsdk:"aws_external_id"`
-	Revision      types.Int64    `tfsdk:"revision"`
+
+	DefaultTimezone          types.String `tfsdk:"default_timezone"`
+	DefaultHeaders           types.Map    `tfsdk:"default_headers"`
+	DefaultMisfirePolicy     types.String `tfsdk:"default_misfire_policy"`
+	DefaultConcurrencyPolicy types.String `tfsdk:"default_concurrency_policy"`
+	DefaultRetry             types.Object `tfsdk:"default_retry"`
+
+	Revision types.Int64 `tfsdk:"revision"`
 }
 
 func (r *appResource) Metadata(_ context.Context, req resource.MetadataRequest, resp *resource.MetadataResponse) {
@@ -59,7 +66,17 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"retention": durationWithDefault(dispatcher.DefaultRetention, "How long to keep runs, attempts and misfires of the app, "+
 				"from `24h` to `87600h` (ten years). Whole UTC days are purged, and unfinished runs stay. A shorter retention takes "+
 				"effect within minutes and cannot be undone."),
-			"bounds": boundsAttribute(),
+			"default_timezone": optionalString("IANA time zone of triggers that name none and follow the wall clock, such as " +
+				"`Europe/Berlin`. Terraform resolves this and the other defaults when it plans a job, so a change of them changes the " +
+				"jobs that leave the value out, and the plan shows it. Default: none, so that each of these triggers must name its zone."),
+			"default_headers": optionalStringMap("Headers that all webhooks of the app send, unless they have a header of the same " +
+				"name. Default: none."),
+			"default_misfire_policy": optionalString("The `misfire_policy` of triggers that have none. Default: `" +
+				string(dispatcher.FireOnce) + "`."),
+			"default_concurrency_policy": optionalString("The `concurrency_policy` of jobs that have none. Default: `" +
+				string(dispatcher.ConcurrencyAllow) + "`."),
+			"default_retry": defaultRetryAttribute(),
+			"bounds":        boundsAttribute(),
 			"aws_external_id": schema.StringAttribute{
 				Computed: true,
 				MarkdownDescription: "External id with which nodes assume AWS roles for the app. A trust policy that demands it trusts " +
@@ -88,7 +105,7 @@ func (r *appResource) ValidateConfig(
 	reportProblems(&resp.Diagnostics, e.problemsWith(app.Validate()))
 }
 
-// ModifyPlan notes the bounds that the plan gives the app, so that its jobs are planned against them.
+// ModifyPlan notes the bounds and defaults that the plan gives the app, so that its jobs are planned with them.
 func (r *appResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse) {
 	if req.Plan.Raw.IsNull() || r.conn == nil {
 		return
@@ -100,6 +117,8 @@ func (r *appResource) ModifyPlan(ctx context.Context, req resource.ModifyPlanReq
 	}
 	var e expander
 	name := config.Name.ValueString()
+	defaults := expandDefaults(ctx, &e, config)
+	r.conn.defaults.set(name, plannedDefaults{defaults, e.allKnown("/defaults")})
 	bounds := expandBounds(ctx, &e, config.Bounds)
 	switch {
 	case !e.allKnown("/bounds"):
@@ -122,7 +141,7 @@ func (r *appResource) Create(ctx context.Context, req resource.CreateRequest, re
 		r.conn.reportCreate(&resp.Diagnostics, "app", plan.Name.ValueString(), err)
 		return
 	}
-	r.stored(ctx, &resp.State, &resp.Diagnostics, app, plan.Bounds)
+	r.stored(ctx, &resp.State, &resp.Diagnostics, app, plan)
 }
 
 func (r *appResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
@@ -140,12 +159,13 @@ func (r *appResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read app %q", state.Name.ValueString()), err)
 		return
 	}
-	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(ctx, &resp.Diagnostics, app, state.Bounds))
+	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(ctx, &resp.Diagnostics, app, state))
 }
 
 // stored sets the state after a change, and warns of the jobs that it breaks.
-func (r *appResource) stored(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, app dispatcher.App, bounds types.Object) {
+func (r *appResource) stored(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, app dispatcher.App, plan appModel) {
 	r.conn.bounds.set(app.Name, app.Bounds)
+	r.conn.defaults.set(app.Name, plannedDefaults{app.Defaults, true})
 	if b := app.Breaks; b != nil {
 		var lines strings.Builder
 		for _, job := range b.Jobs {
@@ -154,7 +174,7 @@ func (r *appResource) stored(ctx context.Context, state *tfsdk.State, diags *dia
 		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("%d jobs are outside the bounds of app %q", b.Count, app.Name),
 			"Their attempts fail with class bounds until you change the jobs or the bounds; the other jobs go on:"+lines.String())
 	}
-	setState(ctx, state, diags, flattenApp(ctx, diags, app, bounds))
+	setState(ctx, state, diags, flattenApp(ctx, diags, app, plan))
 }
 
 func (r *appResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
@@ -167,15 +187,15 @@ func (r *appResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	name, revision := state.Name.ValueString(), state.Revision.ValueInt64()
 	app, err := r.conn.PutApp(ctx, expandApp(ctx, &expander{}, plan), client.Condition{Revision: revision})
 	if isConflict(err) { // read the app again, so that the error can name both revisions
-		current, err := r.conn.App(ctx, name)
-		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err)
+		current, readErr := r.conn.App(ctx, name)
+		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err, readErr)
 		return
 	}
 	if err != nil {
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update app %q", name), err)
 		return
 	}
-	r.stored(ctx, &resp.State, &resp.Diagnostics, app, plan.Bounds)
+	r.stored(ctx, &resp.State, &resp.Diagnostics, app, plan)
 }
 
 func (r *appResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {
@@ -189,8 +209,8 @@ func (r *appResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	switch {
 	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
 	case isConflict(err):
-		current, err := r.conn.App(ctx, name)
-		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err)
+		current, readErr := r.conn.App(ctx, name)
+		r.conn.reportConflict(&resp.Diagnostics, "app", name, revision, current.Revision, err, readErr)
 	default:
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete app %q", name), err)
 	}
@@ -222,22 +242,24 @@ func expandApp(ctx context.Context, e *expander, m appModel) dispatcher.App {
 		e.problems.Add("/retention", dispatcher.CodeDurationMin,
 			"duration 0s is less than the minimum of %s", dispatcher.MinRetention)
 	}
-	app.Bounds = expandBounds(ctx, e, m.Bounds)
+	app.Bounds, app.Defaults = expandBounds(ctx, e, m.Bounds), expandDefaults(ctx, e, m)
 	return app
 }
 
-// flattenApp returns the model of an app from the API. prior are the bounds of plan or state.
-func flattenApp(ctx context.Context, diags *diag.Diagnostics, app dispatcher.App, prior types.Object) appModel {
+// flattenApp returns the model of an app from the API. prior is the plan or state that it replaces.
+func flattenApp(ctx context.Context, diags *diag.Diagnostics, app dispatcher.App, prior appModel) appModel {
 	bounds := dispatcher.Bounds{}.WithDefaults(app.Name)
 	if app.Bounds != nil {
 		bounds = *app.Bounds
 	}
-	return appModel{
-		Bounds: flattenBounds(ctx, diags, app.Name, bounds, prior), AWSExternalID: types.StringValue(app.AWSExternalID),
+	m := appModel{
+		Bounds: flattenBounds(ctx, diags, app.Name, bounds, prior.Bounds), AWSExternalID: types.StringValue(app.AWSExternalID),
 		Name:        types.StringValue(app.Name),
 		Description: types.StringValue(app.Description),
 		Enabled:     types.BoolValue(app.Enabled),
 		Retention:   flattenDuration(app.Retention),
 		Revision:    types.Int64Value(app.Revision),
 	}
+	flattenDefaults(ctx, diags, app.Defaults, prior, &m)
+	return m
 }

@@ -1,9 +1,11 @@
 package provider_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -11,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/provider"
 )
 
@@ -147,28 +150,44 @@ func TestGeneratedConfigurationOfAnImportIsValidAndComplete(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.directory(t, contents(t, everything), providerBlock("")).must(t, "apply", "-auto-approve")
-	d := f.directory(t, `
-		import {
-		  to = carillon_app.crm
-		  id = "crm"
-		}
-		import {
-		  to = carillon_calendar.holidays
-		  id = "crm/holidays"
-		}
-		import {
-		  to = carillon_job.nightly
-		  id = "crm/nightly"
-		}
-		import {
-		  to = carillon_job.plain
-		  id = "crm/plain"
-		}
-	`, providerBlock(""))
+	stored := dispatcher.Secret{Value: dispatcher.NewSensitive("CANARY")}
+	_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "secret", Target: dispatcher.Target{
+		Webhook: &dispatcher.Webhook{URL: "https://hooks.example.com/", Auth: &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: stored}}},
+	}}, client.Condition{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	imports := ""
+	for to, id := range map[string]string{
+		"carillon_app.crm": "crm", "carillon_calendar.holidays": "crm/holidays", "carillon_job.nightly": "crm/nightly",
+		"carillon_job.plain": "crm/plain", "carillon_job.secret": "crm/secret",
+	} {
+		imports += fmt.Sprintf("import {\n to = %s\n id = %q\n}\n", to, id)
+	}
+	d := f.directory(t, imports, providerBlock(""))
 	d.must(t, "plan", "-generate-config-out=generated.tf")
-	golden(t, "testdata/state/generated.txt", contents(t, filepath.Join(d.path, "generated.tf")))
-	mustSay(t, d.must(t, "apply", "-auto-approve"), "4 imported, 0 added, 0 changed, 0 destroyed")
+	generated := filepath.Join(d.path, "generated.tf")
+	golden(t, "testdata/state/generated.txt", inOrder(contents(t, generated)))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "5 imported, 0 added, 0 changed, 0 destroyed")
 	mustChangeNothing(t, d)
+
+	// A change keeps the stored secret, which the configuration does not hold. Another job would have none.
+	now := contents(t, generated)
+	write(t, generated, strings.Replace(now, "enabled                 = false", "enabled = true", 1))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "0 added, 1 changed, 0 destroyed")
+	write(t, generated, strings.Replace(now, `"secret"`, `"other"`, -1))
+	d.mustFail(t, []string{"plan"}, "(required)", "target.webhook.auth.bearer.token: secret is missing")
+}
+
+// inOrder sorts the resources of generated configuration, which Terraform writes in any order.
+func inOrder(generated string) string {
+	head, rest, _ := strings.Cut(generated, "\n\n")
+	parts := strings.SplitAfter(rest, "\n}\n")
+	for i := range parts {
+		parts[i] = strings.TrimSpace(parts[i])
+	}
+	slices.Sort(parts)
+	return head + "\n\n" + strings.TrimSpace(strings.Join(parts, "\n\n"))
 }
 
 // Each released schema has a state here, as its provider wrote it. A newer provider reads it and changes nothing.

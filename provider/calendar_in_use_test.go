@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -39,19 +40,40 @@ func TestCalendarAndItsJobChangeInOneApply(t *testing.T) {
 	)
 }
 
-func TestCalendarInUseIsNotDestroyed(t *testing.T) {
+// Something else names the calendar that Terraform destroys: it stays until then, and can be declared again.
+func TestDestroyedCalendarStaysUntilItsLastUse(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	d := f.directory(t, providerBlock(""), app+calendar(""))
-	d.must(t, "apply", "-auto-approve")
 	theirs := dispatcher.Calendar{App: "crm", Name: "theirs", Bases: []string{"holidays"}}
-	_, err := f.outside.PutCalendar(t.Context(), theirs, client.Condition{})
-	if err != nil {
+	d := f.directory(t, f.config(app+calendar("")))
+	d.must(t, "apply", "-auto-approve")
+	if _, err := f.outside.PutCalendar(t.Context(), theirs, client.Condition{}); err != nil {
 		t.Fatal(err)
 	}
-	d.mustFail(t, []string{"destroy", "-auto-approve"},
-		`refused to delete calendar "crm/holidays" (409)`, `calendar "theirs"`, "lifecycle { create_before_destroy = true }")
-	mustSay(t, d.must(t, "state", "list"), "carillon_calendar.c")
+	waits := func(want bool) {
+		t.Helper()
+		stored, err := f.outside.Calendar(t.Context(), "crm", "holidays")
+		if err != nil || (stored.RemovalRequestedAt != nil) != want {
+			t.Errorf("calendar = %+v, %v; want it to wait for its last use: %v", stored, err, want)
+		}
+	}
+	d.rewrite(t, f.config(app))
+	d.must(t, "apply", "-auto-approve")
+	waits(true)
+	d.rewrite(t, f.config(app+calendar("")))
+	d.must(t, "apply", "-auto-approve")
+	waits(false)
+	mustChangeNothing(t, d)
+
+	d.rewrite(t, f.config(app))
+	d.must(t, "apply", "-auto-approve")
+	if err := f.outside.DeleteCalendar(t.Context(), "crm", "theirs", client.Condition{Existing: true}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.outside.Calendar(t.Context(), "crm", "holidays"); !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("the calendar is still there without its last use: %v", err)
+	}
+	mustChangeNothing(t, d)
 }
 
 // named returns a job whose trigger names the calendar, and the calendar under that name.
@@ -62,43 +84,61 @@ func named(calendar, lifecycle string) string {
 
 const createFirst = "lifecycle {\n create_before_destroy = true\n}\n"
 
-// Terraform destroys the old calendar first, which fails while a trigger names it. Adding
-// create_before_destroy afterwards still helps.
-func TestRenamedCalendarNeedsCreateBeforeDestroy(t *testing.T) {
+// A calendar gets another name, and the job that uses it follows, in one apply and in either order.
+func TestRenamedCalendarAndItsJobChangeInOneApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
+	follows := func(name string) resource.TestCheckFunc {
+		return resource.ComposeTestCheckFunc(
+			resource.TestCheckResourceAttr("carillon_job.j", "trigger.t.calendar", name),
+			resource.TestCheckResourceAttr("carillon_calendar.c", "id", "crm/"+name),
+		)
+	}
 	f.run(t,
 		resource.TestStep{Config: f.config(named("holidays", ""))},
-		resource.TestStep{Config: f.config(named("days-off", "")), ExpectError: words("lifecycle { create_before_destroy = true }")},
-		resource.TestStep{
-			Config: f.config(named("days-off", createFirst)),
-			Check: resource.ComposeTestCheckFunc(
-				resource.TestCheckResourceAttr("carillon_job.j", "trigger.t.calendar", "days-off"),
-				resource.TestCheckResourceAttr("carillon_calendar.c", "id", "crm/days-off"),
-			),
-		},
-		resource.TestStep{Config: f.config(named("closed", createFirst))},
+		resource.TestStep{Config: f.config(named("days-off", "")), Check: follows("days-off")},
+		resource.TestStep{Config: f.config(named("closed", createFirst)), Check: follows("closed")},
 	)
-	if _, err := f.outside.Calendar(t.Context(), "crm", "holidays"); err == nil {
-		t.Error("the old calendar is still there")
+	for _, old := range []string{"holidays", "days-off"} {
+		if _, err := f.outside.Calendar(t.Context(), "crm", old); !errors.Is(err, dispatcher.ErrNotFound) {
+			t.Errorf("calendar %s is still there: %v", old, err)
+		}
 	}
 }
 
-func TestCalendarIsRemovedInTwoStepsOrWithCreateBeforeDestroy(t *testing.T) {
+// A story: a calendar goes together with its last use, in one apply. Terraform destroys it before it updates the job.
+func TestCalendarGoesWithItsLastUseInOneApply(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	without := f.config(job(hook + daily))
-	f.run(t,
-		resource.TestStep{Config: f.config(named("holidays", ""))},
-		resource.TestStep{Config: without, ExpectError: words("apply in two steps")},
-		resource.TestStep{Config: f.config(job(hook+daily) + calendar(""))},
-		resource.TestStep{Config: without},
-		resource.TestStep{Config: f.config(named("holidays", createFirst))},
-		resource.TestStep{Config: without},
-	)
+	d := f.directory(t, f.config(named("holidays", "")))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, f.config(job(hook+daily)))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "carillon_calendar.c: Destruction complete", "1 changed, 1 destroyed")
+	if _, err := f.outside.Calendar(t.Context(), "crm", "holidays"); !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("the calendar is still there: %v", err)
+	}
+	mustChangeNothing(t, d)
 }
 
-func TestMissingCalendarsAndAppsAreReportedAtApply(t *testing.T) {
+// The plan tells of a calendar that does not exist, and of none that the same apply creates.
+func TestMissingCalendarsAreToldAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	uses := func(calendar, more string) string {
+		return f.config(job(hook + "trigger \"t\" {\n expression = \"0 0 2 * * ?\"\n timezone = \"UTC\"\n calendar = \"" + calendar + "\"\n}\n" + more))
+	}
+	const missing = `trigger["t"].calendar: app "crm" has no calendar "holiday"`
+	d := f.directory(t, uses("holiday", ""))
+	d.mustFail(t, []string{"plan"}, "The calendar does not exist", missing, "declare it as a carillon_calendar and refer to its name")
+	d.rewrite(t, uses("holidays", "depends_on = [carillon_calendar.c]")+calendar(""))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, uses("holiday", "")+calendar(""))
+	d.mustFail(t, []string{"plan"}, missing, "Terraform creates it first; did you mean holidays?")
+	d.rewrite(t, uses("holidays", "")+calendar(`bases = ["absent"]`))
+	d.mustFail(t, []string{"plan"}, `bases[0]: app "crm" has no calendar "absent"`)
+}
+
+func TestMissingCalendarsAndAppsAreReported(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -111,7 +151,7 @@ func TestMissingCalendarsAndAppsAreReportedAtApply(t *testing.T) {
 		},
 		resource.TestStep{
 			Config:      f.config(app + calendar(`bases = ["absent"]`)),
-			ExpectError: words(`bases[0]: calendar "absent" does not exist in this app`),
+			ExpectError: words(`bases[0]: app "crm" has no calendar "absent"`),
 		},
 		resource.TestStep{
 			Config:      f.config(app + calendar(`bases = ["holidays"]`)),

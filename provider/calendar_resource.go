@@ -3,6 +3,7 @@ package provider
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 
@@ -51,13 +52,13 @@ func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 		MarkdownDescription: "A calendar: a named set of exclusions, such as holidays, freezes or opening hours, that triggers of " +
 			"its app refer to. It excludes an instant if one of its rules or bases does. Import it by `app/calendar`.\n\n" +
 			"When a calendar changes, the triggers that use it get new fire times at once. The revisions of their jobs stay.\n\n" +
-			"You cannot destroy a calendar that a trigger or another calendar names. Terraform destroys a calendar before it updates " +
-			"the jobs that used it, so this fails. Give calendars `lifecycle { create_before_destroy = true }`, which reverses the order. " +
-			"Without it, apply in two steps: first remove the calendar from the jobs, then remove its block.",
+			"Terraform destroys a calendar before it updates the jobs that used it. Carillon therefore keeps a destroyed calendar until " +
+			"its last use is gone, so you remove a calendar together with its uses in one apply. If something outside of this " +
+			"configuration still names it, it stays as long.",
 		Attributes: map[string]schema.Attribute{
 			"id":          idAttribute("calendar"),
 			"app":         appAttribute("calendar"),
-			"name":        nameAttribute("calendar", ", which needs `create_before_destroy` while something names the old one"),
+			"name":        nameAttribute("calendar", ""),
 			"description": descriptionAttribute(),
 			"timezone": stringWithDefault(utc, "IANA time zone of the days and times in the rules, such as "+
 				"`Europe/Berlin`."),
@@ -99,12 +100,25 @@ func (r *calendarResource) Create(ctx context.Context, req resource.CreateReques
 	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
 		return
 	}
-	calendar, err := r.conn.PutCalendar(ctx, calendar, client.Condition{Absent: true})
+	calendar, err := r.create(ctx, calendar)
 	if err != nil {
 		r.conn.reportCreate(&resp.Diagnostics, "calendar", importID(plan.App, plan.Name), err)
 		return
 	}
 	setState(ctx, &resp.State, &resp.Diagnostics, flattenCalendar(ctx, &resp.Diagnostics, calendar))
+}
+
+// create writes a new calendar. One that waits for the end of its last use, as after -replace, stays instead.
+func (r *calendarResource) create(ctx context.Context, calendar dispatcher.Calendar) (dispatcher.Calendar, error) {
+	created, err := r.conn.PutCalendar(ctx, calendar, client.Condition{Absent: true})
+	if !errors.Is(err, dispatcher.ErrPrecondition) {
+		return created, err
+	}
+	stored, readErr := r.conn.Calendar(ctx, calendar.App, calendar.Name)
+	if readErr != nil || stored.RemovalRequestedAt == nil {
+		return created, err
+	}
+	return r.conn.PutCalendar(ctx, calendar, client.Condition{Revision: stored.Revision})
 }
 
 func (r *calendarResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
@@ -114,7 +128,8 @@ func (r *calendarResource) Read(ctx context.Context, req resource.ReadRequest, r
 		return
 	}
 	calendar, err := r.conn.Calendar(ctx, state.App.ValueString(), state.Name.ValueString())
-	if isNotFound(err) { // it was deleted outside of Terraform, so the plan creates it again
+	// It was deleted outside of Terraform, perhaps on condition that nothing uses it, so the plan creates it again.
+	if isNotFound(err) || err == nil && calendar.RemovalRequestedAt != nil {
 		resp.State.RemoveResource(ctx)
 		return
 	}
@@ -139,8 +154,8 @@ func (r *calendarResource) Update(ctx context.Context, req resource.UpdateReques
 	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
 	calendar, err := r.conn.PutCalendar(ctx, calendar, client.Condition{Revision: revision})
 	if isConflict(err) { // read the calendar again, so that the error can name both revisions
-		current, err := r.conn.Calendar(ctx, state.App.ValueString(), state.Name.ValueString())
-		r.conn.reportConflict(&resp.Diagnostics, "calendar", id, revision, current.Revision, err)
+		current, readErr := r.conn.Calendar(ctx, state.App.ValueString(), state.Name.ValueString())
+		r.conn.reportConflict(&resp.Diagnostics, "calendar", id, revision, current.Revision, err, readErr)
 		return
 	}
 	if err != nil {
@@ -158,12 +173,13 @@ func (r *calendarResource) Delete(ctx context.Context, req resource.DeleteReques
 	}
 	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
 	app, name := state.App.ValueString(), state.Name.ValueString()
-	err := r.conn.DeleteCalendar(ctx, app, name, client.Condition{Revision: revision})
+	// Terraform destroys it before it updates the jobs that used it.
+	_, err := r.conn.DeleteCalendarWhenUnused(ctx, app, name, client.Condition{Revision: revision})
 	switch {
 	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
 	case isConflict(err):
-		current, err := r.conn.Calendar(ctx, app, name)
-		r.conn.reportConflict(&resp.Diagnostics, "calendar", id, revision, current.Revision, err)
+		current, readErr := r.conn.Calendar(ctx, app, name)
+		r.conn.reportConflict(&resp.Diagnostics, "calendar", id, revision, current.Revision, err, readErr)
 	default:
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete calendar %q", id), err)
 	}

@@ -74,7 +74,7 @@ func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 				_, err := f.outside.PutCalendar(ctx, dispatcher.Calendar{App: "crm", Name: "holidays"}, client.Condition{Existing: true})
 				return err
 			})),
-			ExpectError: words("The calendar was changed outside of Terraform"),
+			ExpectError: words(`The calendar was changed outside of Terraform`),
 		},
 		resource.TestStep{
 			Config: config(""), Destroy: true,

@@ -16,6 +16,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
+const manyRules = `dynamic "rule" {
+	for_each = range(101)
+	content { weekdays = ["SUN"] }
+}`
+
 // badCalendars are calendars that a plan must refuse, by their mistake.
 var badCalendars = map[string]badDefinition{
 	"name":                 {`name = "Holidays"`, []string{`name_format name`}},
@@ -27,7 +32,7 @@ var badCalendars = map[string]badDefinition{
 	"rule of no kind":      {rule(``), []string{`calendar_rule rule[0]`}},
 	"rule of empty lists":  {rule(`dates = []; weekdays = []`), []string{`calendar_rule rule[0]`}},
 	"rule of two kinds":    {rule(`dates = ["12-25"]; weekdays = ["SUN"]`), []string{`calendar_rule rule[0]`}},
-	"too many rules":       {"dynamic \"rule\" {\n for_each = range(101)\n content { weekdays = [\"SUN\"] }\n}", []string{`calendar_rule rule`}},
+	"too many rules":       {manyRules, []string{`calendar_rule rule`}},
 	"too many dates":       {rule(`dates = [for i in range(1001) : "12-25"]`), []string{`calendar_rule rule[0].dates`}},
 	"date in another form": {rule(`dates = ["12-25", "25.12."]`), []string{`time_invalid rule[0].dates[1]`}},
 	"date that is none":    {rule(`dates = ["2026-02-30"]`), []string{`time_invalid rule[0].dates[0]`}},

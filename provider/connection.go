@@ -17,6 +17,7 @@ type connection struct {
 	unknown        []string // the arguments of the provider block that are unknown
 	bounds         knownBounds
 	apps           knownApps
+	defaults       knownDefaults
 	calendars      knownCalendars
 	told           *told
 }

@@ -65,6 +65,11 @@ func attributePath(pointer string) path.Path {
 			p = p.AtListIndex(index)
 		case inMap:
 			p = p.AtMapKey(token)
+		case token == "defaults" && before == "": // of an app; they are attributes of their own
+			before = token
+			continue
+		case before == "defaults" && len(p.Steps()) == 0:
+			p = p.AtName("default_" + token)
 		case ofBounds(before, token):
 			p = p.AtName(token)
 		default:

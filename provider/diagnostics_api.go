@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -64,15 +65,9 @@ func (c *connection) report(diags *diag.Diagnostics, doing string, err error) {
 	}
 }
 
-// refusal explains a refused request. It adds the way out that only Terraform has, and the id
-// by which the dispatcher's log knows the request.
+// refusal explains a refused request. It adds the id by which the dispatcher's log knows the request.
 func refusal(response *client.Error) string {
 	text := response.Error()
-	if hasCode(response, dispatcher.CodeCalendarInUse) {
-		text += "\n\nTerraform destroys a calendar before it updates the jobs that used it. To reverse the order, set " +
-			"lifecycle { create_before_destroy = true } in the calendar's block. If the block is already gone, apply in two steps: " +
-			"first remove the calendar from the jobs and calendars that name it, then destroy it."
-	}
 	if response.RequestID != "" {
 		text += "\n\nRequest id: " + response.RequestID
 	}
@@ -84,9 +79,9 @@ func (c *connection) reportCreate(diags *diag.Diagnostics, kind, importID string
 	switch {
 	case errors.Is(err, dispatcher.ErrPrecondition):
 		diags.AddError(fmt.Sprintf("The %s already exists", kind),
-			fmt.Sprintf("The %s %q exists but is not in this state, so nothing was written. To manage it here, import it:\n\n"+
-				"  terraform import carillon_%s.NAME %s\n\nNAME is the resource's name in your configuration. Or choose another name "+
-				"for the %s.", kind, importID, kind, importID, kind))
+			fmt.Sprintf("The %s %q exists but is not in this state, so nothing was written. To manage it here, import it with this "+
+				"block:\n\n  import {\n    to = carillon_%s.NAME\n    id = %q\n  }\n\nNAME is the resource's name in your configuration. Or "+
+				"choose another name for the %s.", kind, importID, kind, importID, kind))
 	case isNotFound(err):
 		app, _, _ := strings.Cut(importID, "/")
 		diags.AddAttributeError(path.Root("app"), "The app does not exist (not_found)",
@@ -97,10 +92,21 @@ func (c *connection) reportCreate(diags *diag.Diagnostics, kind, importID string
 	}
 }
 
+// changedBy says who made the change that a request did not expect, and when, if the audit log knows.
+func changedBy(refused error) string {
+	var response *client.Error
+	if !errors.As(refused, &response) || response.ChangedBy == "" {
+		return ""
+	}
+	return fmt.Sprintf(", changed by %s at %s", dispatcher.Echo(response.ChangedBy), response.ChangedAt.UTC().Format(time.RFC3339))
+}
+
 // reportConflict adds the error of an update or delete that failed because the thing changed
-// after the plan was made. The caller reads the thing again: current is its revision now, and
+// after the plan was made. refused is the response. The caller reads the thing again: current is its revision now, and
 // err the error of that read.
-func (c *connection) reportConflict(diags *diag.Diagnostics, kind, importID string, planned, current int64, err error) {
+func (c *connection) reportConflict(
+	diags *diag.Diagnostics, kind, importID string, planned, current int64, refused, err error,
+) {
 	const again = "Nothing was written. Run terraform plan again to see what changed."
 	switch {
 	case isNotFound(err):
@@ -110,7 +116,7 @@ func (c *connection) reportConflict(diags *diag.Diagnostics, kind, importID stri
 		c.report(diags, fmt.Sprintf("read %s %q, which changed outside of Terraform,", kind, importID), err)
 	default:
 		diags.AddError(fmt.Sprintf("The %s was changed outside of Terraform", kind),
-			fmt.Sprintf("The plan was made for revision %d of %s %q, but it is now at revision %d. %s",
-				planned, kind, importID, current, again))
+			fmt.Sprintf("The plan was made for revision %d of %s %q, but it is now at revision %d%s. %s",
+				planned, kind, importID, current, changedBy(refused), again))
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
 	"github.com/hashicorp/terraform-plugin-testing/statecheck"
+	terraformstate "github.com/hashicorp/terraform-plugin-testing/terraform"
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -103,9 +104,9 @@ provider "carillon" {
 }
 
 // app is the app of all jobs in tests.
-const app = `
-resource "carillon_app" "a" {
-  name = "crm"
+const app = `resource "carillon_app" "a" {
+  name             = "crm"
+  default_timezone = "UTC"
 }
 `
 
@@ -225,4 +226,15 @@ func (a attribute) planned(text string) plancheck.PlanCheck {
 // stored expects the text in the state.
 func (a attribute) stored(text string) statecheck.StateCheck {
 	return statecheck.ExpectKnownValue("carillon_job.j", tfjsonpath.Path(a), knownvalue.StringExact(text))
+}
+
+// stores checks the job as the API has it.
+func (f *fixture) stores(t *testing.T, holds func(dispatcher.Job) bool) resource.TestCheckFunc {
+	return func(*terraformstate.State) error {
+		job, err := f.readJob(t.Context())
+		if err == nil && !holds(job) {
+			err = fmt.Errorf("the stored job is %+v with the webhook %+v", job, job.Target.Webhook)
+		}
+		return err
+	}
 }

@@ -9,10 +9,10 @@ import (
 )
 
 func concurrencyPolicyAttribute() schema.Attribute {
-	return stringWithDefault(dispatcher.ConcurrencyAllow, "What happens to a run when the job already has as many runs in "+
-		"progress as it may: `allow` (no limit; with `max_concurrency`, the same as `queue`), `forbid` (the run is skipped, which is "+
-		"not a failure), `queue` (the run waits) or `replace` (the oldest run is cancelled, and the new one begins when that has "+
-		"stopped). It applies to manual runs too.")
+	return resolvedString("What happens to a run when the job already has as many runs in " +
+		"progress as it may: `allow` (no limit; with `max_concurrency`, the same as `queue`), `forbid` (the run is skipped, which is " +
+		"not a failure), `queue` (the run waits) or `replace` (the oldest run is cancelled, and the new one begins when that has " +
+		"stopped). It applies to manual runs too. Default: the `default_concurrency_policy` of the app, or `allow`.")
 }
 
 func maxConcurrencyAttribute() schema.Attribute {

@@ -45,7 +45,7 @@ func expandJob(ctx context.Context, e *expander, m jobModel) dispatcher.Job {
 	job.Enabled = e.bool("/enabled", m.Enabled, job.Enabled)
 	job.Priority = e.whole("/priority", m.Priority, 0, dispatcher.CodeCountRange, "give a priority from 0 to 9")
 	expandOptional(e, "/delivery", m.Delivery, &job.Delivery)
-	job.Retry = expandRetry(ctx, e, m.Retry)
+	job.Retry = expandRetry(ctx, e, "/retry", m.Retry)
 	expandConcurrency(e, m, &job)
 	expandDeleteAfter(e, m, &job)
 	job.NodeLabels = e.stringMap("/node_labels", m.NodeLabels)
@@ -59,7 +59,7 @@ func expandJob(ctx context.Context, e *expander, m jobModel) dispatcher.Job {
 	return job
 }
 
-// flattenJob returns the model of a job from the API. prior is the plan or state that it
+// flattenJob returns the model of a job from the API, except its retry: flattenFilled adds it. prior is the plan or state that it
 // replaces; flatten.go says why that matters.
 func flattenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior jobModel) jobModel {
 	m := jobModel{
@@ -73,7 +73,6 @@ func flattenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job
 		ConcurrencyPolicy: types.StringValue(string(job.ConcurrencyPolicy)),
 		MaxConcurrency:    flattenNumber(job.MaxConcurrency),
 		QueueLimit:        flattenNumber(job.QueueLimit),
-		Retry:             flattenRetry(ctx, diags, job.Retry, prior.Retry),
 		DeleteAfter:       flattenDeleteAfter(job.DeleteAfterCompletion),
 		NodeLabels:        flattenStringMap(ctx, diags, job.NodeLabels, prior.NodeLabels),
 		Acknowledge:       flattenStrings(ctx, diags, job.Acknowledge, prior.Acknowledge),

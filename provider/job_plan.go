@@ -24,10 +24,11 @@ func (r *jobResource) ValidateConfig(
 		return
 	}
 	var e expander
-	job := expandJob(ctx, &e, config)
+	// The defaults of the app are known at plan.
+	job := expandJob(ctx, &e, (&jobResource{}).filled(ctx, &resp.Diagnostics, config))
 	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/app", job.App) // Validate leaves it out: the API has it in the URL
-	problems.AddError("", job.Validate())
+	dispatcher.CheckName(&problems, "/app", job.App)          // Validate leaves it out: the API has it in the URL
+	problems.AddError("", withOmittedSecrets(job).Validate()) // ModifyPlan knows whether there is a stored value
 	if text, err := json.Marshal(job.ForWire()); err == nil {
 		const most = 10
 		problems.AddError("", dispatcher.CheckJSONText(text, most))
@@ -65,11 +66,16 @@ func (r *jobResource) ModifyPlan(
 		job := expandJob(ctx, &expander{}, state)
 		old = &job
 	}
+	reportProblems(&resp.Diagnostics, missingSecretProblems(ctx, config, state))
+	config = r.filled(ctx, &resp.Diagnostics, config)
+	r.checkTimezones(ctx, &resp.Diagnostics, config)
 	r.checkBounds(ctx, &resp.Diagnostics, config)
+	r.checkCalendars(ctx, &resp.Diagnostics, config)
 	r.resolveTriggers(ctx, &resp.Diagnostics, old, config, &plan)
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	plan.ConcurrencyPolicy = config.ConcurrencyPolicy
 	r.warnOfConfig(ctx, &resp.Diagnostics, config)
 	var kept bool
 	if old != nil {
@@ -106,6 +112,21 @@ func (r *jobResource) checkBounds(ctx context.Context, diags *diag.Diagnostics, 
 	reportProblems(diags, (&expander{unknown: e.unknown, incomplete: e.incomplete}).problemsWith(bounds.CheckJob(job)))
 }
 
+// checkTimezones refuses triggers that follow the wall clock of no place, once the app's default is known.
+func (r *jobResource) checkTimezones(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
+	var e expander
+	job := expandJob(ctx, &e, config)
+	if e.isUnknown("/app") {
+		return
+	}
+	var problems dispatcher.Problems
+	problems.AddError("", job.CheckTimezones())
+	for i := range problems {
+		problems[i].Message += "; or give the app a default_timezone"
+	}
+	reportProblems(diags, e.aboutKnown(problems))
+}
+
 // resolveTriggers plans what the API will resolve for each trigger that is completely known.
 // Attributes that the configuration leaves out are resolved again, so the plan also undoes a
 // change that was made to them outside of Terraform. old is the job in the state, nil for a
@@ -116,11 +137,20 @@ func (r *jobResource) resolveTriggers(
 	var e expander
 	job := expandJob(ctx, &e, config)
 	job.Enabled = job.Enabled && e.allKnown("/enabled") // a disabled job may have instants in the past
-	triggers := plan.Triggers.Elements()
+	triggers, configured := plan.Triggers.Elements(), config.Triggers.Elements()
 	for name := range job.Triggers {
 		object, _ := triggers[name].(types.Object)
-		var m triggerModel
-		if !e.allKnown(dispatcher.Pointer("triggers", name)) || !(&expander{}).object(ctx, "", object, &m) {
+		written, _ := configured[name].(types.Object)
+		var m, filled triggerModel
+		if !(&expander{}).object(ctx, "", object, &m) || !(&expander{}).object(ctx, "", written, &filled) {
+			continue
+		}
+		m.MisfirePolicy = filled.MisfirePolicy
+		if !filled.Timezone.IsNull() {
+			m.Timezone = filled.Timezone
+		}
+		if !e.allKnown(dispatcher.Pointer("triggers", name)) {
+			triggers[name] = flattenObject(ctx, diags, triggerType(), m)
 			continue
 		}
 		t, err := r.resolve(old, job, name)

@@ -161,7 +161,7 @@ func TestUnknownJobValuesAreCheckedAtApply(t *testing.T) {
 					}
 				}
 				trigger "t" { expression = terraform_data.again.output.text }`), `"later"`, `"again"`)),
-			ExpectError: regexp.MustCompile(`(?s)duration_unit.*target.webhook.timeout: .*cron_range.*trigger\["t"\].expression: `),
+			ExpectError: regexp.MustCompile(`(?s)target.webhook.timeout: .*duration_unit.*trigger\["t"\].expression: .*cron_range`),
 		},
 		// Known values next to unknown ones are still checked at plan.
 		resource.TestStep{

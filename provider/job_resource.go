@@ -57,7 +57,7 @@ func (r *jobResource) Create(ctx context.Context, req resource.CreateRequest, re
 		r.conn.reportCreate(&resp.Diagnostics, "job", importID(plan.App, plan.Name), err)
 		return
 	}
-	model := flattenJob(ctx, &resp.Diagnostics, job, plan)
+	model := writtenJob(ctx, &resp.Diagnostics, job, plan)
 	if !plan.NextFireTimes.IsUnknown() {
 		model.NextFireTimes = plan.NextFireTimes // the schedules did not change; keepMoving says why they stay
 	}
@@ -83,7 +83,7 @@ func (r *jobResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	}
 	r.conn.warnOfPauses(&resp.Diagnostics, job)
 	r.conn.warnOfApp(&resp.Diagnostics, r.conn.appOf(ctx, job.App))
-	model := flattenJob(ctx, &resp.Diagnostics, job, state)
+	model := r.conn.shownJob(ctx, &resp.Diagnostics, job, state)
 	keepMoving(&model, state, job, r.now())
 	setState(ctx, &resp.State, &resp.Diagnostics, model)
 }
@@ -103,15 +103,15 @@ func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
 	job, err := r.conn.PutJob(ctx, job, client.Condition{Revision: revision})
 	if isConflict(err) { // read the job again, so that the error can name both revisions
-		current, err := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
-		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err)
+		current, readErr := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
+		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
 		return
 	}
 	if err != nil {
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update job %q", id), err)
 		return
 	}
-	model := flattenJob(ctx, &resp.Diagnostics, job, plan)
+	model := writtenJob(ctx, &resp.Diagnostics, job, plan)
 	if !plan.NextFireTimes.IsUnknown() {
 		model.NextFireTimes = plan.NextFireTimes // the schedules did not change; keepMoving says why they stay
 	}
@@ -131,8 +131,8 @@ func (r *jobResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	switch {
 	case err == nil || isNotFound(err): // if it is already deleted, nothing is left to do
 	case isConflict(err):
-		current, err := r.conn.Job(ctx, app, name)
-		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err)
+		current, readErr := r.conn.Job(ctx, app, name)
+		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
 	default:
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete job %q", id), err)
 	}
@@ -152,5 +152,7 @@ func plannedJob(ctx context.Context, plan, config jobModel, state *jobModel) (di
 	var e expander
 	job := expandJob(ctx, &e, plan)
 	job.Target = job.Target.WithSecrets(secretsToWrite(ctx, &e, job, config, state))
-	return job, e.problemsWith(job.Validate())
+	problems := e.problemsWith(job.Validate())
+	leaveToApp(ctx, &job, plan, config)
+	return job, problems
 }

@@ -315,18 +315,18 @@ func TestExistingJobIsNotOverwritten(t *testing.T) {
 		}}, client.Condition{})
 		return err
 	})
-	byName := strings.ReplaceAll(job(hook+daily), "carillon_app.a.name", `"crm"`)
+	byName := strings.ReplaceAll(job(hook+"trigger \"t\" { expression = \"rate(1h)\" }\n"), "carillon_app.a.name", `"crm"`)
 	f.run(t,
 		resource.TestStep{
 			Config: f.config(strings.TrimPrefix(byName, app)), ExpectError: words(`there is no app "crm"`),
 		},
 		resource.TestStep{
 			Config: f.config(app), ConfigPlanChecks: planned(create),
-			ExpectError: words(`terraform import carillon_app.NAME crm`),
+			ExpectError: words(`import { to = carillon_app.NAME id = "crm" }`),
 		},
 		resource.TestStep{
 			Config: f.config(strings.TrimPrefix(byName, app)), ConfigPlanChecks: planned(createJob),
-			ExpectError: words(`terraform import carillon_job.NAME crm/nightly`),
+			ExpectError: words(`import { to = carillon_job.NAME id = "crm/nightly" }`),
 		},
 	)
 	if got, err := f.readJob(t.Context()); err != nil || got.Revision != 1 {

@@ -49,46 +49,50 @@ func retryAttribute() schema.SingleNestedAttribute {
 	})
 }
 
-func expandRetry(ctx context.Context, e *expander, object types.Object) dispatcher.Retry {
+func retryType() types.ObjectType { return retryAttribute().GetType().(types.ObjectType) }
+
+func expandRetry(ctx context.Context, e *expander, pointer string, object types.Object) dispatcher.Retry {
 	var r dispatcher.Retry
 	r.SetDefaults()
 	var m retryModel
-	if !e.object(ctx, "/retry", object, &m) {
+	if !e.object(ctx, pointer, object, &m) {
 		return r
 	}
-	r.MaxAttempts = e.whole("/retry/max_attempts", m.MaxAttempts, r.MaxAttempts, dispatcher.CodeAttemptsRange,
+	r.MaxAttempts = e.whole(pointer+"/max_attempts", m.MaxAttempts, r.MaxAttempts, dispatcher.CodeAttemptsRange,
 		"give how many attempts may fail, from 1 to 100")
-	r.Base = e.duration("/retry/base", m.Base, r.Base)
-	r.Cap = e.duration("/retry/cap", m.Cap, r.Cap)
-	r.MaxAge = e.duration("/retry/max_age", m.MaxAge, r.MaxAge)
-	r.StopAtNextFire = e.bool("/retry/stop_at_next_fire", m.StopAtNextFire, r.StopAtNextFire)
-	for i, element := range e.list("/retry/delays", m.Delays) {
-		at := dispatcher.Pointer("retry", "delays", strconv.Itoa(i))
+	r.Base = e.duration(pointer+"/base", m.Base, r.Base)
+	r.Cap = e.duration(pointer+"/cap", m.Cap, r.Cap)
+	r.MaxAge = e.duration(pointer+"/max_age", m.MaxAge, r.MaxAge)
+	r.StopAtNextFire = e.bool(pointer+"/stop_at_next_fire", m.StopAtNextFire, r.StopAtNextFire)
+	for i, element := range e.list(pointer+"/delays", m.Delays) {
+		at := pointer + "/delays/" + strconv.Itoa(i)
 		text, _ := element.(types.String)
 		e.rejectNull(at, text)
 		r.Delays = append(r.Delays, e.duration(at, durationString{text}, 0))
 	}
 	if m.Cap.IsUnknown() || m.Base.IsUnknown() || m.Delays.IsUnknown() { // cap must not be less than base
-		e.incomplete = append(e.incomplete, "/retry/cap")
+		e.incomplete = append(e.incomplete, pointer+"/cap")
 	}
 	if m.MaxAttempts.IsUnknown() { // there must be fewer delays
-		e.incomplete = append(e.incomplete, "/retry/delays")
+		e.incomplete = append(e.incomplete, pointer+"/delays")
 	}
 	return r
 }
 
-// flattenRetry returns the model of a policy, null if it is the default and prior has none: a plan cannot
-// add a block that the configuration leaves out. Delays that are equivalent to those of prior stay as the
+// flattenRetry returns the model of a policy, null if prior has none and the policy is leftOut, which a job without one
+// gets: a plan cannot add a block that the configuration leaves out. Delays that are equivalent to those of prior stay as the
 // user wrote them.
-func flattenRetry(ctx context.Context, diags *diag.Diagnostics, r dispatcher.Retry, prior types.Object) types.Object {
-	of := retryAttribute().GetType().(types.ObjectType)
-	if prior.IsNull() && reflect.DeepEqual(r, expandRetry(ctx, &expander{}, prior)) {
+func flattenRetry(
+	ctx context.Context, diags *diag.Diagnostics, r dispatcher.Retry, prior types.Object, leftOut dispatcher.Retry,
+) types.Object {
+	of := retryType()
+	if prior.IsNull() && reflect.DeepEqual(r, leftOut) {
 		return nullObject(of)
 	}
 	var before retryModel
 	(&expander{}).object(ctx, "", prior, &before)
 	delays := before.Delays
-	written := expandRetry(ctx, &expander{}, prior).Delays
+	written := expandRetry(ctx, &expander{}, "", prior).Delays
 	if prior.IsNull() || prior.IsUnknown() || delays.IsUnknown() || !slices.Equal(written, r.Delays) {
 		delays = types.ListNull(types.StringType)
 		if len(r.Delays) > 0 {

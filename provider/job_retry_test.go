@@ -4,17 +4,19 @@ import (
 	"testing"
 
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/knownvalue"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
 	"github.com/hashicorp/terraform-plugin-testing/statecheck"
+	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 )
 
-func TestRetryDefaultsAreShownAndRestored(t *testing.T) {
+func TestRetryDefaultsAreShownInABlockAndRestoredWithoutOne(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	resources := func(retry string) string { return f.config(job(hook + daily + retry)) }
 	f.run(t,
 		resource.TestStep{
-			Config: resources(""),
+			Config: resources("retry {}"),
 			ConfigPlanChecks: planned(
 				expect("retry", "base").planned("5s"), expect("retry", "cap").planned("5m"),
 			),
@@ -36,6 +38,11 @@ func TestRetryDefaultsAreShownAndRestored(t *testing.T) {
 			ConfigPlanChecks: planned(action(plancheck.ResourceActionNoop)),
 		},
 		resource.TestStep{Config: resources(`retry { delays = [] }`), ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate))},
-		resource.TestStep{Config: resources("")},
+		resource.TestStep{
+			Config: resources(""),
+			ConfigStateChecks: []statecheck.StateCheck{
+				statecheck.ExpectKnownValue("carillon_job.j", tfjsonpath.New("retry"), knownvalue.Null()),
+			},
+		},
 	)
 }

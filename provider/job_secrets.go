@@ -62,3 +62,38 @@ func keptSecretProblems(ctx context.Context, plan, config, state jobModel) dispa
 	}
 	return problems
 }
+
+// withOmittedSecrets returns job as if each secret with neither reference nor value had a stored value.
+// So does the configuration that Terraform generates for an imported job: it cannot know the value.
+func withOmittedSecrets(job dispatcher.Job) dispatcher.Job {
+	secrets := job.Target.Secrets()
+	for pointer, secret := range secrets {
+		if secret == (dispatcher.Secret{}) {
+			secrets[pointer] = dispatcher.Secret{Stored: true}
+		}
+	}
+	job.Target = job.Target.WithSecrets(secrets)
+	return job
+}
+
+// missingSecretProblems returns a problem for each secret with neither reference nor value, unless the job in the state
+// has a stored value that stays. The state of a new job is the zero model.
+func missingSecretProblems(ctx context.Context, config, state jobModel) dispatcher.Problems {
+	var e expander
+	job := expandJob(ctx, &e, config)
+	prior := &state
+	if importID(config.App, config.Name) != importID(state.App, state.Name) {
+		prior = nil
+	}
+	secrets := secretsToWrite(ctx, &e, job, config, prior)
+	job.Target = job.Target.WithSecrets(secrets)
+	var all, missing dispatcher.Problems
+	all.AddError("", job.Validate())
+	for _, p := range e.aboutKnown(all) {
+		secret, is := secrets[strings.TrimPrefix(p.Path, "/target")]
+		if is && secret == (dispatcher.Secret{}) {
+			missing = append(missing, p)
+		}
+	}
+	return missing
+}

@@ -56,7 +56,7 @@ func triggerAttributes() map[string]schema.Attribute {
 		"dialect": resolvedString("How to read `expression`: " + either(dialects) + ". Default: detected from the expression and " +
 			"shown in the plan; set `aws` to read `rate` and `at` as Amazon EventBridge does."),
 		"timezone": resolvedString("IANA time zone of the expression's wall clock, such as `Europe/Berlin`; case matters. " +
-			"Default: `UTC`, shown in the plan."),
+			"Default: the `default_timezone` of the app. Without one, an expression that follows the wall clock must name its zone."),
 		"start_at": optionalEquivalent[instants]("First instant at which the trigger may fire, inclusive, in RFC 3339 with a time zone. " +
 			"Default: no limit."),
 		"end_at": optionalEquivalent[instants]("Last instant at which the trigger may fire, inclusive, in RFC 3339 with a time zone. A new or " +
@@ -77,9 +77,10 @@ func triggerAttributes() map[string]schema.Attribute {
 			"the names and the scheduled time. At most `24h`."),
 		"misfire_after": durationWithDefault(dispatcher.DefaultMisfireAfter, "How late a fire may be before it is a misfire, from "+
 			"`1s` to `24h`."),
-		"misfire_policy": stringWithDefault(dispatcher.FireOnce, "What happens to misfires: `fire_once` (one catch-up run stands for "+
-			"all of them, and says so), `fire_all` (each runs late, one after the other with pauses, at most the latest "+
-			strconv.Itoa(dispatcher.MostCaughtUp)+") or `skip` (none runs). Misfires that do not run are recorded."),
+		"misfire_policy": resolvedString("What happens to misfires: `fire_once` (one catch-up run stands for " +
+			"all of them, and says so), `fire_all` (each runs late, one after the other with pauses, at most the latest " +
+			strconv.Itoa(dispatcher.MostCaughtUp) + ") or `skip` (none runs). Misfires that do not run are recorded. " +
+			"Default: the `default_misfire_policy` of the app, or `fire_once`."),
 		"catch_up_window": durationWithDefault(dispatcher.MaxCatchUpWindow, "How old a misfire may be to be caught up, from "+
 			"`misfire_after` to `"+window+"`. Older ones are skipped and recorded."),
 		"enabled": boolWithDefault(true, "Whether the trigger fires; see `enabled` of the job."),

@@ -19,6 +19,7 @@ type knownCalendars struct {
 	mu      sync.Mutex
 	stored  map[string][]dispatcher.Calendar
 	planned map[string]map[string]dispatcher.Calendar
+	named   map[string]bool // app/name of all that are planned, also if they do not change or are not fully known
 }
 
 // plan notes what a plan makes of a calendar. Terraform plans it before the jobs that refer to it.
@@ -41,7 +42,7 @@ func (k *knownCalendars) plannedOf(app string) map[string]dispatcher.Calendar {
 	return maps.Clone(k.planned[app])
 }
 
-// storedOf returns the calendars of an app as the API has them, read once; none, if they cannot be read.
+// storedOf returns the calendars of an app as the API has them, read once; nil if they cannot be read.
 func (c *connection) storedOf(ctx context.Context, app string) []dispatcher.Calendar {
 	k := &c.calendars
 	k.mu.Lock()
@@ -53,10 +54,10 @@ func (c *connection) storedOf(ctx context.Context, app string) []dispatcher.Cale
 		k.stored = map[string][]dispatcher.Calendar{}
 	}
 	k.stored[app] = nil
-	var all []dispatcher.Calendar
+	all := []dispatcher.Calendar{}
 	for page := (dispatcher.Page{}); ; {
 		list, err := c.Calendars(ctx, app, page)
-		if err != nil {
+		if err != nil && !isNotFound(err) { // an app that does not exist yet has none
 			return nil
 		}
 		all = append(all, list.Items...)
@@ -97,7 +98,11 @@ func (c *connection) calendarChange(ctx context.Context, app string, uses bool) 
 func (r *calendarResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
-	if req.Plan.Raw.IsNull() || r.conn == nil || req.Plan.Raw.Equal(req.State.Raw) {
+	if req.Plan.Raw.IsNull() || r.conn == nil {
+		return
+	}
+	r.checkBases(ctx, req, resp)
+	if req.Plan.Raw.Equal(req.State.Raw) {
 		return
 	}
 	var plan calendarModel

@@ -36,6 +36,10 @@ func TestAttributePathFollowsJSONPointer(t *testing.T) {
 		"/bases/1":                          "bases[1]",
 		"/triggers/rules/calendar":          `trigger["rules"].calendar`,
 		"/triggers/0/calendar":              `trigger["0"].calendar`,
+		"/defaults/timezone":                "default_timezone",
+		"/defaults/headers/X-A":             `default_headers["X-A"]`,
+		"/defaults/retry/delays/1":          "default_retry.delays[1]",
+		"/triggers/defaults/expression":     `trigger["defaults"].expression`,
 		"/target/webhook/success_codes/0":   "target.webhook.success_codes[0]",
 	} {
 		if got := attributePath(pointer).String(); got != want {

@@ -35,7 +35,8 @@ func secretAttributes() map[string]schema.Attribute {
 			Optional: true, WriteOnly: true, Sensitive: true,
 			MarkdownDescription: "The secret itself. Carillon stores it encrypted and never returns it. Plan and state do not " +
 				"contain it, so Terraform cannot see a change: change `value_version` together with it. Needs Terraform 1.11. " +
-				"Default: `reference` says where the secret is.",
+				"Default: `reference` says where the secret is. If that is missing too, as in the configuration of an imported job, the " +
+				"stored value stays.",
 		},
 		"value_version": optionalString("Any text, such as a number. Terraform sends `value` when this changes. It must change when " +
 			"the scheme, host or port of the URL changes. Default: none, so `value` is sent once."),

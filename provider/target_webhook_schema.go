@@ -57,9 +57,10 @@ func signingAttribute() schema.Attribute {
 		"Default: requests are not signed.", map[string]schema.Attribute{
 		"secret": schema.MapNestedAttribute{
 			Optional: true,
-			MarkdownDescription: fmt.Sprintf("A secret; its label is a name (%s). At least one and at most %d. Each request carries a signature for each. "+
-				"To replace a secret, add the new one, give it to the receivers, and then remove the old one. `whsec_` and base64 of 24 "+
-				"to 64 bytes makes HMAC-SHA256 signatures (`v1`), `whsk_` and base64 of a private key makes ed25519 ones (`v1a`). Default: none, which is refused.",
+			MarkdownDescription: fmt.Sprintf("A secret; its label is a name (%s). At least one and at most %d. Each request carries a "+
+				"signature for each. To replace a secret, add the new one, give it to the receivers, and then remove the old one. `whsec_` "+
+				"and base64 of 24 to 64 bytes makes HMAC-SHA256 signatures (`v1`), `whsk_` and base64 of a private key makes ed25519 ones "+
+				"(`v1a`). Default: none, which is refused.",
 				nameRule, dispatcher.MaxSigningSecrets),
 			NestedObject: schema.NestedAttributeObject{Attributes: secretAttributes()},
 		},

@@ -136,6 +136,7 @@ var titles = map[string]string{
 	schedule.WarnZone:              "Abbreviation instead of a time zone",
 	schedule.CodeTZOffset:          "Offset instead of a time zone",
 	schedule.CodeTZUnknown:         "Unknown time zone",
+	dispatcher.CodeTZRequired:      "The time zone is missing",
 	dispatcher.CodeUnauthorized:    "Carillon's API does not accept the token",
 	dispatcher.CodeUnavailable:     "Carillon cannot serve requests at this moment",
 	dispatcher.CodeURLFragment:     "URL with a fragment",

@@ -62,6 +62,9 @@ func checkPaths(t *testing.T, pointer string, attributes map[string]schema.Attri
 	t.Helper()
 	for name, a := range attributes {
 		pointer := pointer + "/" + name
+		if rest, ok := strings.CutPrefix(pointer, "/default_"); ok {
+			pointer = "/defaults/" + rest
+		}
 		for ofAPI, block := range blockNames {
 			if name == block {
 				pointer = strings.TrimSuffix(pointer, block) + ofAPI

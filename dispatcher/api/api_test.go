@@ -183,7 +183,7 @@ const (
 	oneApp = "/v1/apps/crm"
 	oneJob = "/v1/apps/crm/jobs/sync"
 	// validJob fires once a day, so that no test meets a fire.
-	validJob = `{"target":{"webhook":{"url":"https://example.com/hook"}},"triggers":{"nightly":{"expression":"0 0 2 * * ?"}}}`
+	validJob = `{"target":{"webhook":{"url":"https://example.com/hook"}},"triggers":{"nightly":{"expression":"0 0 2 * * ?","timezone":"UTC"}}}`
 )
 
 // declare creates an app and a job.

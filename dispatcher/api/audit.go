@@ -41,14 +41,14 @@ func (r *request) auditQuery() (dispatcher.AuditQuery, error) {
 	case refused == "true" || refused == "false":
 		query.Refused = new(refused == "true")
 	default:
-		problems.Add("/refused", dispatcher.CodeEnum, "refused %s is not one of true, false", dispatcher.Echo(refused))
+		dispatcher.CheckEnum(&problems, "/refused", "refused", refused, []string{"true", "false"})
 	}
 	switch order := values.Get("order"); {
 	case !values.Has("order") || order == "latest":
 	case order == "oldest":
 		query.OldestFirst = true
 	default:
-		problems.Add("/order", dispatcher.CodeEnum, "order %s is not one of latest, oldest", dispatcher.Echo(order))
+		dispatcher.CheckEnum(&problems, "/order", "order", order, []string{"latest", "oldest"})
 	}
 	checkOrder(&problems, query.From, query.To)
 	if values.Has("app") {

@@ -85,7 +85,7 @@ func TestReadTokenCannotWrite(t *testing.T) {
 	} {
 		w.must(http.StatusOK, "GET", path, "")
 	}
-	w.must(http.StatusOK, "POST", "/v1/schedules/preview", `{"expression":"* * * * *"}`)
+	w.must(http.StatusOK, "POST", "/v1/schedules/preview", `{"expression":"* * * * *","timezone":"UTC"}`)
 }
 
 func TestBoundTokenSeesOnlyItsApps(t *testing.T) {

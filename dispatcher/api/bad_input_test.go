@@ -247,7 +247,7 @@ func TestBadFieldsAreReportedAndNothingIsStored(t *testing.T) {
 			refused(http.StatusUnprocessableEntity, "/target/webhook/headers/"+row.value+" "+row.code)
 	}
 	for _, row := range append(badNames[1:], row{"", "name_format"}) { // the first is cut in paths
-		w.do("PUT", oneJob, with(t, `{"expression":"0 0 2 * * ?"}`, "triggers", row.value)).
+		w.do("PUT", oneJob, with(t, `{"expression":"0 0 2 * * ?","timezone":"UTC"}`, "triggers", row.value)).
 			refused(http.StatusUnprocessableEntity, row.problems("/triggers/"+strings.ReplaceAll(row.value, "/", "~1"))...)
 	}
 	for _, row := range badNames {
@@ -280,7 +280,7 @@ func TestBadBodiesAreReported(t *testing.T) {
 	triggers := map[string]any{}
 	for i := range 200 {
 		headers[fmt.Sprintf("x-%d", i)] = "v"
-		triggers[fmt.Sprintf("t-%d", i)] = map[string]string{"expression": "* * * * *"}
+		triggers[fmt.Sprintf("t-%d", i)] = map[string]string{"expression": "* * * * *", "timezone": "UTC"}
 	}
 	manyHeaders, _ := json.Marshal(headers)
 	manyTriggers, _ := json.Marshal(triggers)
@@ -318,7 +318,7 @@ func TestBadBodiesAreReported(t *testing.T) {
 			[]string{"/target/webhook/headers/x-key header_name"},
 		},
 		"start after end": {
-			with(t, `{"expression":"0 0 2 * * ?","start_at":"2030-01-02T00:00:00Z","end_at":"2030-01-01T00:00:00Z"}`, "triggers", "nightly"),
+			with(t, `{"expression":"0 0 2 * * ?","timezone":"UTC","start_at":"2030-01-02T00:00:00Z","end_at":"2030-01-01T00:00:00Z"}`, "triggers", "nightly"),
 			nil, 422, []string{"/triggers/nightly/start_at window_order"},
 		},
 		"six secrets to sign by": {

@@ -47,7 +47,7 @@ func TestTextThatCannotBeStoredIsRefusedEverywhere(t *testing.T) {
 	for _, target := range []string{oneApp, "/v1/apps/crm/calendars/c"} {
 		w.do("PUT", target, `{"description":"\ud800"}`).refused(http.StatusBadRequest, "/description json_utf8")
 	}
-	w.do("POST", "/v1/schedules/preview", `{"expression":"* * * * *","identity":"\udc00"}`).
+	w.do("POST", "/v1/schedules/preview", `{"expression":"* * * * *","timezone":"UTC","identity":"\udc00"}`).
 		refused(http.StatusBadRequest, "/identity json_utf8")
 	whole := into[dispatcher.Job](w.must(http.StatusOK, "PUT", oneJob, with(t, `"\ud83d\ude00"`, "description")))
 	if whole.Description != "\U0001f600" {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"errors"
+	"net/http"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -28,12 +29,36 @@ func (a *API) putCalendar(r *request) (response, error) {
 }
 
 func (a *API) deleteCalendar(r *request) (response, error) {
+	switch when := r.URL.Query().Get("when_unused"); when {
+	case "true":
+		return a.deleteCalendarWhenUnused(r)
+	case "", "false":
+	default:
+		return response{}, &dispatcher.Problem{Path: "/when_unused", Code: dispatcher.CodeEnum,
+			Message: "when_unused " + dispatcher.Echo(when) + " is not true or false"}
+	}
 	return a.remove(r, func(change dispatcher.Change) error {
 		err := a.store.DeleteCalendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
 		if errors.Is(err, dispatcher.ErrInUse) {
 			use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-			return refuse(dispatcher.CodeCalendarInUse, "%s; remove it there first", use)
+			return refuse(dispatcher.CodeCalendarInUse, "%s; remove it there first, or delete it with ?when_unused=true", use)
 		}
 		return err
 	})
+}
+
+// deleteCalendarWhenUnused responds 204 if nothing uses the calendar, otherwise 202 with the calendar as it is marked.
+func (a *API) deleteCalendarWhenUnused(r *request) (response, error) {
+	change, err := a.change(r)
+	if err != nil {
+		return response{}, err
+	}
+	marked, err := a.store.DeleteCalendarWhenUnused(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
+	switch {
+	case err != nil:
+		return response{}, a.explainFailed(r, change, err)
+	case marked == nil:
+		return response{status: http.StatusNoContent}, nil
+	}
+	return response{status: http.StatusAccepted, revision: marked.Revision, body: *marked}, nil
 }

@@ -99,7 +99,7 @@ func TestPreviewUsesCalendarsHashesAndJitter(t *testing.T) {
 	w.declare()
 	w.must(http.StatusCreated, "PUT", oneCalendar, `{"rules":[{"dates":["2026-05-02/2026-05-04"]}]}`)
 	const preview = "/v1/schedules/preview"
-	got := into[dispatcher.Preview](w.must(http.StatusOK, "POST", preview, `{"expression":"0 H * * *","identity":"crm/sync/n","app":"crm",
+	got := into[dispatcher.Preview](w.must(http.StatusOK, "POST", preview, `{"expression":"0 H * * *","timezone":"UTC","identity":"crm/sync/n","app":"crm",
 		"calendar":"holidays","jitter":"10m","from":"2026-05-01T00:00:00Z","count":2}`))
 	if len(got.FireTimes) != 2 || got.FireTimes[1].Sub(got.FireTimes[0]) != 96*time.Hour || len(got.DueTimes) != 2 ||
 		got.Calendar != "holidays" {
@@ -110,11 +110,32 @@ func TestPreviewUsesCalendarsHashesAndJitter(t *testing.T) {
 			t.Errorf("fire %d is due %s after its instant, want less than the jitter", i, late)
 		}
 	}
-	w.do("POST", preview, `{"expression":"H * * * *","jitter":"1m"}`).refused(422, "/expression cron_hash", "/identity required")
-	w.do("POST", preview, `{"expression":"* * * * *","calendar":"holidays"}`).refused(422, "/app required")
-	w.do("POST", preview, `{"expression":"* * * * *","calendar":"nosuch","app":"crm"}`).refused(422, "/calendar calendar_unknown")
-	w.do("POST", preview, `{"expression":"* * * * *","calendar":"holidays","app":"nosuch"}`).refused(404, " not_found")
+	w.do("POST", preview, `{"expression":"H * * * *","timezone":"UTC","jitter":"1m"}`).refused(422, "/expression cron_hash", "/identity required")
+	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"holidays"}`).refused(422, "/app required")
+	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"nosuch","app":"crm"}`).refused(422, "/calendar calendar_unknown")
+	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"holidays","app":"nosuch"}`).refused(404, " not_found")
 	bound := w.newToken("bound", reads, "other")
-	w.do("POST", preview, `{"expression":"* * * * *","calendar":"holidays","app":"crm"}`,
+	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"holidays","app":"crm"}`,
 		"Authorization: Bearer "+bound).refused(403, " forbidden")
+}
+
+func TestCalendarIsDeletedWithItsLastUse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	w.must(http.StatusCreated, "PUT", oneCalendar, validCalendar)
+	w.must(http.StatusOK, "PUT", oneJob, strings.Replace(validJob, `"expression"`, `"calendar":"holidays","expression"`, 1))
+	w.do("DELETE", oneCalendar, "").refused(409, " calendar_in_use")
+	w.do("DELETE", oneCalendar+"?when_unused=perhaps", "").refused(422, "/when_unused enum")
+	w.do("DELETE", oneCalendar+"?when_unused=true", "", "If-Match:").refused(428, " precondition_required")
+	w.do("DELETE", oneCalendar+"?when_unused=true", "", `If-Match: "9"`).refused(412, " precondition_failed")
+	got := w.must(http.StatusAccepted, "DELETE", oneCalendar+"?when_unused=true", "", `If-Match: "1"`)
+	marked := into[dispatcher.Calendar](got)
+	if marked.RemovalRequestedAt == nil || got.Header().Get("ETag") != `"2"` {
+		t.Errorf("in use: ETag %s, marked at %v", got.Header().Get("ETag"), marked.RemovalRequestedAt)
+	}
+	w.must(http.StatusOK, "PUT", oneJob, validJob)
+	w.do("GET", oneCalendar, "").refused(404, " not_found")
+	w.must(http.StatusCreated, "PUT", oneCalendar, validCalendar)
+	w.must(http.StatusNoContent, "DELETE", oneCalendar+"?when_unused=true", "")
 }

@@ -40,24 +40,6 @@ func definitionName(r *request) string {
 	return "app " + dispatcher.Echo(app)
 }
 
-// revision reads the current revision of the app, job, calendar or token in the path.
-func (a *API) revision(r *request) (int64, error) {
-	name := r.PathValue("app")
-	switch {
-	case r.PathValue("job") != "":
-		job, err := a.store.Job(r.Context(), name, r.PathValue("job"))
-		return job.Revision, err
-	case r.PathValue("calendar") != "":
-		calendar, err := a.store.Calendar(r.Context(), name, r.PathValue("calendar"))
-		return calendar.Revision, err
-	case r.PathValue("token") != "":
-		token, err := a.store.Token(r.Context(), r.PathValue("token"))
-		return token.Revision, err
-	}
-	app, err := a.store.App(r.Context(), name)
-	return app.Revision, err
-}
-
 // change turns the conditions of r into those of the store. An If-Match that is not a single strong
 // ETag of this API cannot match, so it fails here.
 func (a *API) change(r *request) (dispatcher.Change, error) {
@@ -120,26 +102,28 @@ func (a *API) explainFailed(r *request, change dispatcher.Change, err error) err
 	case !errors.Is(err, dispatcher.ErrPrecondition):
 		return err
 	case change.IfAbsent:
-		revision, _ := a.revision(r)                                           // 0 if it was deleted in the meantime
+		now, _ := a.current(r)                                                 // 0 if it was deleted in the meantime
 		if r.Method == http.MethodPut && r.Header.Get("If-None-Match") == "" { // POST import only creates
-			return needsCondition(r, revision)
+			return needsCondition(r, now.revision)
 		}
-		return refuse(dispatcher.CodeNameTaken, "%s already exists at revision %d", definitionName(r), revision)
+		last := a.lastChange(r, now)
+		return &changedError{refuse(dispatcher.CodeNameTaken, "%s already exists at revision %d%s", definitionName(r), now.revision, last), last}
 	}
 	return a.stale(r, "revision "+strconv.FormatInt(change.IfRevision, 10)+" is not the current one")
 }
 
-// stale reports a failed condition and the current revision.
+// stale reports a failed condition, the current revision, and who made it.
 func (a *API) stale(r *request, reason string) error {
-	revision, err := a.revision(r)
+	now, err := a.current(r)
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound):
 		return refuse(dispatcher.CodePrecondition, "%s; %s does not exist", reason, definitionName(r))
 	case err != nil:
 		return err
 	}
-	return refuse(dispatcher.CodePrecondition, "%s; %s is at revision %d: read it again and repeat the change",
-		reason, definitionName(r), revision)
+	last := a.lastChange(r, now)
+	return &changedError{refuse(dispatcher.CodePrecondition, "%s; %s is at revision %d%s: read it again and repeat the change",
+		reason, definitionName(r), now.revision, last), last}
 }
 
 // put does what every PUT of a definition does once it is decoded. problems are those of decoding.

@@ -1,10 +1,12 @@
 package api_test
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -75,6 +77,40 @@ func TestFailedConditionNamesTheCurrentRevision(t *testing.T) {
 			!strings.Contains(got, "at revision 2") {
 			t.Errorf("%s returns %s, want it to name crm/sync and revision 2", header, got)
 		}
+	}
+}
+
+// Who made the revision that a client did not expect is found out of the audit log, also if only a trigger was paused.
+func TestFailedConditionNamesWhoChangedIt(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	w.must(http.StatusOK, "PUT", oneApp, `{"description":"customers"}`)
+	w.must(http.StatusCreated, "PUT", oneCalendar, `{"description":"freeze"}`)
+	w.must(http.StatusOK, "POST", oneJob+"/triggers/nightly/pause", "")
+	for path, body := range map[string]string{oneApp: `{}`, oneJob: validJob, oneCalendar: `{}`} {
+		read := w.must(http.StatusOK, "GET", path, "")
+		thing := into[struct {
+			Revision  int64     `json:"revision"`
+			UpdatedAt time.Time `json:"updated_at"`
+		}](read)
+		for _, header := range []string{`If-Match: "99"`, `If-None-Match: *`} {
+			refused := w.do("PUT", path, body, header)
+			problem := into[struct {
+				By     string              `json:"changed_by"`
+				At     time.Time           `json:"changed_at"`
+				Errors dispatcher.Problems `json:"errors"`
+			}](refused)
+			want := fmt.Sprintf("at revision %d, changed by %q at %s", thing.Revision, "admin", thing.UpdatedAt.Format(time.RFC3339))
+			if refused.Code != 412 || problem.By != "admin" || !problem.At.Equal(thing.UpdatedAt) ||
+				!strings.Contains(problem.Errors[0].Message, want) {
+				t.Errorf("%s %s: status %d, changed by %q at %s, message %s; want %s",
+					path, header, refused.Code, problem.By, problem.At, problem.Errors[0].Message, want)
+			}
+		}
+	}
+	if gone := w.do("PUT", "/v1/apps/nosuch", `{}`, `If-Match: "1"`); strings.Contains(gone.Body.String(), "changed_by") {
+		t.Errorf("what does not exist was changed: %s", gone.Body)
 	}
 }
 

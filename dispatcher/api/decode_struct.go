@@ -27,7 +27,7 @@ var readOnly = map[reflect.Type][]string{
 	reflect.TypeFor[dispatcher.Trigger](): {
 		"paused", "paused_by", "paused_at", "pause_reason", "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at",
 	},
-	reflect.TypeFor[dispatcher.Calendar](): {"revision", "created_at", "updated_at"},
+	reflect.TypeFor[dispatcher.Calendar](): {"removal_requested_at", "revision", "created_at", "updated_at"},
 	reflect.TypeFor[dispatcher.APIToken](): {"id", "created_at", "last_used_at", "rotated_until", "revision"},
 }
 
@@ -191,6 +191,9 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 	}
 	if with, ok := v.Addr().Interface().(interface{ SetDefaults() }); ok {
 		with.SetDefaults()
+	}
+	if with, ok := v.Addr().Interface().(interface{ LeaveToApp() }); ok {
+		with.LeaveToApp()
 	}
 	fields := jsonFields(v.Type())
 	d.members(raw, func(key string, value json.RawMessage) {

@@ -24,6 +24,12 @@ func (a *API) putJob(r *request) (response, error) {
 	problems := r.decode(&job)
 	mustMatch(&problems, "/app", job.App, r.PathValue("app"))
 	mustMatch(&problems, "/name", job.Name, r.PathValue("job"))
+	defaults, err := a.store.JobDefaults(r.Context(), r.PathValue("app"))
+	if err != nil && len(problems) == 0 {
+		return response{}, err
+	}
+	defaults.Fill(&job)
+	addInvalid(&problems, job.CheckTimezones())
 	write := func(ctx context.Context, job dispatcher.Job, change dispatcher.Change) (dispatcher.Job, bool, error) {
 		stored, created, err := a.store.PutJob(ctx, job, change)
 		return a.warned(stored), created, err

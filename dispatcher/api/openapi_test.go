@@ -148,7 +148,8 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 	doc := readOpenAPI(t)
 	types := map[string]reflect.Type{
 		"App": reflect.TypeFor[dispatcher.App](), "Bounds": reflect.TypeFor[dispatcher.Bounds](),
-		"Quotas": reflect.TypeFor[dispatcher.Quotas](), "EgressBounds": reflect.TypeFor[dispatcher.EgressBounds](),
+		"JobDefaults": reflect.TypeFor[dispatcher.JobDefaults](),
+		"Quotas":      reflect.TypeFor[dispatcher.Quotas](), "EgressBounds": reflect.TypeFor[dispatcher.EgressBounds](),
 		"LambdaBounds": reflect.TypeFor[dispatcher.LambdaBounds](), "SignatureBound": reflect.TypeFor[dispatcher.SignatureBound](),
 		"Usage": reflect.TypeFor[dispatcher.Usage](), "Breaks": reflect.TypeFor[dispatcher.Breaks](),
 		"BreakJob": reflect.TypeFor[dispatcher.BreakJob](),

@@ -136,9 +136,8 @@ func (r *request) runQuery() (dispatcher.RunQuery, error) {
 	if query.Trigger != "" && query.Job == "" {
 		problems.Add("/job", dispatcher.CodeRequired, "trigger is given without job; give both")
 	}
-	if values.Has("state") && !slices.Contains(dispatcher.RunStates, query.State) {
-		problems.Add("/state", dispatcher.CodeEnum, "state %s is not one of %s",
-			dispatcher.Echo(string(query.State)), joined(dispatcher.RunStates))
+	if values.Has("state") {
+		dispatcher.CheckEnum(&problems, "/state", "state", query.State, dispatcher.RunStates)
 	}
 	query.From, query.To = r.instant(&problems, "from"), r.instant(&problems, "to")
 	checkOrder(&problems, query.From, query.To)

@@ -7,15 +7,25 @@ import "github.com/carillon-dev/carillon/dispatcher"
 func (a *API) preview(r *request) (response, error) {
 	var asked dispatcher.PreviewRequest
 	problems := r.decode(&asked)
+	if asked.App != "" && !r.maySee(asked.App) {
+		return response{}, notBound(r.token, asked.App)
+	}
+	if asked.App != "" && asked.NeedsTimezone() {
+		defaults, err := a.store.JobDefaults(r.Context(), asked.App)
+		if err != nil {
+			return response{}, err
+		}
+		if defaults != nil {
+			asked.Timezone = defaults.Timezone
+		}
+	}
+	addInvalid(&problems, asked.CheckTimezone())
 	addInvalid(&problems, asked.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
 	var calendars dispatcher.Calendars
 	if asked.Calendar != "" {
-		if !r.maySee(asked.App) {
-			return response{}, notBound(r.token, asked.App)
-		}
 		_, all, err := a.store.AppCalendars(r.Context(), asked.App)
 		if err != nil {
 			return response{}, err

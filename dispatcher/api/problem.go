@@ -22,6 +22,9 @@ type problemDocument struct {
 	Status    int                 `json:"status"`
 	RequestID string              `json:"request_id"`
 	Errors    dispatcher.Problems `json:"errors"`
+	// ChangedBy and ChangedAt tell who made the revision that a condition did not expect, and when.
+	ChangedBy string    `json:"changed_by,omitempty"`
+	ChangedAt time.Time `json:"changed_at,omitzero"`
 }
 
 // statuses maps codes to statuses; every other code is an invalid value, 422. If problems have
@@ -112,9 +115,14 @@ func (a *API) problem(r *request, rt route, res response, err error) response {
 	case http.StatusServiceUnavailable:
 		header["Retry-After"] = "2"
 	}
-	return response{status: status, header: header, body: problemDocument{
+	document := problemDocument{
 		Type: "about:blank", Title: http.StatusText(status), Status: status, RequestID: r.id, Errors: bounded(problems),
-	}}
+	}
+	var changed *changedError
+	if errors.As(err, &changed) {
+		document.ChangedBy, document.ChangedAt = changed.by, changed.at
+	}
+	return response{status: status, header: header, body: document}
 }
 
 // problems returns what the caller may know about err.

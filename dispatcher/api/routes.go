@@ -25,12 +25,13 @@ type route struct {
 }
 
 var (
-	pageQuery     = []string{"limit", "cursor"}
-	runsQuery     = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
-	explainQuery  = []string{"at"}
-	verifyQuery   = []string{"from", "to", "limit", "cursor"}
-	auditQuery    = []string{"app", "actor", "action", "subject", "refused", "from", "to", "order", "limit", "cursor"}
-	misfiresQuery = []string{"job", "trigger", "from", "to", "limit", "cursor"}
+	pageQuery           = []string{"limit", "cursor"}
+	runsQuery           = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
+	explainQuery        = []string{"at"}
+	verifyQuery         = []string{"from", "to", "limit", "cursor"}
+	auditQuery          = []string{"app", "actor", "action", "subject", "refused", "from", "to", "order", "limit", "cursor"}
+	deleteCalendarQuery = []string{"when_unused"}
+	misfiresQuery       = []string{"job", "trigger", "from", "to", "limit", "cursor"}
 )
 
 const (
@@ -80,7 +81,7 @@ var routes = []route{
 	{method: "GET", path: appPath + "/calendars", scope: read, query: pageQuery, serve: (*API).listCalendars},
 	{method: "GET", path: calPath, scope: read, serve: (*API).getCalendar},
 	{method: "PUT", path: calPath, scope: write, serve: (*API).putCalendar},
-	{method: "DELETE", path: calPath, scope: write, serve: (*API).deleteCalendar},
+	{method: "DELETE", path: calPath, scope: write, query: deleteCalendarQuery, serve: (*API).deleteCalendar},
 
 	{method: "GET", path: appPath + "/runs", scope: read, query: runsQuery, serve: (*API).listRuns},
 	{method: "GET", path: appPath + "/misfires", scope: read, query: misfiresQuery, serve: (*API).listMisfires},

@@ -20,7 +20,7 @@ func TestPutReturnsTheResolvedJob(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
 	got := into[dispatcher.Job](w.must(http.StatusCreated, "PUT", oneJob,
-		`{"payload":{"html":"<b>&","n":1.0},"target":{"webhook":{"url":"https://example.com/"}},"triggers":{"n":{"expression":"*/5 * * * *"}}}`))
+		`{"payload":{"html":"<b>&","n":1.0},"target":{"webhook":{"url":"https://example.com/"}},"triggers":{"n":{"expression":"*/5 * * * *","timezone":"UTC"}}}`))
 	trigger := got.Triggers["n"]
 	if trigger.Dialect != "unix" || trigger.Timezone != "UTC" || trigger.MisfireAfter != dispatcher.DefaultMisfireAfter ||
 		!trigger.Enabled || trigger.State != dispatcher.TriggerWaiting || trigger.NextFireTime == nil {
@@ -182,19 +182,19 @@ func TestPreview(t *testing.T) {
 	if diff := cmp.Diff(want, got.Body.String()); diff != "" {
 		t.Errorf("preview (-want +got):\n%s", diff)
 	}
-	preview := into[dispatcher.Preview](w.must(http.StatusOK, "POST", "/v1/schedules/preview", `{"expression":"* * * * *"}`))
+	preview := into[dispatcher.Preview](w.must(http.StatusOK, "POST", "/v1/schedules/preview", `{"expression":"* * * * *","timezone":"UTC"}`))
 	if len(preview.FireTimes) != dispatcher.DefaultPreview || preview.From.IsZero() {
 		t.Errorf("preview without count and from is %+v", preview)
 	}
 	for body, problem := range map[string]string{
-		`{"expression":"* * * * *","count":0}`:        "/count count_range",
-		`{"expression":"* * * * *","count":101}`:      "/count count_range",
-		`{"expression":"* * * *"}`:                    "/expression cron_fields",
-		`{}`:                                          "/expression cron_empty",
-		`{"expression":"0 0 30 2 *"}`:                 "/expression cron_never",
-		`{"expression":"* * * * *","from":"now"}`:     "/from time_invalid",
-		`{"expression":"* * * * *","timezone":"X"}`:   "/timezone tz_unknown",
-		`{"expression":"* * * * *","dialect":"cron"}`: "/dialect enum",
+		`{"expression":"* * * * *","timezone":"UTC","count":0}`:        "/count count_range",
+		`{"expression":"* * * * *","timezone":"UTC","count":101}`:      "/count count_range",
+		`{"expression":"* * * *"}`:                                     "/expression cron_fields",
+		`{}`:                                                           "/expression cron_empty",
+		`{"expression":"0 0 30 2 *","timezone":"UTC"}`:                 "/expression cron_never",
+		`{"expression":"* * * * *","timezone":"UTC","from":"now"}`:     "/from time_invalid",
+		`{"expression":"* * * * *","timezone":"X"}`:                    "/timezone tz_unknown",
+		`{"expression":"* * * * *","timezone":"UTC","dialect":"cron"}`: "/dialect enum",
 	} {
 		w.do("POST", "/v1/schedules/preview", body).refused(422, problem)
 	}

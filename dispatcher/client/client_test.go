@@ -63,7 +63,7 @@ func declared() dispatcher.Job {
 	return dispatcher.Job{
 		App: "crm", Name: "sync", Enabled: true, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/?a=<b>&c"}},
 		Payload:  []byte(`{"a":1}`),
-		Triggers: map[string]dispatcher.Trigger{"nightly": {Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?"}, Enabled: true}},
+		Triggers: map[string]dispatcher.Trigger{"nightly": {Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Timezone: "UTC"}, Enabled: true}},
 	}
 }
 
@@ -197,7 +197,16 @@ func testCalendars(t *testing.T, c *client.Client) {
 	if err := c.DeleteCalendar(ctx, "crm", "holidays", client.Condition{Existing: true}); !errors.Is(err, dispatcher.ErrConflict) {
 		t.Errorf("DeleteCalendar of one in use = %v, want ErrConflict", err)
 	}
+	if waiting, err := c.DeleteCalendarWhenUnused(ctx, "crm", "holidays", client.Condition{Existing: true}); err != nil || !waiting {
+		t.Errorf("DeleteCalendarWhenUnused of one in use = %t, %v, want true", waiting, err)
+	}
+	if waiting, err := c.DeleteCalendarWhenUnused(ctx, "crm", "user", client.Condition{Existing: true}); err != nil || waiting {
+		t.Errorf("DeleteCalendarWhenUnused of one that is not in use = %t, %v, want false", waiting, err)
+	}
 	for _, name := range []string{"user", "holidays"} {
+		if _, err := c.PutCalendar(ctx, dispatcher.Calendar{App: "crm", Name: name}, client.Condition{}); err != nil {
+			t.Error(err)
+		}
 		if err := c.DeleteCalendar(ctx, "crm", name, client.Condition{Existing: true}); err != nil {
 			t.Error(err)
 		}
@@ -273,7 +282,16 @@ func TestErrorsMatchDomainErrors(t *testing.T) {
 	if _, err := c.PutApp(ctx, dispatcher.App{Name: "crm"}, client.Condition{Revision: 3}); !errors.Is(err, dispatcher.ErrPrecondition) {
 		t.Errorf("PutApp of revision 3 = %v, want ErrPrecondition", err)
 	}
-	_, err := c.PutApp(ctx, dispatcher.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
+	made, err := c.PutApp(ctx, dispatcher.App{Name: "books"}, client.Condition{Absent: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var stale *client.Error
+	if _, err := c.PutApp(ctx, made, client.Condition{Revision: 3}); !errors.As(err, &stale) || stale.ChangedBy == "" ||
+		!stale.ChangedAt.Equal(made.UpdatedAt) {
+		t.Errorf("PutApp of revision 3 = %+v, want who changed it at %s", stale, made.UpdatedAt)
+	}
+	_, err = c.PutApp(ctx, dispatcher.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
 	var problems dispatcher.Problems
 	var problem *client.Error
 	if !errors.As(err, &problems) || len(problems) != 2 || !errors.As(err, &problem) || problem.Status != 422 || problem.RequestID == "" {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/go-resty/resty/v2"
 
@@ -34,6 +35,10 @@ type Error struct {
 	Detail    string              `json:"detail,omitempty"`
 	RequestID string              `json:"request_id"`
 	Problems  dispatcher.Problems `json:"errors"`
+	// ChangedBy and ChangedAt tell, with ErrPrecondition, who made the revision that was not expected, and when; empty if
+	// the audit log does not know.
+	ChangedBy string    `json:"changed_by"`
+	ChangedAt time.Time `json:"changed_at"`
 	// foreign says that the response is not a problem document, and that its status is not that of
 	// a broken gateway either: another server responded.
 	foreign bool
@@ -81,7 +86,7 @@ var successes = map[string][]int{
 	http.MethodPut:    {http.StatusOK, http.StatusCreated},
 	http.MethodPatch:  {http.StatusOK},
 	http.MethodPost:   {http.StatusOK, http.StatusAccepted},
-	http.MethodDelete: {http.StatusNoContent},
+	http.MethodDelete: {http.StatusNoContent, http.StatusAccepted},
 }
 
 // request is one request whose response is a T.
@@ -89,7 +94,7 @@ type request[T any] struct {
 	method, path string // with the query
 	body         any    // nil: none
 	cond         Condition
-	// is says whether a response is about the requested object. A DELETE has no response.
+	// is says whether a response is about the requested object. A DELETE that is done has no response.
 	is func(T) bool
 }
 
@@ -128,7 +133,7 @@ func send[T any](ctx context.Context, c *Client, q request[T]) (T, error) {
 	if status := response.StatusCode(); !slices.Contains(successes[q.method], status) {
 		return foreign(fmt.Sprintf("its status is %d", status))
 	}
-	if q.method == http.MethodDelete {
+	if response.StatusCode() == http.StatusNoContent {
 		return nothing, nil
 	}
 	if mediaType(response) != "application/json" {

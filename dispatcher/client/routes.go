@@ -125,6 +125,15 @@ func (c *Client) DeleteCalendar(ctx context.Context, app, name string, cond Cond
 	return c.remove(ctx, path("apps", app, "calendars", name), cond)
 }
 
+// DeleteCalendarWhenUnused deletes a calendar. One that is in use is deleted by the change that drops its last use, and
+// waiting is true until then.
+func (c *Client) DeleteCalendarWhenUnused(ctx context.Context, app, name string, cond Condition) (waiting bool, err error) {
+	marked, err := send(ctx, c, request[dispatcher.Calendar]{
+		method: http.MethodDelete, path: path("apps", app, "calendars", name) + "?when_unused=true", cond: cond, is: isCalendar(app, name),
+	})
+	return err == nil && marked.Name != "", err
+}
+
 // PauseJob pauses or resumes a job, or only one of its triggers if trigger is not empty.
 func (c *Client) PauseJob(
 	ctx context.Context, app, job, trigger string, paused bool, cond Condition,
@@ -312,7 +321,8 @@ func post[T any](ctx context.Context, c *Client, at string, body any, is func(T)
 }
 
 func (c *Client) remove(ctx context.Context, at string, cond Condition) error {
-	_, err := send(ctx, c, request[struct{}]{method: http.MethodDelete, path: at, cond: cond})
+	unfinished := func(struct{}) bool { return false }
+	_, err := send(ctx, c, request[struct{}]{method: http.MethodDelete, path: at, cond: cond, is: unfinished})
 	return err
 }
 

@@ -24,6 +24,9 @@ func (s step) length() (days, months int64) {
 	return 0, s.n
 }
 
+// onCalendar tells whether the step is counted on the calendar, and not in elapsed time.
+func (s step) onCalendar() bool { return s.unit != "second" && s.unit != "minute" && s.unit != "hour" }
+
 // maxSteps is the most of each unit, about 100 years.
 var maxSteps = map[string]int{
 	"second": 3_153_600_000, "minute": 52_560_000, "hour": 876_000,
@@ -63,8 +66,8 @@ func (p *program) readCalendarInterval(text string, spec Spec, loc *timeZone) *p
 	if err != nil {
 		return err
 	}
-	if elapsedUnit, ok := units[s.unit]; ok && s.unit != "day" && s.unit != "week" {
-		p.bind = elapsed(time.Duration(s.n) * elapsedUnit)
+	if !s.onCalendar() {
+		p.bind = elapsed(time.Duration(s.n) * units[s.unit])
 		return nil
 	}
 	overlap := spec.Overlap

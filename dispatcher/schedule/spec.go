@@ -1,9 +1,7 @@
 package schedule
 
 import (
-	"fmt"
 	"slices"
-	"strings"
 	"time"
 )
 
@@ -134,8 +132,7 @@ func (s *Spec) checkEnums(errs *Errors) {
 
 func checkEnum[E ~string](errs *Errors, field string, value E, allowed ...E) {
 	if value != "" && !slices.Contains(allowed, value) {
-		list := strings.ReplaceAll(strings.Trim(fmt.Sprint(allowed), "[]"), " ", ", ")
-		errs.add(field, string(value), CodeEnum, "not one of %s", list)
+		errs.add(field, string(value), CodeEnum, "%s", NotOneOf(value, allowed))
 	}
 }
 

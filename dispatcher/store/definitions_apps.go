@@ -11,18 +11,57 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-const appColumns = `name, description, owner_enabled, retention, bounds, longer_names, external_id, revision, created_at, updated_at`
+const appColumns = `name, description, owner_enabled, retention, defaults, bounds, longer_names, external_id, revision, created_at,
+	updated_at`
 
 func scanApp(row scanner) (dispatcher.App, error) {
 	var app dispatcher.App
 	var stored, longer string
-	err := row.Scan(&app.Name, &app.Description, &app.Enabled, durationColumn(&app.Retention), &stored, &longer, &app.AWSExternalID,
+	var defaults *string
+	err := row.Scan(&app.Name, &app.Description, &app.Enabled, durationColumn(&app.Retention), &defaults, &stored, &longer, &app.AWSExternalID,
 		&app.Revision, instantColumn(&app.CreatedAt), instantColumn(&app.UpdatedAt))
 	if err != nil {
 		return app, err
 	}
+	if app.Defaults, err = readDefaults(app.Name, defaults); err != nil {
+		return app, err
+	}
 	app.Bounds, err = readBounds(app.Name, stored, longer)
 	return app, err
+}
+
+// readDefaults returns what the jobs of an app get where they leave it out; nil: nothing.
+func readDefaults(app string, stored *string) (*dispatcher.JobDefaults, error) {
+	if stored == nil {
+		return nil, nil
+	}
+	var defaults dispatcher.JobDefaults
+	if err := json.Unmarshal([]byte(*stored), &defaults); err != nil {
+		return nil, fmt.Errorf("app %s: stored defaults: %w", app, err)
+	}
+	return &defaults, nil
+}
+
+// writtenDefaults returns the column that readDefaults reads.
+func writtenDefaults(app dispatcher.App) (*string, error) {
+	defaults := app.Defaults.Normal()
+	if defaults == nil {
+		return nil, nil
+	}
+	text, err := json.Marshal(defaults)
+	return new(string(text)), err
+}
+
+// JobDefaults returns what the jobs of an app get where they leave it out; nil: nothing, or there is no such app.
+func (s *store) JobDefaults(ctx context.Context, app string) (*dispatcher.JobDefaults, error) {
+	// $1 id
+	const read = `SELECT defaults FROM apps WHERE id = $1 AND deleted_at IS NULL`
+	stored, _, err := first(ctx, s.read, func(row scanner) (text *string, err error) { return text, row.Scan(&text) },
+		read, dispatcher.AppID(app))
+	if err != nil {
+		return nil, err
+	}
+	return readDefaults(app, stored)
 }
 
 // readBounds returns the bounds of an app with their defaults. longer are the names that begin with its own.
@@ -102,6 +141,10 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		if err != nil {
 			return err
 		}
+		defaults, err := writtenDefaults(app)
+		if err != nil {
+			return err
+		}
 		breaks, err := s.broken(ctx, t, app.Name, before.bounds, bounds)
 		if err == nil && created {
 			err = t.takeName(ctx, app.Name)
@@ -115,13 +158,13 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 			expected = -1
 		}
 		// $1 id, $2 name, $3 description, $4 enabled, $5 now, $6 the revision the app must have: 0
-		// for none, -1 for any, $7 what its owner wants, $8 retention, $9 bounds, $10 external id of a new app. A deleted app's
-		// revision goes on. What a shorter retention has removed does not come back with a longer one.
-		const put = `INSERT INTO apps (id, name, description, enabled, owner_enabled, retention, bounds, external_id, revision,
-				created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $7, $8, $9, $10, 1, $5, $5)
+		// for none, -1 for any, $7 what its owner wants, $8 retention, $9 bounds, $10 external id of a new app, $11 defaults. A
+		// deleted app's revision goes on. What a shorter retention has removed does not come back with a longer one.
+		const put = `INSERT INTO apps (id, name, description, enabled, owner_enabled, retention, bounds, external_id, defaults,
+				revision, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $7, $8, $9, $10, CAST($11 AS TEXT), 1, $5, $5)
 			ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
-				owner_enabled = excluded.owner_enabled, bounds = excluded.bounds,
+				owner_enabled = excluded.owner_enabled, bounds = excluded.bounds, defaults = excluded.defaults,
 				history_from = CASE WHEN excluded.retention > apps.retention AND $5 - apps.retention > apps.history_from
 					THEN $5 - apps.retention ELSE apps.history_from END,
 				retention = excluded.retention, revision = apps.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
@@ -132,7 +175,7 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		var found bool
 		stored, found, err = first(ctx, t, scanApp, put,
 			dispatcher.AppID(app.Name), app.Name, app.Description, app.Enabled && !bounds.Suspended, t.now.UnixMilli(), expected,
-			app.Enabled, cmp.Or(app.Retention, dispatcher.DefaultRetention).Std().Milliseconds(), string(encoded), newExternalID())
+			app.Enabled, cmp.Or(app.Retention, dispatcher.DefaultRetention).Std().Milliseconds(), string(encoded), newExternalID(), defaults)
 		if err != nil {
 			return err
 		}

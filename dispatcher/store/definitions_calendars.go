@@ -46,14 +46,15 @@ func decodeCalendar(c *dispatcher.Calendar, text string) {
 }
 
 // calendarColumns are a calendar without the name of its app.
-const calendarColumns = `name, description, definition, revision, created_at, updated_at`
+const calendarColumns = `name, description, definition, revision, created_at, updated_at, removal_requested_at`
 
 // scanCalendar returns the scan function for calendars of an app.
 func scanCalendar(app string) func(scanner) (dispatcher.Calendar, error) {
 	return func(row scanner) (dispatcher.Calendar, error) {
 		c := dispatcher.Calendar{App: app}
 		var text string
-		err := row.Scan(&c.Name, &c.Description, &text, &c.Revision, instantColumn(&c.CreatedAt), instantColumn(&c.UpdatedAt))
+		err := row.Scan(&c.Name, &c.Description, &text, &c.Revision, instantColumn(&c.CreatedAt), instantColumn(&c.UpdatedAt),
+			optionalColumn(&c.RemovalRequestedAt))
 		if err != nil {
 			return c, err
 		}
@@ -99,7 +100,8 @@ func (s *store) Calendars(ctx context.Context, app string, page dispatcher.Page)
 func appCalendars(ctx context.Context, q querier, app string) (revision int64, all []dispatcher.Calendar, err error) {
 	// $1 app. An app without calendars has one row, with nothing in it.
 	const list = `SELECT a.calendar_revision, c.name IS NOT NULL, COALESCE(c.name, ''), COALESCE(c.description, ''),
-			COALESCE(c.definition, '{}'), COALESCE(c.revision, 0), COALESCE(c.created_at, 0), COALESCE(c.updated_at, 0)
+			COALESCE(c.definition, '{}'), COALESCE(c.revision, 0), COALESCE(c.created_at, 0), COALESCE(c.updated_at, 0),
+			c.removal_requested_at
 		FROM apps AS a LEFT JOIN calendars AS c ON c.app_id = a.id AND c.deleted_at IS NULL
 		WHERE a.id = $1 AND a.deleted_at IS NULL ORDER BY c.name`
 	found := false
@@ -185,8 +187,12 @@ func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, pl
 			}
 		}
 		t.notify(dispatcher.Notification{App: calendar.App})
-		return t.auditCalendar(ctx, auditEntry{action: "put", app: calendar.App, subject: "calendar " + calendar.Name, revision: stored.Revision},
+		err = t.auditCalendar(ctx, auditEntry{action: "put", app: calendar.App, subject: "calendar " + calendar.Name, revision: stored.Revision},
 			next.current, stored)
+		if err != nil {
+			return err
+		}
+		return t.removeUnused(ctx, calendar.App, dropped(next.current.Bases, stored.Bases))
 	})
 	return stored, created, err
 }
@@ -275,7 +281,7 @@ func (t *tx) writeCalendar(ctx context.Context, c dispatcher.Calendar, definitio
 	const put = `INSERT INTO calendars (app_id, name, description, definition, revision, created_at, updated_at)
 		VALUES ($1, $2, $3, $4, 1, $5, $5)
 		ON CONFLICT (app_id, name) DO UPDATE SET description = excluded.description, definition = excluded.definition,
-			revision = calendars.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
+			revision = calendars.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL, removal_requested_at = NULL,
 			created_at = CASE WHEN calendars.deleted_at IS NULL THEN calendars.created_at ELSE excluded.created_at END
 		RETURNING ` + calendarColumns
 	stored, _, err := first(ctx, t, scanCalendar(c.App), put, dispatcher.AppID(c.App), c.Name, c.Description, definition, t.now.UnixMilli())
@@ -288,73 +294,4 @@ func (t *tx) countCalendars(ctx context.Context, app string) (int64, error) {
 	const count = `UPDATE apps SET calendar_revision = calendar_revision + 1 WHERE id = $1 RETURNING calendar_revision`
 	revision, _, err := first(ctx, t, scanInt, count, dispatcher.AppID(app))
 	return revision, err
-}
-
-// DeleteCalendar deletes a calendar that nothing uses.
-func (s *store) DeleteCalendar(ctx context.Context, app, name string, change dispatcher.Change) error {
-	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := findApp(ctx, t, app, t.lock()); err != nil {
-			return err
-		}
-		_, all, err := appCalendars(ctx, t, app)
-		if err != nil {
-			return err
-		}
-		i := slices.IndexFunc(all, func(c dispatcher.Calendar) bool { return c.Name == name })
-		if i < 0 {
-			return dispatcher.NotFound("calendar", app+"/"+name)
-		}
-		if err := t.allow(all[i].Revision); err != nil {
-			return err
-		}
-		if err := t.unused(ctx, all, app, name); err != nil {
-			return err
-		}
-		// $1 now, $2 app, $3 name
-		const remove = `UPDATE calendars SET deleted_at = $1, updated_at = $1 WHERE app_id = $2 AND name = $3`
-		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.AppID(app), name); err != nil {
-			return fmt.Errorf("delete calendar %s/%s: %w", app, name, err)
-		}
-		revision, err := t.countCalendars(ctx, app)
-		if err == nil {
-			err = t.rememberCalendar(ctx, app, name, nil, revision)
-		}
-		if err != nil {
-			return err
-		}
-		return t.auditCalendar(ctx, auditEntry{action: "delete", app: app, subject: "calendar " + name, revision: all[i].Revision},
-			all[i], dispatcher.Calendar{})
-	})
-}
-
-// unused returns an error that is ErrInUse, and names a user, while calendar name, one of
-// all of its app, has users.
-func (t *tx) unused(ctx context.Context, all []dispatcher.Calendar, app, name string) error {
-	var user string
-	users := 0
-	for _, c := range all {
-		if slices.Contains(c.Bases, name) {
-			if users++; users == 1 {
-				user = "calendar " + dispatcher.Echo(c.Name)
-			}
-		}
-	}
-	// $1 app, $2 calendar
-	const byTriggers = `SELECT j.name, t.name, COUNT(*) OVER () FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
-		WHERE t.app_id = $1 AND t.calendar = $2 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY j.name, t.name LIMIT 1`
-	_, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
-		var job, trigger string
-		var count int
-		err := row.Scan(&job, &trigger, &count)
-		user = "job " + dispatcher.Echo(job) + " trigger " + dispatcher.Echo(trigger)
-		users += count
-		return struct{}{}, err
-	}, byTriggers, dispatcher.AppID(app), name)
-	if err != nil || users == 0 {
-		return err
-	}
-	if users > 1 {
-		user += fmt.Sprintf(" and %d more", users-1)
-	}
-	return fmt.Errorf("calendar %s is used by %s: %w", dispatcher.Echo(name), user, dispatcher.ErrInUse)
 }

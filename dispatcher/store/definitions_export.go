@@ -197,18 +197,23 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export, before app
 	if err != nil {
 		return dispatcher.App{}, err
 	}
+	defaults, err := writtenDefaults(export.App)
+	if err != nil {
+		return dispatcher.App{}, err
+	}
 	externalID := newExternalID()
 	if t.by.Operator && export.App.AWSExternalID != "" {
 		externalID = export.App.AWSExternalID // trust policies demand it
 	}
 	// $1 id, $2 name, $3 description, $4 enabled, $5 what its owner wants, $6 retention, $7 revision, $8 now, $9 beginning
-	// of the history, $10 installation, $11 bounds, $12 external id
+	// of the history, $10 installation, $11 bounds, $12 external id, $13 defaults
 	const put = `INSERT INTO apps (id, name, description, enabled, owner_enabled, retention, revision, created_at,
-		updated_at, history_from, installation, bounds, external_id)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12)
+		updated_at, history_from, installation, bounds, external_id, defaults)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12, CAST($13 AS TEXT))
 		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
 			owner_enabled = excluded.owner_enabled, bounds = excluded.bounds, external_id = excluded.external_id,
-			retention = excluded.retention, created_at = excluded.created_at, updated_at = excluded.updated_at, deleted_at = NULL,
+			defaults = excluded.defaults, retention = excluded.retention, created_at = excluded.created_at,
+			updated_at = excluded.updated_at, deleted_at = NULL,
 			revision = CASE WHEN apps.revision >= excluded.revision THEN apps.revision + 1 ELSE excluded.revision END,
 			history_from = excluded.history_from, installation = excluded.installation, switched_to = NULL
 		WHERE apps.deleted_at IS NOT NULL
@@ -224,7 +229,7 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export, before app
 	a := export.App
 	app, found, err := first(ctx, t, scanApp, put, dispatcher.AppID(a.Name), a.Name, a.Description, a.Enabled && !bounds.Suspended,
 		a.Enabled, cmp.Or(a.Retention, dispatcher.DefaultRetention).Std().Milliseconds(),
-		max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation, string(encoded), externalID)
+		max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation, string(encoded), externalID, defaults)
 	if err == nil && !found {
 		err = dispatcher.ErrPrecondition
 	}

@@ -31,7 +31,8 @@ func onMoves(t *testing.T, test func(t *testing.T, m moving)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := moving{t: t, old: stores[0](t), new: stores[1](t), now: time.Now().UTC().Truncate(time.Second)}
-			app := dispatcher.App{Name: "app", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 3}, Retention: dispatcher.Duration(days(7))}
+			app := dispatcher.App{Name: "app", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 3}, Retention: dispatcher.Duration(days(7)),
+				Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"}}
 			_, _, err := m.old.PutApp(t.Context(), app, m.at(-time.Hour))
 			must(t, err)
 			test(t, m)
@@ -101,7 +102,10 @@ func TestImportedAppStandsWhereItStood(t *testing.T) {
 		why.Reason = "a migration"
 		_, err = m.old.PauseJob(t.Context(), "app", "held", "t", true, why)
 		must(t, err)
-		m.move()
+		export := m.move()
+		if given, err := m.new.JobDefaults(t.Context(), "app"); err != nil || !cmp.Equal(given, export.App.Defaults) || given == nil {
+			t.Errorf("defaults of the app are %+v, %v, want %+v", given, err, export.App.Defaults)
+		}
 		for _, name := range []string{"due", "calendar", "once", "jitter", "paused", "held"} {
 			was, err := m.old.Job(t.Context(), "app", name)
 			must(t, err)

@@ -268,8 +268,12 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 			return err
 		}
 		t.notify(dispatcher.Notification{JobID: dispatcher.JobID(job.App, job.Name)})
-		return t.auditJob(ctx, auditEntry{action: "put", app: job.App, subject: "job " + job.Name, revision: applied.Revision},
+		err = t.auditJob(ctx, auditEntry{action: "put", app: job.App, subject: "job " + job.Name, revision: applied.Revision},
 			before, replacedValues(applied, job, before))
+		if err != nil {
+			return err
+		}
+		return t.removeUnused(ctx, job.App, dropped(usedCalendars(old), usedCalendars(&applied)))
 	})
 	return stored, created, err
 }
@@ -400,6 +404,10 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 // DeleteJob deletes a job and retires its triggers. Its ledger stays.
 func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		// As a PUT locks them: removeUnused needs the app.
+		if _, err := findApp(ctx, t, app, t.lock()); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+			return err
+		}
 		job, err := s.findJob(ctx, t, app, name, t.lock())
 		if err != nil {
 			return err
@@ -441,5 +449,9 @@ func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) e
 		return err
 	}
 	t.notify(dispatcher.Notification{JobID: id})
-	return t.auditJob(ctx, auditEntry{action: action, app: job.App, subject: "job " + job.Name, revision: job.Revision}, &job, nil)
+	err = t.auditJob(ctx, auditEntry{action: action, app: job.App, subject: "job " + job.Name, revision: job.Revision}, &job, nil)
+	if err != nil {
+		return err
+	}
+	return t.removeUnused(ctx, job.App, usedCalendars(&job))
 }

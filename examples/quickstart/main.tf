@@ -55,6 +55,7 @@ resource "carillon_job" "poll" {
 
   trigger "five_seconds" {
     expression = "0/5 * * * * ?"
+    timezone   = "UTC"
   }
 }
 

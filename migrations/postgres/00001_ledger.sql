@@ -26,6 +26,7 @@ CREATE TABLE apps (
   description       TEXT    NOT NULL,
   enabled           BOOLEAN NOT NULL,     -- whether nodes serve it: its owner wants it, and it is not suspended
   owner_enabled     BOOLEAN NOT NULL DEFAULT TRUE, -- what its owner wants; schedulers never write either
+  defaults          TEXT,                 -- JSON, what its jobs get where they leave it out; NULL: nothing
   bounds            TEXT    NOT NULL DEFAULT '{}', -- JSON, what operators set; what is missing has its default
   external_id       TEXT    NOT NULL DEFAULT '', -- with which nodes assume AWS roles for it
   longer_names      TEXT    NOT NULL DEFAULT '', -- of the apps whose names begin with this one's and _ or -, with _ for -; NAME,...
@@ -387,6 +388,7 @@ CREATE TABLE calendars (
   revision    BIGINT NOT NULL,
   created_at  BIGINT NOT NULL,
   updated_at  BIGINT NOT NULL,
+  removal_requested_at BIGINT,            -- it is deleted with its last use; NULL: it stays
   deleted_at  BIGINT,
   PRIMARY KEY (app_id, name)
 );

@@ -22,6 +22,7 @@ CREATE TABLE apps (
   description TEXT NOT NULL,
   enabled INTEGER NOT NULL,
   owner_enabled INTEGER NOT NULL DEFAULT TRUE,
+  defaults TEXT,
   bounds TEXT NOT NULL DEFAULT '{}',
   external_id TEXT NOT NULL DEFAULT '',
   longer_names TEXT NOT NULL DEFAULT '',
@@ -325,6 +326,7 @@ CREATE TABLE calendars (
   revision INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
+  removal_requested_at INTEGER,
   deleted_at INTEGER,
   PRIMARY KEY (app_id, name)
 ) STRICT;

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -158,10 +159,7 @@ func (d *declarer) bodies(of history.Declaration) func(int) any {
 	return func(put int) any {
 		triggers := map[string]any{}
 		for name, t := range of.Triggers {
-			trigger := map[string]any{"expression": t.Expression}
-			if t.Timezone != "" {
-				trigger["timezone"] = t.Timezone
-			}
+			trigger := map[string]any{"expression": t.Expression, "timezone": cmp.Or(t.Timezone, "UTC")}
 			if !t.StartAt.IsZero() {
 				trigger["start_at"] = t.StartAt
 			}

@@ -125,7 +125,7 @@ func newJob(name, url string, timeout time.Duration) dispatcher.Job {
 func newTrigger(expression string) dispatcher.Trigger {
 	var trigger dispatcher.Trigger
 	trigger.SetDefaults()
-	trigger.Expression = expression
+	trigger.Expression, trigger.Timezone = expression, "UTC"
 	return trigger
 }
 

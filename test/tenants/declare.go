@@ -69,7 +69,7 @@ func (w *world) declare(ctx context.Context) error {
 	for name, target := range w.targets() {
 		triggers := object{}
 		for i := range triggersOf(name) {
-			triggers["t"+strconv.Itoa(i)] = object{"expression": "* * * * * ?"}
+			triggers["t"+strconv.Itoa(i)] = object{"expression": "* * * * * ?", "timezone": "UTC"}
 		}
 		job := object{"target": target, "triggers": triggers, "payload": object{"mark": payloadMark}}
 		if err := w.put(ctx, w.owner, "/v1/apps/"+appName+"/jobs/"+name, job); err != nil {

@@ -368,7 +368,7 @@ func webhookJob(app, name, url string, triggers map[string]string) dispatcher.Jo
 	for trigger, expression := range triggers {
 		t := dispatcher.Trigger{}
 		t.SetDefaults()
-		t.Expression = expression
+		t.Expression, t.Timezone = expression, "UTC"
 		job.Triggers[trigger] = t
 	}
 	return job

@@ -24,7 +24,9 @@ func wantError(t *testing.T, what string, err, want error) {
 
 func testApps(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	app := dispatcher.App{Name: "books", Description: "Books", Enabled: true}
+	app := dispatcher.App{Name: "books", Description: "Books", Enabled: true, Defaults: &dispatcher.JobDefaults{
+		Timezone: "Europe/Berlin", Headers: map[string]string{"X-Team": "books"}, MisfirePolicy: dispatcher.Skip,
+	}}
 	stored, _, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want := app
@@ -56,6 +58,20 @@ func testApps(t *testing.T, f *fixture) {
 	f.must(err)
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Error("the app read back (-want +got):\n" + diff)
+	}
+	given, err := f.JobDefaults(ctx, "books")
+	f.must(err)
+	if diff := cmp.Diff(app.Defaults, given); diff != "" {
+		t.Error("the defaults of the app (-want +got):\n" + diff)
+	}
+	app.Defaults = &dispatcher.JobDefaults{} // which gives nothing
+	stored, _, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 2, Now: t0.Add(time.Hour), Operator: true})
+	f.must(err)
+	if given, err = f.JobDefaults(ctx, "books"); err != nil || given != nil || stored.Defaults != nil {
+		t.Errorf("defaults that give nothing are %+v, %v, and %+v of the app", given, err, stored.Defaults)
+	}
+	if given, err = f.JobDefaults(ctx, "nosuch"); err != nil || given != nil {
+		t.Errorf("defaults of no app are %+v, %v", given, err)
 	}
 	var names []string
 	for cursor := ""; ; cursor = names[len(names)-1] {

@@ -30,10 +30,6 @@ resource "carillon_calendar" "office_hours" {
     to   = "17:30"
     only = true
   }
-
-  lifecycle {
-    create_before_destroy = true
-  }
 }
 
 resource "carillon_job" "reminders" {
@@ -50,6 +46,7 @@ resource "carillon_job" "reminders" {
   # become one fire when it opens.
   trigger "hourly" {
     expression  = "H * * * *"
+    timezone    = "Europe/Berlin"
     calendar    = carillon_calendar.office_hours.name
     on_excluded = "next_included"
     jitter      = "5m"

@@ -1,0 +1,219 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"strings"
+	"sync"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// The defaults of an app are attributes of their own in Terraform: default_timezone and the like.
+
+func defaultRetryAttribute() schema.SingleNestedAttribute {
+	a := retryAttribute()
+	a.MarkdownDescription = "The `retry` of jobs without such a block. A job with the block takes nothing of it. Default: the general " +
+		"default of each argument."
+	return a
+}
+
+// expandDefaults returns what the jobs of an app get where they leave it out; nil: nothing.
+func expandDefaults(ctx context.Context, e *expander, m appModel) *dispatcher.JobDefaults {
+	const at = "/defaults"
+	var d dispatcher.JobDefaults
+	expandOptional(e, at+"/timezone", m.DefaultTimezone, &d.Timezone)
+	expandOptional(e, at+"/misfire_policy", m.DefaultMisfirePolicy, &d.MisfirePolicy)
+	expandOptional(e, at+"/concurrency_policy", m.DefaultConcurrencyPolicy, &d.ConcurrencyPolicy)
+	d.Headers = e.stringMap(at+"/headers", m.DefaultHeaders)
+	if !e.markUnknown(at+"/retry", m.DefaultRetry) && !m.DefaultRetry.IsNull() {
+		retry := expandRetry(ctx, e, at+"/retry", m.DefaultRetry)
+		d.Retry = &retry
+	}
+	return d.Normal()
+}
+
+// flattenDefaults sets the defaults of an app in its model. prior is the plan or state that the model replaces.
+func flattenDefaults(ctx context.Context, diags *diag.Diagnostics, d *dispatcher.JobDefaults, prior appModel, m *appModel) {
+	if d == nil {
+		d = &dispatcher.JobDefaults{}
+	}
+	m.DefaultTimezone = flattenOptional(d.Timezone)
+	m.DefaultMisfirePolicy = flattenOptional(d.MisfirePolicy)
+	m.DefaultConcurrencyPolicy = flattenOptional(d.ConcurrencyPolicy)
+	m.DefaultHeaders = flattenStringMap(ctx, diags, d.Headers, prior.DefaultHeaders)
+	m.DefaultRetry = nullObject(retryType())
+	if d.Retry != nil {
+		m.DefaultRetry = flattenRetry(ctx, diags, *d.Retry, prior.DefaultRetry, dispatcher.Retry{})
+	}
+}
+
+// knownDefaults are the defaults of apps as a plan leaves them.
+type knownDefaults struct {
+	mu   sync.Mutex
+	apps map[string]plannedDefaults
+}
+
+// plannedDefaults are the defaults of an app in a plan, which may not be known before apply.
+type plannedDefaults struct {
+	defaults *dispatcher.JobDefaults
+	known    bool
+}
+
+func (k *knownDefaults) set(app string, planned plannedDefaults) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.apps == nil {
+		k.apps = map[string]plannedDefaults{}
+	}
+	k.apps[app] = planned
+}
+
+func (k *knownDefaults) of(app string) (plannedDefaults, bool) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	planned, there := k.apps[app]
+	return planned, there
+}
+
+// jobDefaultsOf returns what the jobs of an app get where they leave it out: by this plan, or for an app that is not in
+// it by the API. known is false if that is decided at apply.
+func (c *connection) jobDefaultsOf(ctx context.Context, app string) (d *dispatcher.JobDefaults, known bool) {
+	if c == nil || app == "" {
+		return nil, false
+	}
+	if planned, there := c.defaults.of(app); there {
+		return planned.defaults, planned.known
+	}
+	stored := c.appOf(ctx, app)
+	if stored == nil {
+		return nil, false
+	}
+	return stored.Defaults, true
+}
+
+// shownJob returns the model of a job that was read. It shows nothing of what the configuration leaves out and the app
+// gives: a plan cannot add blocks and elements of maps.
+func (c *connection) shownJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior jobModel) jobModel {
+	given, known := c.jobDefaultsOf(ctx, job.App)
+	if app := c.appOf(ctx, job.App); !known && app != nil {
+		given = app.Defaults
+	}
+	return flattenFilled(ctx, diags, job, prior, given)
+}
+
+// writtenJob returns the model of a job that was written. What the plan leaves out, the app has given.
+func writtenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, plan jobModel) jobModel {
+	given := &dispatcher.JobDefaults{Retry: &job.Retry}
+	if w := job.Target.Webhook; w != nil {
+		given.Headers = w.Headers
+	}
+	return flattenFilled(ctx, diags, job, plan, given)
+}
+
+// flattenFilled returns the model of a job without what prior leaves out and an app has given.
+func flattenFilled(
+	ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior jobModel, given *dispatcher.JobDefaults,
+) jobModel {
+	if given == nil {
+		given = &dispatcher.JobDefaults{}
+	}
+	if w := job.Target.Webhook; w != nil && len(given.Headers) > 0 {
+		var own map[string]string
+		if before := expandTarget(ctx, &expander{}, prior.Target).Webhook; before != nil {
+			own = before.Headers
+		}
+		shown := *w
+		shown.Headers = map[string]string{}
+		for name, value := range w.Headers {
+			if _, written := own[name]; written || !gives(given.Headers, name, value) {
+				shown.Headers[name] = value
+			}
+		}
+		job.Target.Webhook = &shown
+	}
+	m := flattenJob(ctx, diags, job, prior)
+	var leftOut dispatcher.Retry
+	leftOut.SetDefaults()
+	if given.Retry != nil {
+		leftOut = *given.Retry
+	}
+	m.Retry = flattenRetry(ctx, diags, job.Retry, prior.Retry, leftOut)
+	return m
+}
+
+// gives reports whether a header is among the defaults. Names are equal without regard to case.
+func gives(headers map[string]string, name, value string) bool {
+	for header, given := range headers {
+		if strings.EqualFold(header, name) && given == value {
+			return true
+		}
+	}
+	return false
+}
+
+// filled returns a configuration with what it leaves out and the plan must show: as the app gives it, and unknown where
+// that is decided at apply.
+func (r *jobResource) filled(ctx context.Context, diags *diag.Diagnostics, config jobModel) jobModel {
+	var d *dispatcher.JobDefaults
+	known := false
+	if !config.App.IsUnknown() {
+		d, known = r.conn.jobDefaultsOf(ctx, config.App.ValueString())
+	}
+	if d == nil {
+		d = &dispatcher.JobDefaults{}
+	}
+	fill := func(v *types.String, value string) {
+		switch {
+		case !v.IsNull():
+		case known:
+			*v = types.StringValue(value)
+		default:
+			*v = types.StringUnknown()
+		}
+	}
+	fill(&config.ConcurrencyPolicy, string(cmp.Or(d.ConcurrencyPolicy, dispatcher.ConcurrencyAllow)))
+	if config.Triggers.IsNull() || config.Triggers.IsUnknown() {
+		return config
+	}
+	triggers := config.Triggers.Elements()
+	for name, element := range triggers {
+		var m triggerModel
+		object, _ := element.(types.Object)
+		if !(&expander{}).object(ctx, "", object, &m) {
+			continue
+		}
+		fill(&m.MisfirePolicy, string(cmp.Or(d.MisfirePolicy, dispatcher.FireOnce)))
+		asks := dispatcher.Schedule{Expression: m.Expression.ValueString(), Timezone: m.Timezone.ValueString()}
+		expandOptional(&expander{}, "", m.Dialect, &asks.Dialect)
+		switch {
+		case !m.Timezone.IsNull():
+		case m.Expression.IsUnknown() || m.Dialect.IsUnknown():
+			m.Timezone = types.StringUnknown()
+		case asks.NeedsTimezone() && (d.Timezone != "" || !known):
+			fill(&m.Timezone, d.Timezone)
+		}
+		triggers[name] = flattenObject(ctx, diags, triggerType(), m)
+	}
+	config.Triggers = flattenMap(ctx, diags, triggerType(), triggers)
+	return config
+}
+
+// leaveToApp empties in a job what its configuration leaves out and the plan does not know, so that the API fills it in.
+func leaveToApp(ctx context.Context, job *dispatcher.Job, plan, config jobModel) {
+	if config.Retry.IsNull() {
+		job.Retry = dispatcher.Retry{}
+	}
+	for name, element := range plan.Triggers.Elements() {
+		var m triggerModel
+		object, _ := element.(types.Object)
+		if t, there := job.Triggers[name]; there && (&expander{}).object(ctx, "", object, &m) && m.Timezone.IsUnknown() {
+			t.Timezone = ""
+			job.Triggers[name] = t
+		}
+	}
+}

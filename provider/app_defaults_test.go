@@ -1,0 +1,164 @@
+package provider_test
+
+import (
+	"context"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	"github.com/hashicorp/terraform-plugin-testing/statecheck"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// withDefaults returns an app with these attributes, and a job that leaves out all that an app can give.
+func withDefaults(attributes string) string {
+	return "resource \"carillon_app\" \"a\" {\n name = \"crm\"\n" + attributes + "}\n" + `
+resource "carillon_job" "j" {
+  app  = carillon_app.a.name
+  name = "nightly"
+  target {
+    webhook {
+      url     = "https://example.com/hook"
+      headers = { X-Own = "o" }
+    }
+  }
+  trigger "t" {
+    expression = "0 30 4 * * ?"
+  }
+}
+`
+}
+
+const someDefaults = `
+  default_timezone           = "Europe/Berlin"
+  default_headers            = { X-Team = "crm", x-own = "of the app" }
+  default_misfire_policy     = "skip"
+  default_concurrency_policy = "forbid"
+  default_retry {
+    max_attempts = 5
+    delays       = ["1s", "1m"]
+  }
+`
+
+// A job gets what its app gives: in the plan, and in what the API stores. A second plan is empty, and another default
+// changes the jobs that leave it out.
+func TestJobsGetTheDefaultsOfTheirApp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.run(t,
+		resource.TestStep{
+			Config: f.config(withDefaults(someDefaults)),
+			ConfigPlanChecks: planned(
+				expect("concurrency_policy").planned("forbid"), expect("trigger", "t", "timezone").planned("Europe/Berlin"),
+				expect("trigger", "t", "misfire_policy").planned("skip"),
+			),
+			Check: f.stores(t, func(j dispatcher.Job) bool {
+				return j.Retry.MaxAttempts == 5 && len(j.Retry.Delays) == 2 && j.ConcurrencyPolicy == dispatcher.ConcurrencyForbid &&
+					j.Triggers["t"].Timezone == "Europe/Berlin" && j.Triggers["t"].MisfirePolicy == dispatcher.Skip &&
+					maps.Equal(j.Target.Webhook.Headers, map[string]string{"X-Team": "crm", "X-Own": "o"})
+			}),
+		},
+		resource.TestStep{
+			Config: f.config(withDefaults(`
+				default_timezone = "UTC"
+				default_headers  = { X-Team = "sales" }
+				default_retry {
+					max_attempts = 2
+				}
+			`)),
+			ConfigPlanChecks: planned(
+				action(plancheck.ResourceActionUpdate), expect("concurrency_policy").planned("allow"),
+				expect("trigger", "t", "timezone").planned("UTC"),
+			),
+			Check: f.stores(t, func(j dispatcher.Job) bool {
+				return j.Retry.MaxAttempts == 2 && j.ConcurrencyPolicy == dispatcher.ConcurrencyAllow &&
+					maps.Equal(j.Target.Webhook.Headers, map[string]string{"X-Team": "sales", "X-Own": "o"})
+			}),
+		},
+		resource.TestStep{ // import gives what the configuration says
+			Config: f.config(withDefaults(someDefaults)),
+		},
+		resource.TestStep{
+			ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,
+			ImportStateVerifyIgnore: []string{"target.webhook.headers"}, // X-Team is shown until the app is planned
+		},
+		resource.TestStep{ // somebody changes outside of Terraform what the app gives
+			PreConfig: do(t, func(ctx context.Context) error {
+				return f.change(ctx, func(j *dispatcher.Job) { j.Retry.MaxAttempts, j.ConcurrencyPolicy = 7, dispatcher.ConcurrencyQueue })
+			}),
+			Config:            f.config(withDefaults(someDefaults)),
+			ConfigPlanChecks:  planned(action(plancheck.ResourceActionUpdate)),
+			ConfigStateChecks: []statecheck.StateCheck{expect("concurrency_policy").stored("forbid")},
+			Check:             f.stores(t, func(j dispatcher.Job) bool { return j.Retry.MaxAttempts == 5 }),
+		},
+	)
+}
+
+// The app of another configuration is read once.
+func TestDefaultsOfAnAppElsewhereAreRead(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	app := dispatcher.App{Name: "crm", Enabled: true, Defaults: &dispatcher.JobDefaults{
+		Timezone: "Asia/Kolkata", Headers: map[string]string{"X-Team": "crm"},
+	}}
+	if _, err := f.outside.PutApp(t.Context(), app, client.Condition{}); err != nil {
+		t.Fatal(err)
+	}
+	d := f.directory(t, f.config(`resource "carillon_job" "j" {
+		app  = "crm"
+		name = "nightly"
+	`+hook+`trigger "t" { expression = "@daily" }
+	}`))
+	mustSay(t, d.must(t, "plan"), `timezone = "Asia/Kolkata"`)
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+}
+
+// Without a default, a trigger must name its zone, and the plan says so; not for intervals of elapsed time, and not while
+// the default is not known.
+func TestTimezoneIsRequiredAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(withDefaults("")))
+	d.mustFail(t, []string{"plan"}, "The time zone is missing",
+		`trigger["t"].timezone: timezone is missing: expression "0 30 4 * * ?" follows the wall clock of a place`,
+		"or give the app a default_timezone (timezone_required)")
+	d.rewrite(t, f.config(laterOf("zone", `"Europe/Berlin"`)+withDefaults("default_timezone = terraform_data.zone.output\n")))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "timezone = (known after apply)")
+	mustChangeNothing(t, d)
+	if job, err := f.readJob(t.Context()); err != nil || job.Triggers["t"].Timezone != "Europe/Berlin" {
+		t.Errorf("job = %+v, %v", job, err)
+	}
+	local := strings.ReplaceAll(withDefaults("default_timezone = \"UTC\"\n"), "0 30 4 * * ?", "at(2099-01-01T00:00:00)")
+	d.rewrite(t, f.config(local))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	d.rewrite(t, f.config(strings.Replace(local, "default_timezone = \"UTC\"", "", 1)))
+	d.mustFail(t, []string{"plan"}, `"at(2099-01-01T00:00:00)"`, "(time_zone_missing)")
+	d.rewrite(t, f.config("resource \"carillon_app\" \"a\" {\n name = \"crm\"\n}\nresource \"carillon_job\" \"j\" {\n app = \"crm\"\n name = \"nightly\"\n"+
+		hook+`trigger "t" { expression = "rate(5 minutes)" }`+"\n}\n"))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+}
+
+func TestInvalidDefaultsAreRefused(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(`resource "carillon_app" "a" {
+		name                       = "crm"
+		default_timezone           = "CEST"
+		default_misfire_policy     = "fire-once"
+		default_concurrency_policy = "Forbid"
+		default_headers            = { Host = "x" }
+		default_retry {
+			max_attempts = 0
+			base         = "30"
+		}
+	}`))
+	d.mustFail(t, []string{"validate"}, `default_timezone: timezone "CEST"`, "did you mean fire_once?", "did you mean forbid?",
+		`default_headers["Host"]:`, `default_retry.base: duration "30" has no unit`, "default_retry.max_attempts:")
+}
