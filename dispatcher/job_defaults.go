@@ -110,7 +110,7 @@ func (d *JobDefaults) check(problems *Problems, at string) {
 
 // NeedsTimezone tells whether s means the wall clock and does not say of which zone.
 func (s Schedule) NeedsTimezone() bool {
-	return s.Timezone == "" && schedule.WallClock(s.Expression, s.Dialect)
+	return s.Timezone == "" && (s.OnExcluded.MovesByDays() || schedule.WallClock(s.Expression, s.Dialect))
 }
 
 // CheckTimezones returns the triggers that name no zone and need one, as Problems, or nil. Stored jobs always have

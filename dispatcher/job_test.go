@@ -2,6 +2,7 @@ package dispatcher_test
 
 import (
 	"encoding/json"
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -163,7 +164,7 @@ func TestUnknownCodesCannotBeAcknowledged(t *testing.T) {
 		{[]string{"dst", "bound_secret"}, `/acknowledge/1: "bound_secret" is not the code of a warning; the codes are listed`},
 		{[]string{"dst", "dst"}, `/acknowledge/1: "dst" is given twice`},
 		{[]string{""}, `/acknowledge/0: "" is not the code of a warning`},
-		{make([]string, 1000), `/acknowledge: 1000 codes are given; there are 12`},
+		{make([]string, 1000), `/acknowledge: 1000 codes are given; there are 13`},
 	} {
 		wrong := job(minutely)
 		wrong.Acknowledge = tt.codes
@@ -225,13 +226,32 @@ func TestPointerEscapes(t *testing.T) {
 
 func TestDurationsRoundTrip(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]string{"90s": "1m30s", "250ms": "250ms", "1h30m": "1h30m0s", "0.5s": "500ms", "24h": "24h0m0s"} {
+	for text, want := range map[string]string{
+		"90s": "1m30s", "250ms": "250ms", "1h30m": "1h30m0s", "0.5s": "500ms", "24h": "24h0m0s",
+		"1d": "24h0m0s", "30d": "720h0m0s", "1d12h": "36h0m0s", "2d0.5s": "48h0m0.5s", "0d": "0s", "106751d": "2562024h0m0s",
+	} {
 		d, err := dispatcher.ParseDuration(text)
 		if err != nil || d.String() != want {
 			t.Errorf("ParseDuration(%q) = %v, %v, want %s", text, d, err, want)
 		}
 		if again, err := dispatcher.ParseDuration(d.String()); err != nil || again != d {
 			t.Errorf("ParseDuration(%q) = %v, %v, want %v", d, again, err, d)
+		}
+	}
+}
+
+func TestDaysInDurationsComeFirstAndWhole(t *testing.T) {
+	t.Parallel()
+	for text, code := range map[string]string{
+		"1.5d": dispatcher.CodeDurationSyntax, "12h1d": dispatcher.CodeDurationSyntax, "1d1d": dispatcher.CodeDurationSyntax,
+		"d": dispatcher.CodeDurationSyntax, "1D": dispatcher.CodeDurationSyntax, "-1d": dispatcher.CodeDurationSyntax,
+		"1d 12h": dispatcher.CodeDurationSyntax, "1d12": dispatcher.CodeDurationSyntax, "2w": dispatcher.CodeDurationUnit,
+		"106752d": dispatcher.CodeDurationMax, "106751d24h": dispatcher.CodeDurationMax, "99999999999999999999d": dispatcher.CodeDurationMax,
+	} {
+		d, err := dispatcher.ParseDuration(text)
+		var problem *dispatcher.Problem
+		if !errors.As(err, &problem) || problem.Code != code {
+			t.Errorf("ParseDuration(%q) = %v, %v, want %s", text, d, err, code)
 		}
 	}
 }

@@ -1,9 +1,12 @@
 package dispatcher
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"math"
 	"regexp"
+	"strconv"
 	"strings"
 	"time"
 
@@ -16,12 +19,12 @@ const (
 	MaxDuration = 24 * time.Hour
 )
 
-// Duration is a length of time, read and written as Go writes it ("30s", "1h30m0s").
+// Duration is a length of time, read and written as Go writes it ("30s", "1h30m0s"); days are read as well.
 // It is the wire form of every duration; the zero value means "not given".
 type Duration time.Duration
 
-// ParseDuration reads "30s", "1m30s", "250ms". It refuses ambiguous notations: a bare number,
-// days and weeks, ISO 8601. The error is a *Problem without a path.
+// ParseDuration reads "30s", "1m30s", "250ms", "30d" and "1d12h"; a day has 24 hours. It refuses ambiguous notations: a
+// bare number, weeks, ISO 8601. The error is a *Problem without a path.
 func ParseDuration(text string) (Duration, error) {
 	problem := func(code, message string) (Duration, error) {
 		return 0, &Problem{Code: code, Message: message}
@@ -33,22 +36,34 @@ func ParseDuration(text string) (Duration, error) {
 		return problem(CodeDurationUnit, "duration "+Echo(text)+" has no unit; for seconds, end it with s")
 	case text[0] == 'P' || text[0] == 'p':
 		return problem(CodeDurationSyntax, "duration "+Echo(text)+" is ISO 8601, which is not accepted; write it as 1h30m or 5s")
-	case strings.HasSuffix(text, "d") || strings.HasSuffix(text, "w"):
-		return problem(CodeDurationUnit, "duration "+Echo(text)+" uses days or weeks; the units are ms, s, m and h (a day is 24h)")
-	case !durationPattern.MatchString(text):
-		return problem(CodeDurationSyntax, "duration "+Echo(text)+" is not understood; write it as 250ms, 30s, 5m or 1h30m, "+
-			"without sign or space and with units in lower case")
+	case strings.HasSuffix(text, "w"):
+		return problem(CodeDurationUnit, "duration "+Echo(text)+" uses weeks; the units are ms, s, m, h and d (a week is 7d)")
 	}
-	d, err := time.ParseDuration(text)
+	parts := durationPattern.FindStringSubmatch(text)
+	if parts == nil {
+		return problem(CodeDurationSyntax, "duration "+Echo(text)+" is not understood; write it as 250ms, 30s, 5m, 1h30m, 30d or 1d12h, "+
+			"days first and whole, without sign or space and with units in lower case")
+	}
+	days, rest := parts[1], cmp.Or(parts[2], "0s")
+	d, err := time.ParseDuration(rest)
+	if days != "" && err == nil {
+		var n int64
+		if n, err = strconv.ParseInt(days, 10, 64); n > (math.MaxInt64-int64(d))/int64(day) {
+			err = strconv.ErrRange
+		}
+		d += time.Duration(n) * day
+	}
 	if err != nil { // it overflows
-		return problem(CodeDurationMax, "duration "+Echo(text)+" is more than the maximum of 24h")
+		return problem(CodeDurationMax, "duration "+Echo(text)+" is more than a duration can be, 106751 days")
 	}
 	return Duration(d), nil
 }
 
-// durationPattern is what time.ParseDuration reads, without signs. The units below a millisecond are there because
-// Duration.String writes them.
-var durationPattern = regexp.MustCompile(`^([0-9]+(\.[0-9]+)?(h|m|s|ms|us|µs|ns))+$`)
+const day = 24 * time.Hour
+
+// durationPattern is whole days, and what time.ParseDuration reads, without signs. The units below a millisecond are there
+// because Duration.String writes them.
+var durationPattern = regexp.MustCompile(`^(?:([0-9]+)d)?((?:[0-9]+(?:\.[0-9]+)?(?:h|m|s|ms|us|µs|ns))*)$`)
 
 // Std returns d as a time.Duration.
 func (d Duration) Std() time.Duration { return time.Duration(d) }

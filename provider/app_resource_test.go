@@ -49,7 +49,7 @@ func TestAppIsCreatedChangedAndImported(t *testing.T) {
 			Config:           config("enabled = false\ndescription = \"customers\""),
 			ConfigPlanChecks: planned(plancheck.ExpectResourceAction(name, plancheck.ResourceActionUpdate)),
 		},
-		resource.TestStep{Config: config("retention = \"30d\""), ExpectError: words("retention: duration \"30d\" uses days or weeks")},
+		resource.TestStep{Config: config("retention = \"4w\""), ExpectError: words("retention: duration \"4w\" uses weeks")},
 		resource.TestStep{
 			Config:      config("retention = \"1h\""),
 			ExpectError: words("retention: duration 1h0m0s is less than the minimum of 24h0m0s"),

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/terraform-plugin-framework/providerserver"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -41,31 +42,52 @@ func golden(t *testing.T, file, printed string) {
 	}
 }
 
-// What a user may write as an object or as a map of objects has to be a block: in an object, Terraform
-// drops a misspelt name. A plan cannot add a block, so none may have a default.
-func TestNoNestedArgumentOfResourcesIsAnObject(t *testing.T) {
+// What a user may write inside a resource has to be in blocks: in an object, Terraform drops a misspelt
+// name. A plan cannot add a block that the configuration leaves out, so none may be computed or have a default.
+func TestNestedArgumentsOfResourcesAreBlocksWithoutDefaults(t *testing.T) {
 	t.Parallel()
-	server := provider.NewServer("test")
-	got, err := server.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
+	own := providerserver.NewProtocol6(provider.New("test")())()
+	declared, err := own.GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	var check func(path string, block *tfprotov6.SchemaBlock)
-	check = func(path string, block *tfprotov6.SchemaBlock) {
-		for _, a := range block.Attributes {
-			if a.NestedType != nil && !a.Computed {
-				t.Errorf("%s.%s is an object that a user may write", path, a.Name)
+	var nested []string
+	var declares func(path string, attributes []*tfprotov6.SchemaAttribute)
+	declares = func(path string, attributes []*tfprotov6.SchemaAttribute) {
+		for _, a := range attributes {
+			if a.NestedType == nil || !a.Required && !a.Optional {
+				continue
 			}
-		}
-		for _, b := range block.BlockTypes {
-			check(path+"."+b.TypeName, b.Block)
+			at := path + "." + a.Name
+			if nested = append(nested, at); a.Computed {
+				t.Errorf("%s is a block, but computed or with a default", at)
+			}
+			declares(at, a.NestedType.Attributes)
 		}
 	}
-	for name, schema := range got.ResourceSchemas {
-		check(name, schema.Block)
-		if len(schema.Block.BlockTypes) == 0 {
-			t.Errorf("%s has no blocks", name)
+	var sent []string
+	var sends func(path string, block *tfprotov6.SchemaBlock)
+	sends = func(path string, block *tfprotov6.SchemaBlock) {
+		for _, b := range block.BlockTypes {
+			sent = append(sent, path+"."+b.TypeName)
+			sends(path+"."+b.TypeName, b.Block)
 		}
+	}
+	got, err := provider.NewServer("test").GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, schema := range got.ResourceSchemas {
+		declares(name, declared.ResourceSchemas[name].Block.Attributes)
+		sends(name, schema.Block)
+		if own, blocks := declared.ResourceSchemas[name].ValueType(), schema.ValueType(); !own.Equal(blocks) {
+			t.Errorf("%s has another type with blocks: %s and %s", name, own, blocks)
+		}
+	}
+	slices.Sort(nested)
+	slices.Sort(sent)
+	if diff := cmp.Diff(nested, sent); diff != "" || len(sent) == 0 {
+		t.Errorf("blocks (-declared +sent):\n%s", diff)
 	}
 }
 

@@ -9,6 +9,12 @@
 // expandJob turns a model into a dispatcher.Job, flattenJob turns a job from the API into a
 // model. The job is too large for one file; the files job_*.go and target_*.go hold its parts.
 //
+// # Blocks
+//
+// The resources declare nested attributes, but Terraform gets blocks: server.go rewrites the schema
+// on its way out. docs/why/blocks.md says why. Hence an optional nested attribute has no default and
+// is not computed, because a plan cannot add a block; its state is null while it is left out.
+//
 // # One source of truth
 //
 // Package dispatcher decides what is valid. The result of expanding is a domain object. Its

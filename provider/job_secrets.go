@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"reflect"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -81,6 +82,9 @@ func withOmittedSecrets(job dispatcher.Job) dispatcher.Job {
 func missingSecretProblems(ctx context.Context, config, state jobModel) dispatcher.Problems {
 	var e expander
 	job := expandJob(ctx, &e, config)
+	if reflect.DeepEqual(job.Target, withOmittedSecrets(job).Target) {
+		return nil
+	}
 	prior := &state
 	if importID(config.App, config.Name) != importID(state.App, state.Name) {
 		prior = nil

@@ -71,8 +71,10 @@ func triggerAttributes() map[string]schema.Attribute {
 			"instead of the local hour."),
 		"calendar": optionalString("Name of a calendar of the app whose exclusions apply. Refer to the resource, " +
 			"`carillon_calendar.NAME.name`, so that Terraform creates it first. Default: none."),
-		"on_excluded": optionalString("What happens to fires that `calendar` excludes: `skip` (they do not fire) or `next_included` " +
-			"(they fire once, when the calendar no longer excludes them). A `delay(...)` needs `next_included`. Default: `skip`."),
+		"on_excluded": optionalString("What happens to fires that `calendar` excludes: `skip` (they do not fire), `next_day` or " +
+			"`previous_day` (they fire at their own time of day, on the nearest day on which the calendar allows that time), or " +
+			"`next_included` (they fire once, when the calendar no longer excludes them, at whatever hour that is). A `delay(...)` needs " +
+			"`next_included`. Default: `skip`."),
 		"jitter": durationWithDefault(0, "Spreads fires: each runs up to this much later than scheduled, by an amount hashed from "+
 			"the names and the scheduled time. At most `24h`."),
 		"misfire_after": durationWithDefault(dispatcher.DefaultMisfireAfter, "How late a fire may be before it is a misfire, from "+

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -179,5 +180,33 @@ func TestRunThatWaitsForItsHostNamesHostAndProbe(t *testing.T) {
 	}
 	if other := flattenRun(dispatcher.Run{State: dispatcher.RunRetrying}); !other.WaitsFor.IsNull() || !other.ProbeAt.IsNull() {
 		t.Errorf("a run that waits for no host has waits_for %s and probe_at %s, want null", other.WaitsFor, other.ProbeAt)
+	}
+}
+
+func TestObjectsFillModelsWithoutConversion(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		of    types.ObjectType
+		model any
+	}{
+		"trigger": {triggerType(), &triggerModel{}},
+		"webhook": {objectType(targetType(), "webhook"), &webhookModel{}},
+	} {
+		values := map[string]attr.Value{}
+		for attribute, kind := range c.of.AttrTypes {
+			null, err := kind.ValueFromTerraform(t.Context(), tftypes.NewValue(kind.TerraformType(t.Context()), nil))
+			if err != nil {
+				t.Fatal(err)
+			}
+			values[attribute] = null
+		}
+		if !assign(values, c.model) {
+			t.Errorf("%s: a field of %T is not of the type of its attribute, so the framework converts it", name, c.model)
+		}
+		delete(values, "expression")
+		delete(values, "url")
+		if assign(values, c.model) {
+			t.Errorf("%s: an attribute is missing, and %T counts as filled", name, c.model)
+		}
 	}
 }

@@ -81,7 +81,7 @@ var (
 		{"+02:00", "tz_offset"}, {"UTC+2", "tz_offset"}, {"../../etc/passwd", "tz_unknown"}, {"Europe/Berlin\x00", "tz_unknown"},
 	}
 	badTimeouts = []row{
-		{"", "duration_empty"}, {"5", "duration_unit"}, {"1d", "duration_unit"}, {"1w", "duration_unit"}, {"PT5S", "duration_syntax"},
+		{"", "duration_empty"}, {"5", "duration_unit"}, {"2d", "duration_max"}, {"1w", "duration_unit"}, {"PT5S", "duration_syntax"},
 		{"0s", "duration_min"}, {"99ms", "duration_min"}, {"-5s", "duration_syntax"}, {"999999h", "duration_max"}, {"9999999h", "duration_max"},
 		{"24h0m0.001s", "duration_max"}, {"5 s", "duration_syntax"}, {"five", "duration_syntax"}, {raw + `5`, "json_type"},
 		{"+5s", "duration_syntax"}, {"5S", "duration_syntax"}, {" 5s", "duration_syntax"},
@@ -191,7 +191,7 @@ func TestBadFieldsAreReportedAndNothingIsStored(t *testing.T) {
 		{[]string{"concurrency_policy"}, []row{{"Forbid", "enum"}, {"skip", "enum"}}},
 		{append(trigger, "misfire_policy"), []row{{"FIRE_ONCE", "enum"}, {"ignore", "enum"}}},
 		{append(trigger, "catch_up_window"), []row{{"59s", "duration_min"}, {"-1h", "duration_syntax"},
-			{"8761h", "duration_max"}, {"7d", "duration_unit"}}},
+			{"8761h", "duration_max"}, {"366d", "duration_max"}, {"1w", "duration_unit"}}},
 		{append(trigger, "enabled"), []row{{"true", "json_type"}, {raw + `1`, "json_type"}, {raw + `null`, "required"}}},
 		{append(webhook, "url"), badURLs},
 		{append(webhook, "timeout"), badTimeouts},
@@ -258,7 +258,8 @@ func TestBadFieldsAreReportedAndNothingIsStored(t *testing.T) {
 		w.do("PUT", oneApp, `{"bounds":{"weight":`+weight+`}}`).refused(http.StatusUnprocessableEntity, "/bounds/weight count_range")
 	}
 	for retention, code := range map[string]string{
-		`"23h59m"`: "duration_min", `"-24h"`: "duration_syntax", `"87601h"`: "duration_max", `"30d"`: "duration_unit", `""`: "duration_empty",
+		`"23h59m"`: "duration_min", `"-24h"`: "duration_syntax", `"87601h"`: "duration_max",
+		`"3651d"`: "duration_max", `"4w"`: "duration_unit", `""`: "duration_empty",
 	} {
 		w.do("PUT", oneApp, `{"retention":`+retention+`}`).refused(http.StatusUnprocessableEntity, "/retention "+code)
 	}
@@ -318,7 +319,8 @@ func TestBadBodiesAreReported(t *testing.T) {
 			[]string{"/target/webhook/headers/x-key header_name"},
 		},
 		"start after end": {
-			with(t, `{"expression":"0 0 2 * * ?","timezone":"UTC","start_at":"2030-01-02T00:00:00Z","end_at":"2030-01-01T00:00:00Z"}`, "triggers", "nightly"),
+			with(t, `{"expression":"0 0 2 * * ?","timezone":"UTC",
+				"start_at":"2030-01-02T00:00:00Z","end_at":"2030-01-01T00:00:00Z"}`, "triggers", "nightly"),
 			nil, 422, []string{"/triggers/nightly/start_at window_order"},
 		},
 		"six secrets to sign by": {

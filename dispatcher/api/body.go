@@ -3,7 +3,6 @@ package api
 import (
 	"bytes"
 	"errors"
-	"io"
 	"mime"
 	"net/http"
 	"slices"
@@ -43,7 +42,6 @@ func (r *request) decodeIfAny(into any) dispatcher.Problems {
 	if len(problems) > 0 || len(bytes.TrimSpace(text)) == 0 {
 		return problems
 	}
-	r.Body = io.NopCloser(bytes.NewReader(text))
 	return r.decode(into)
 }
 

@@ -99,7 +99,8 @@ func TestPreviewUsesCalendarsHashesAndJitter(t *testing.T) {
 	w.declare()
 	w.must(http.StatusCreated, "PUT", oneCalendar, `{"rules":[{"dates":["2026-05-02/2026-05-04"]}]}`)
 	const preview = "/v1/schedules/preview"
-	got := into[dispatcher.Preview](w.must(http.StatusOK, "POST", preview, `{"expression":"0 H * * *","timezone":"UTC","identity":"crm/sync/n","app":"crm",
+	got := into[dispatcher.Preview](w.must(http.StatusOK, "POST", preview, `{"expression":"0 H * * *","timezone":"UTC",
+		"identity":"crm/sync/n","app":"crm",
 		"calendar":"holidays","jitter":"10m","from":"2026-05-01T00:00:00Z","count":2}`))
 	if len(got.FireTimes) != 2 || got.FireTimes[1].Sub(got.FireTimes[0]) != 96*time.Hour || len(got.DueTimes) != 2 ||
 		got.Calendar != "holidays" {
@@ -110,9 +111,11 @@ func TestPreviewUsesCalendarsHashesAndJitter(t *testing.T) {
 			t.Errorf("fire %d is due %s after its instant, want less than the jitter", i, late)
 		}
 	}
-	w.do("POST", preview, `{"expression":"H * * * *","timezone":"UTC","jitter":"1m"}`).refused(422, "/expression cron_hash", "/identity required")
+	w.do("POST", preview, `{"expression":"H * * * *","timezone":"UTC","jitter":"1m"}`).
+		refused(422, "/expression cron_hash", "/identity required")
 	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"holidays"}`).refused(422, "/app required")
-	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"nosuch","app":"crm"}`).refused(422, "/calendar calendar_unknown")
+	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"nosuch","app":"crm"}`).
+		refused(422, "/calendar calendar_unknown")
 	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"holidays","app":"nosuch"}`).refused(404, " not_found")
 	bound := w.newToken("bound", reads, "other")
 	w.do("POST", preview, `{"expression":"* * * * *","timezone":"UTC","calendar":"holidays","app":"crm"}`,

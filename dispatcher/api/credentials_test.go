@@ -82,7 +82,8 @@ var accesses = map[string]access{
 	"POST /v1/rollback/replay": {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true, prepare: (*world).rollBack},
 
 	"POST /v1/schedules/preview": {
-		ok: 200, scope: dispatcher.ScopeRead, foreign: 403, body: `{"expression":"0 0 2 * * ?","timezone":"UTC","app":"crm","calendar":"holidays"}`,
+		ok: 200, scope: dispatcher.ScopeRead, foreign: 403,
+		body: `{"expression":"0 0 2 * * ?","timezone":"UTC","app":"crm","calendar":"holidays"}`,
 	},
 
 	"GET /v1/audit":                  {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},

@@ -17,7 +17,8 @@ func FuzzDecode(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `null`, `{}{}`, `{"name":"a","enabled":false}`,
 		`{"target":{"webhook":{"url":"https://a/","timeout":"5s","headers":{"a":"b"}}}}`,
-		`{"triggers":{"a":{"expression":"* * * * *","timezone":"UTC","start_at":"2026-01-01T00:00:00Z","repeat_count":3}},"payload":[1,{"a":null}]}`,
+		`{"triggers":{"a":{"expression":"* * * * *","timezone":"UTC","start_at":"2026-01-01T00:00:00Z","repeat_count":3}},
+			"payload":[1,{"a":null}]}`,
 		`{"name":"a","name":"b"}`, `{"description":"\ud800"}`, `{"a":{"b":[1,2,{"c":"d"}]}}`, `{"enabled":null,"triggers":null,"target":null}`,
 		`{"triggers":{"a":{"repeat_count":9223372036854775807},"b":{"repeat_count":1e1}}}`, "{\"a\":\"\xff\"}", strings.Repeat(`{"a":`, 40),
 	} {

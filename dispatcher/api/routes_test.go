@@ -20,7 +20,8 @@ func TestPutReturnsTheResolvedJob(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
 	got := into[dispatcher.Job](w.must(http.StatusCreated, "PUT", oneJob,
-		`{"payload":{"html":"<b>&","n":1.0},"target":{"webhook":{"url":"https://example.com/"}},"triggers":{"n":{"expression":"*/5 * * * *","timezone":"UTC"}}}`))
+		`{"payload":{"html":"<b>&","n":1.0},"target":{"webhook":{"url":"https://example.com/"}},
+			"triggers":{"n":{"expression":"*/5 * * * *","timezone":"UTC"}}}`))
 	trigger := got.Triggers["n"]
 	if trigger.Dialect != "unix" || trigger.Timezone != "UTC" || trigger.MisfireAfter != dispatcher.DefaultMisfireAfter ||
 		!trigger.Enabled || trigger.State != dispatcher.TriggerWaiting || trigger.NextFireTime == nil {

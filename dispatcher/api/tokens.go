@@ -62,8 +62,8 @@ func keepsAdmin(r *request, err error) error {
 		return err
 	}
 	name := r.PathValue("token")
-	return refuse(dispatcher.CodeTokenLastAdmin, "token %s is the last one with scope admin that works; create another one first, "+
-		"or remove it on the database: carillon token revoke --name %[1]s --database URL", name)
+	return refuse(dispatcher.CodeTokenLastAdmin, "token %s is the last one with scope admin that works; create another one first: "+
+		"carillon token create --name NAME --scope admin", name)
 }
 
 func (a *API) deleteToken(r *request) (response, error) {

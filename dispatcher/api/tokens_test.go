@@ -164,7 +164,7 @@ func TestLastAdminStays(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	got := w.do("DELETE", "/v1/tokens/admin", "", "If-Match: *")
 	got.refused(http.StatusConflict, " token_last_admin")
-	got.says("carillon token revoke --name admin --database")
+	got.says("carillon token create --name NAME --scope admin")
 	w.do("PUT", "/v1/tokens/admin", `{"scopes":["read"]}`, "If-Match: *").refused(http.StatusConflict, " token_last_admin")
 	w.must(http.StatusCreated, "PUT", "/v1/tokens/second", `{"scopes":["admin"]}`)
 	w.must(http.StatusNoContent, "DELETE", "/v1/tokens/admin", "", "If-Match: *")

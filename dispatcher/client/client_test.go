@@ -62,8 +62,10 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 func declared() dispatcher.Job {
 	return dispatcher.Job{
 		App: "crm", Name: "sync", Enabled: true, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/?a=<b>&c"}},
-		Payload:  []byte(`{"a":1}`),
-		Triggers: map[string]dispatcher.Trigger{"nightly": {Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Timezone: "UTC"}, Enabled: true}},
+		Payload: []byte(`{"a":1}`),
+		Triggers: map[string]dispatcher.Trigger{
+			"nightly": {Schedule: dispatcher.Schedule{Expression: "0 0 2 * * ?", Timezone: "UTC"}, Enabled: true},
+		},
 	}
 }
 

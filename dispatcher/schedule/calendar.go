@@ -153,3 +153,21 @@ func (c *Calendar) excludedFrom(t int64, steps int) (from int64, excluded bool, 
 	}
 	return 0, false, steps
 }
+
+// nextExcluded returns the first excluded instant at or after t, but none after limit; both in Unix milliseconds.
+func (c *Calendar) nextExcluded(t, limit int64, steps int) (at int64, left int) {
+	for second := floorDiv(t, 1000); second*1000 < limit && steps >= 0; {
+		until := int64(lastSecond)
+		for i := range c.layers {
+			var excluded bool
+			if _, excluded, steps = c.layers[i].excludedUntil(second, steps); excluded {
+				return max(t, second*1000), steps
+			}
+			var open int64
+			open, steps = c.layers[i].includedUntil(second, steps)
+			until = min(until, open)
+		}
+		second = until
+	}
+	return limit, steps
+}

@@ -7,7 +7,13 @@ type OnExcluded string
 const (
 	OnExcludedSkip         OnExcluded = "skip"          // the fire does not happen
 	OnExcludedNextIncluded OnExcluded = "next_included" // it happens at the next included instant
+	// It happens at its own time of day, on the next or the previous day of which the calendar allows that time.
+	OnExcludedNextDay     OnExcluded = "next_day"
+	OnExcludedPreviousDay OnExcluded = "previous_day"
 )
+
+// MovesByDays tells whether excluded fires move to another day and keep their time of day.
+func (o OnExcluded) MovesByDays() bool { return o == OnExcludedNextDay || o == OnExcludedPreviousDay }
 
 // excluding applies a calendar to a source.
 type excluding struct {

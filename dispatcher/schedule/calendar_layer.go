@@ -164,6 +164,51 @@ func (l *layer) localFrom(local int64, steps int) (from int64, excluded bool, le
 	return 0, false, steps
 }
 
+// includedUntil returns an instant before which the layer excludes none, from one on that it does not exclude; both in
+// Unix seconds.
+func (l *layer) includedUntil(second int64, steps int) (until int64, left int) {
+	p := l.zone.at(second)
+	local := second + p.offset
+	day := floorDiv(local, daySeconds)
+	steps--
+	local, until = local+1, lastSecond
+	if l.hasDays() {
+		until, steps = l.openDaysUntil(day, steps)
+	}
+	if n := len(l.times); n > 0 {
+		i := sort.Search(n, func(i int) bool { return l.times[i].from >= local-day*daySeconds })
+		if i == n {
+			i, day = 0, day+1
+		}
+		until = min(until, day*daySeconds+l.times[i].from)
+	}
+	for _, rule := range l.crons {
+		rule.only = !rule.only
+		if end, open, left := rule.excludedUntil(local-1, steps); open {
+			until, steps = min(until, end), left
+		} else {
+			until, steps = local, left // its steps are used up
+		}
+	}
+	if until == lastSecond && p.end > lastSecond {
+		return until, steps
+	}
+	return min(until-p.offset, p.end), steps
+}
+
+// openDaysUntil returns the local time at which the run of days ends that the layer does not exclude, or one within it.
+func (l *layer) openDaysUntil(day int64, steps int) (until int64, left int) {
+	m, dom := monthOf(day)
+	for range runMonths {
+		steps -= 1 + len(l.only)
+		if closed := l.excludedDays(&m) >> dom; closed != 0 {
+			return (m.first + int64(dom+bits.TrailingZeros32(closed)-1)) * daySeconds, steps
+		}
+		m, dom = m.next(), 1
+	}
+	return m.first * daySeconds, steps
+}
+
 func (l *layer) timesAt(at int64) (stretch, bool) {
 	i := sort.Search(len(l.times), func(i int) bool { return at < l.times[i].until })
 	if i < len(l.times) && l.times[i].from <= at {

@@ -121,7 +121,8 @@ func FuzzCalendarCost(f *testing.F) {
 		}
 		from := time.UnixMilli(at % 7_000_000_000_000).UTC()
 		for _, expression := range []string{"rate(1h)", "* * * * *", "0 0 12 ? * SAT", "every 1 day"} {
-			for _, on := range []schedule.OnExcluded{schedule.OnExcludedSkip, schedule.OnExcludedNextIncluded} {
+			for _, on := range []schedule.OnExcluded{schedule.OnExcludedSkip, schedule.OnExcludedNextIncluded, schedule.OnExcludedNextDay,
+				schedule.OnExcludedPreviousDay} {
 				s, err := schedule.Parse(schedule.Spec{Expression: expression, Calendar: calendar, OnExcluded: on, Anchor: from})
 				if err != nil {
 					t.Fatal(err)

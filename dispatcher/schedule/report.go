@@ -85,11 +85,12 @@ const (
 	WarnShortMonths = "short_months" // a calendar interval from a day that some months lack
 	WarnJitter      = "jitter_long"  // jitter as long as the time between two fires, or longer
 	WarnZone        = "tz_abbrev"    // an abbreviation as the zone
+	WarnMovedHour   = "moved_hour"   // next_included moves a fire to another hour
 )
 
 // WarningCodes is the closed list of the values of Warning.Code.
 var WarningCodes = []string{
-	WarnDST, WarnStep, WarnDay, WarnStarStep, WarnNoFire, WarnShortMonths, WarnJitter, WarnZone,
+	WarnDST, WarnStep, WarnDay, WarnStarStep, WarnNoFire, WarnShortMonths, WarnJitter, WarnZone, WarnMovedHour,
 }
 
 // Warnings returns properties of the schedule that may surprise its author. It examines the
@@ -111,6 +112,7 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 			out = append(out, Warning{Code: WarnDST, Message: shift.skippedMessage(s.spec.Timezone)})
 		}
 	}
+	out = append(out, s.movedHour(from)...)
 	switch first, left, ok := s.find(firstInstant, WarningSteps); {
 	case left < 0: // a search for a fire says so, if it takes too long as well
 	case !ok && s.spec.Calendar != nil:
@@ -128,6 +130,39 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 		}
 	}
 	return out
+}
+
+// movedHour warns of a fire in the year after from that next_included moves to another hour, as with whole days, where the
+// calendar opens at midnight. It looks no farther than some steps.
+func (s *Schedule) movedHour(from time.Time) []Warning {
+	x, ok := s.fires.(excluding)
+	if !ok || !x.move || s.delay > 0 {
+		return nil
+	}
+	end := min(s.end, floorMilli(from.AddDate(1, 0, 0)))
+	for t, steps := max(floorMilli(from), s.start-1), WarningSteps; t < end; {
+		// From the next excluded time on there may be a fire that moves.
+		if t, steps = x.calendar.nextExcluded(t+1, end, steps); steps < 0 || t >= end {
+			break
+		}
+		fire, left, ok := x.source.next(t-1, steps)
+		if steps = left; !ok || steps < 0 || fire >= end {
+			break
+		}
+		to, left, ok := x.included(fire, steps)
+		if steps = left; !ok || steps < 0 {
+			break
+		}
+		was, is := s.In(time.UnixMilli(fire)), s.In(time.UnixMilli(to))
+		if was.Hour() != is.Hour() {
+			const form = "2006-01-02T15:04:05"
+			return []Warning{{Field: "on_excluded", Code: WarnMovedHour, Message: fmt.Sprintf(
+				"next_included moves the fire of %s to %s, when the calendar allows it; write next_day to keep the time of day",
+				was.Format(form), is.Format(form))}}
+		}
+		t = fire
+	}
+	return nil
 }
 
 // abbreviations are the zones that are named by an abbreviation, and a place whose clocks are probably meant.

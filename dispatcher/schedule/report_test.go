@@ -70,6 +70,32 @@ func TestWarningsCoverSurprisingSchedules(t *testing.T) {
 			t.Errorf("gap %s is given: warnings %v, want none", gap, got)
 		}
 	}
+	excluding := func(rule schedule.CalendarRule) *schedule.Calendar {
+		return mustCalendar(t, schedule.CalendarSpec{Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{rule}})
+	}
+	weekends := excluding(schedule.CalendarRule{Weekdays: []string{"SAT", "SUN"}})
+	nights := excluding(schedule.CalendarRule{From: "22:00", To: "22:30"})
+	for _, tt := range []struct {
+		expression string
+		calendar   *schedule.Calendar
+		on         schedule.OnExcluded
+		want       string
+	}{
+		{"0 8 * * *", weekends, schedule.OnExcludedNextIncluded, "next_included moves the fire of 2026-01-03T08:00:00 to " +
+			"2026-01-05T00:00:00, when the calendar allows it; write next_day to keep the time of day"},
+		{"0 8 * * *", weekends, schedule.OnExcludedNextDay, ""}, {"0 8 * * *", weekends, "", ""},
+		{"0 8 * * MON", weekends, schedule.OnExcludedNextIncluded, ""}, {"15 22 * * *", nights, schedule.OnExcludedNextIncluded, ""},
+		{"0 0 * * MON,SUN", weekends, schedule.OnExcludedNextIncluded, ""},
+	} {
+		spec := schedule.Spec{Expression: tt.expression, Timezone: "Europe/Berlin", Calendar: tt.calendar, OnExcluded: tt.on}
+		got := mustParse(t, spec).Warnings(from)
+		if tt.want == "" && len(got) == 0 {
+			continue
+		}
+		if len(got) != 1 || got[0].Code != schedule.WarnMovedHour || got[0].Field != "on_excluded" || got[0].Message != tt.want {
+			t.Errorf("%q, %s: warnings %v, want %q", tt.expression, tt.on, got, tt.want)
+		}
+	}
 	window := schedule.Spec{Expression: "0 12 1 6 *", StartAt: from, EndAt: from.AddDate(0, 1, 0)}
 	if got := mustParse(t, window).Warnings(from); len(got) != 1 || got[0].Code != schedule.WarnNoFire {
 		t.Errorf("warnings of a window without fires: %v", got)

@@ -42,7 +42,12 @@ func newSchedule(spec Spec, p *program) *Schedule {
 		s.source = p.bind(from)
 	}
 	s.fires = s.source
-	if spec.Calendar != nil {
+	switch z, _ := zone(spec.Timezone); { // Parse has checked the zone
+	case spec.Calendar == nil:
+	case spec.OnExcluded.MovesByDays():
+		s.fires = &moveDays{source: s.source, calendar: spec.Calendar, forward: spec.OnExcluded == OnExcludedNextDay,
+			zoned: &zoned{zone: z, gap: spec.Gap, overlap: spec.Overlap}, start: s.start, end: s.end}
+	default:
 		move := spec.OnExcluded == OnExcludedNextIncluded
 		s.fires = excluding{source: s.source, calendar: spec.Calendar, move: move, start: s.start}
 	}

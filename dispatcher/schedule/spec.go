@@ -126,7 +126,7 @@ func (s *Spec) checkEnums(errs *Errors) {
 	checkEnum(errs, "dialect", s.Dialect, DialectQuartz, DialectUnix, DialectAWS, DialectInterval,
 		DialectCalendarInterval, DialectDailyInterval, DialectAt)
 	checkEnum(errs, "gap", s.Gap, GapSkip, GapNext)
-	checkEnum(errs, "on_excluded", s.OnExcluded, OnExcludedSkip, OnExcludedNextIncluded)
+	checkEnum(errs, "on_excluded", s.OnExcluded, OnExcludedSkip, OnExcludedNextIncluded, OnExcludedNextDay, OnExcludedPreviousDay)
 	checkEnum(errs, "overlap", s.Overlap, OverlapLast, OverlapFirst, OverlapBoth)
 }
 

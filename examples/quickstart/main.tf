@@ -38,6 +38,7 @@ resource "carillon_job" "heartbeat" {
   # A job can have many triggers. You choose their names.
   trigger "often" {
     expression = var.heartbeat_expression
+    timezone   = "UTC"
   }
 }
 

@@ -71,7 +71,7 @@ func TestDebLivesOnDebian(t *testing.T) {
 
 	m.run(t, "apt-get install -y "+deb(version))
 	m.want(t, isActive, "active")
-	m.want(t, "carillon token list | cut -d' ' -f1 | tail -n 1", "kept")
+	m.want(t, "CARILLON_TOKEN=$(carillon token create --name again --scope admin) carillon token list | cut -d' ' -f1 | tail -n 1", "kept")
 
 	out := m.run(t, "apt-get purge -y carillon")
 	for _, kept := range []string{"/var/lib/private/carillon", "/etc/carillon/credentials"} {
@@ -177,7 +177,8 @@ func TestCredentialsReachNodeAndCommands(t *testing.T) {
 		carillon serve --check
 		systemctl restart carillon`)
 	m.want(t, "curl -fsS --cacert /etc/carillon/credentials/tls-cert https://localhost:8080/version", oldVersion)
-	m.want(t, "carillon node list | wc -l", "2")
+	m.want(t, "CARILLON_TOKEN=$(carillon token create --name looks --scope read) carillon node list "+
+		"--endpoint https://localhost:8080 --ca-cert /etc/carillon/credentials/tls-cert | wc -l", "2")
 	m.want(t,
 		"cd /; runuser -u postgres -- psql -d carillon -Atc \"SELECT 'some' FROM pg_stat_activity WHERE usename = 'carillon' LIMIT 1\"",
 		"some")

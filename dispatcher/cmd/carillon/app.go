@@ -16,13 +16,13 @@ import (
 
 // appCommand shows apps, sets their bounds, and moves them between installations.
 type appCommand struct {
-	Show    appShowCommand    `cmd:"" help:"Show an app with its bounds and what it uses of them."`
-	Bounds  appBoundsCommand  `cmd:"" help:"Print or set the bounds of an app, as JSON."`
-	Suspend appSuspendCommand `cmd:"" help:"Stop an app until an operator resumes it."`
-	Resume  appResumeCommand  `cmd:"" help:"Lift the suspension of an app."`
+	Show    appShowCommand    `cmd:"" help:"Show an app with its bounds and what it uses of them." example:"carillon app show billing"`
+	Bounds  appBoundsCommand  `cmd:"" help:"Print or set the bounds of an app, as JSON." example:"carillon app bounds billing --set bounds.json"`
+	Suspend appSuspendCommand `cmd:"" help:"Stop an app until an operator resumes it." example:"carillon app suspend billing --reason \"floods a partner\""`
+	Resume  appResumeCommand  `cmd:"" help:"Lift the suspension of an app." example:"carillon app resume billing"`
 
-	Export appExportCommand `cmd:"" help:"Disable an app and print it for another installation."`
-	Import appImportCommand `cmd:"" help:"Create an app from what export printed."`
+	Export appExportCommand `cmd:"" help:"Disable an app and print it for another installation." example:"carillon app export billing"`
+	Import appImportCommand `cmd:"" help:"Create an app from what export printed." example:"carillon app import --disabled"`
 }
 
 // appExportCommand prints an app.
@@ -45,10 +45,7 @@ func (e *appExportCommand) Run(ctx context.Context, c console) error {
 	export, err := e.disabled(ctx, api, app)
 	if err == nil {
 		export.App.Enabled = app.Enabled // as it is to be over there
-		encoder := json.NewEncoder(c.out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		err = encoder.Encode(export)
+		err = printJSON(c.out, export)
 	}
 	if err != nil && app.Enabled {
 		return errors.Join(err, e.enable(context.WithoutCancel(ctx), api))
@@ -122,6 +119,10 @@ type appImportCommand struct {
 
 // Run reads an export from standard input and creates its app.
 func (i *appImportCommand) Run(ctx context.Context, c console) error {
+	api, err := i.client()
+	if err != nil {
+		return err
+	}
 	text, err := io.ReadAll(c.in)
 	if err != nil {
 		return err
@@ -143,10 +144,6 @@ func (i *appImportCommand) Run(ctx context.Context, c console) error {
 		if err != nil {
 			return err
 		}
-	}
-	api, err := i.client()
-	if err != nil {
-		return err
 	}
 	imported, err := api.ImportApp(ctx, name, text)
 	if err != nil {

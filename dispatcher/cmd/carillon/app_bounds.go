@@ -7,9 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -18,6 +16,7 @@ import (
 // appShowCommand shows an app with its bounds.
 type appShowCommand struct {
 	apiFlags
+	outputFlags
 	App string `arg:"" help:"Name of the app."`
 }
 
@@ -34,15 +33,18 @@ func (s *appShowCommand) Run(ctx context.Context, c console) error {
 	if app.Bounds == nil || app.Usage == nil {
 		return fmt.Errorf("the node at %s shows no bounds of app %s; it runs an older version", s.Endpoint, s.App)
 	}
+	if s.Output != outputTable {
+		return printObject(s.outputFlags, c, app, nil)
+	}
 	breaks, err := outside(ctx, api, s.App)
 	if err != nil {
 		return err
 	}
-	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	var shown lines
 	for _, line := range appLines(app) {
-		fmt.Fprintf(table, "%s\t%s\n", line[0], line[1])
+		shown.add(line[0], line[1])
 	}
-	if err := table.Flush(); err != nil {
+	if err := shown.print(c); err != nil {
 		return err
 	}
 	sayBreaks(c.out, breaks)
@@ -60,7 +62,7 @@ func appLines(app dispatcher.App) [][2]string {
 		if len(entries) == 0 {
 			return none
 		}
-		return plain(strings.Join(entries, ", "))
+		return strings.Join(entries, ", ")
 	}
 	var ports, signed []string
 	for _, port := range b.Egress.Ports {
@@ -71,7 +73,7 @@ func appLines(app dispatcher.App) [][2]string {
 	}
 	q := b.Quotas
 	lines := [][2]string{
-		{"app", app.Name}, {"state", state}, {"reason", plain(b.SuspendedReason)},
+		{"app", app.Name}, {"state", state}, {"reason", b.SuspendedReason},
 		{"retention", fmt.Sprintf("%s, at most %s", app.Retention, q.Retention)},
 		{"aws external id", app.AWSExternalID},
 		{"weight", fmt.Sprint(b.Weight)},
@@ -86,9 +88,6 @@ func appLines(app dispatcher.App) [][2]string {
 		{"networks", list(b.Egress.Networks, "public, and what --egress-private of the nodes lists")},
 		{"functions", list(b.Lambda.Functions, "none")}, {"roles", list(b.Lambda.Roles, "none")},
 		{"signs as the node", list(signed, "none")},
-	}
-	if b.SuspendedReason == "" {
-		lines = append(lines[:2], lines[3:]...)
 	}
 	return lines
 }
@@ -130,7 +129,7 @@ func sayBreaks(w io.Writer, breaks *dispatcher.Breaks) {
 	fmt.Fprintf(w, "\n%d jobs are outside the bounds; their attempts fail with class bounds:\n", breaks.Count)
 	for _, job := range breaks.Jobs {
 		for _, problem := range job.Problems {
-			fmt.Fprintf(w, "  %s: %s\n", job.Job, plain(problem.Message))
+			fmt.Fprintf(w, "  %s: %s\n", plain(job.Job), plain(problem.Message))
 		}
 	}
 }
@@ -161,20 +160,12 @@ func (b *appBoundsCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	sayBreaks(c.err, app.Breaks)
-	encoder := json.NewEncoder(c.out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(app.Bounds)
+	return printJSON(c.out, app.Bounds)
 }
 
 // read reads bounds as the API takes them.
 func (b *appBoundsCommand) read(c console) (bounds dispatcher.Bounds, err error) {
-	var text []byte
-	if b.Set == "-" {
-		text, err = io.ReadAll(c.in)
-	} else {
-		text, err = os.ReadFile(b.Set)
-	}
+	text, err := readInput(c, b.Set)
 	if err != nil {
 		return bounds, err
 	}

@@ -122,7 +122,7 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 	if code != 0 || !strings.Contains(errs, "is disabled here") {
 		t.Fatalf("export: exit %d, %s", code, errs)
 	}
-	if out, errs, code := old.commandWith(export, "app", "import"); code != 1 || !strings.Contains(errs, "already exists") {
+	if out, errs, code := old.commandWith(export, "app", "import"); code != exitConflict || !strings.Contains(errs, "already exists") {
 		t.Errorf("import where the app is: exit %d, %s%s", code, out, errs)
 	}
 	before := len(r.all())

@@ -32,17 +32,16 @@ func (f auditFlag) check() error {
 // auditCommand shows the audit log.
 type auditCommand struct {
 	apiFlags
+	outputFlags
 	App     string `placeholder:"APP" help:"Only entries of this app."`
 	Actor   string `placeholder:"NAME" help:"Only entries of this actor: the name or the id of a token, system or command line."`
 	Action  string `placeholder:"ACTION" help:"Only this action, such as put."`
 	Subject string `placeholder:"SUBJECT" help:"Only this subject, such as \"job nightly\"."`
 	Refused bool   `help:"Only refused changes."`
 	Made    bool   `help:"Only changes that were made."`
-	From    string `placeholder:"INSTANT" help:"All entries from here on, in RFC 3339. Default: the latest ones; see --limit."`
-	To      string `placeholder:"INSTANT" help:"Only entries before this."`
-	Limit   int    `default:"100" help:"Without --from: how many of the latest entries to show, 0 to 1000."`
-	Follow  bool   `short:"f" help:"Go on with entries as they come, also while nodes restart."`
-	JSON    bool   `name:"json" help:"Print each entry as a line of JSON."`
+	periodFlags
+	Limit  int  `default:"100" help:"Without --since: how many of the latest entries to show, 0 to 1000."`
+	Follow bool `short:"f" help:"Go on with entries as they come, also while nodes restart."`
 }
 
 // query returns what the flags ask for.
@@ -58,23 +57,18 @@ func (a *auditCommand) query() (dispatcher.AuditQuery, error) {
 	if a.Refused && a.Made {
 		problems = append(problems, errors.New("--refused and --made exclude each other; leave both out for all entries"))
 	}
-	if a.Follow && a.To != "" {
-		problems = append(problems, errors.New("--follow has no end; leave out --to"))
+	if a.Follow && a.Until != "" {
+		problems = append(problems, errors.New("--follow has no end; leave out --until"))
+	}
+	if a.Follow && a.Output == outputJSON {
+		problems = append(problems, errors.New("--follow has no end, and one value of JSON has; use --output jsonl"))
 	}
 	if a.Limit < 0 || a.Limit > 1000 {
-		problems = append(problems, fmt.Errorf("--limit: %d is not between 0 and 1000; with --from, all entries are shown", a.Limit))
+		problems = append(problems, fmt.Errorf("--limit: %d is not between 0 and 1000; with --since, all entries are shown", a.Limit))
 	}
-	for _, flag := range []struct {
-		name, text string
-		into       *time.Time
-	}{{"from", a.From, &query.From}, {"to", a.To, &query.To}} {
-		if flag.text == "" {
-			continue
-		}
-		var err error
-		if *flag.into, err = dispatcher.ParseInstant(flag.text); err != nil {
-			problems = append(problems, fmt.Errorf("--%s: %w", flag.name, err))
-		}
+	var err error
+	if query.From, query.To, err = a.period(time.Now()); err != nil {
+		problems = append(problems, err)
 	}
 	if len(problems) > 0 {
 		return query, &usageError{errors.Join(problems...)}
@@ -92,17 +86,28 @@ func (a *auditCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
+	var all []dispatcher.AuditEntry // for one value of JSON
 	f := &auditFollower{api: api, query: query, known: map[string]time.Time{}, emit: func(e dispatcher.AuditEntry) error {
-		if a.JSON {
-			return printJSONLine(c, e)
+		switch a.Output {
+		case outputJSON:
+			all = append(all, e)
+			return nil
+		case outputLines:
+			return printJSONLine(c.out, e)
 		}
 		_, err := fmt.Fprintln(c.out, auditLine(e))
 		return err
 	}}
-	if err := f.begin(ctx, a.Limit, a.Follow); err != nil || !a.Follow {
+	if err := f.begin(ctx, a.Limit, a.Follow); err != nil {
 		return err
 	}
-	return f.follow(ctx, c)
+	switch {
+	case a.Follow:
+		return f.follow(ctx, c)
+	case a.Output == outputJSON:
+		return printList(a.outputFlags, c, all, "", nil)
+	}
+	return nil
 }
 
 // Entries become visible in another order than that of their times, because a change may wait for a minute at most
@@ -269,26 +274,6 @@ func isFinal(err error) bool {
 	temporary := refused.Status >= http.StatusInternalServerError || refused.Status == http.StatusTooManyRequests ||
 		refused.Status == http.StatusRequestTimeout
 	return !temporary
-}
-
-// printJSONLine prints a value as a line of JSON without control characters, which JSON would let through in part.
-func printJSONLine(c console, value any) error {
-	var line bytes.Buffer
-	encoder := json.NewEncoder(&line)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(value); err != nil {
-		return err
-	}
-	var safe strings.Builder
-	for _, r := range strings.TrimRight(line.String(), "\n") {
-		if r >= 0x7f && r < 0xa0 || r >= 0x202a && r <= 0x202e || r >= 0x2066 && r <= 0x2069 {
-			fmt.Fprintf(&safe, `\u%04x`, r)
-			continue
-		}
-		safe.WriteRune(r)
-	}
-	_, err := fmt.Fprintln(c.out, safe.String())
-	return err
 }
 
 // auditLine is an entry for people: when, who, from where, what, and which fields differ.

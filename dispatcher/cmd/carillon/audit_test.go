@@ -45,30 +45,32 @@ func TestAuditShowsChangesByFilters(t *testing.T) {
 		out, _, _ = n.audit(t, "--refused")
 		return strings.HasSuffix(out, "put app books  refused: precondition_failed\n")
 	})
-	out, _, code = n.audit(t, "--app=books", "--json", "--limit=2", "--made")
+	out, _, code = n.audit(t, "--app=books", "--output=jsonl", "--limit=2", "--made")
 	var entry dispatcher.AuditEntry
 	lines = strings.Split(strings.TrimSpace(out), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &entry); err != nil || code != 0 || len(lines) != 2 ||
 		entry.Subject != "app books" || entry.Revision != 2 {
 		t.Errorf("audit --json: exit %d, %v:\n%s", code, err, out)
 	}
-	all, _, _ := n.audit(t, "--from=2000-01-01T00:00:00Z", "--made")
+	all, _, _ := n.audit(t, "--since=2000-01-01T00:00:00Z", "--made")
 	latest, _, _ := n.audit(t, "--limit=1", "--made")
 	if !strings.HasSuffix(all, latest) || strings.Count(latest, "\n") != 1 || strings.Count(all, "\n") < 4 {
 		t.Errorf("all:\n%slatest:\n%s", all, latest)
 	}
 	for _, args := range [][]string{
-		{"--follow", "--to=2026-05-01T00:00:00Z"}, {"--made", "--refused"}, {"--from=x"}, {"--limit=1001"}, {"extra"},
+		{"--follow", "--until=2026-05-01T00:00:00Z"}, {"--made", "--refused"}, {"--since=x"},
+		{"--follow", "--output=json"}, {"--limit=1001"}, {"extra"},
 	} {
 		if _, errs, code := n.audit(t, args...); code != exitUsage {
 			t.Errorf("audit %v: exit %d, want %d: %s", args, code, exitUsage, errs)
 		}
 	}
-	for _, args := range [][]string{
-		{"--app=NONE"}, {"--token=carillon_wrong"}, {"--token=carillon_wrong", "--follow"}, {"--endpoint=http://127.0.0.1:1"},
+	for args, want := range map[string]int{
+		"--app=NONE": exitFailure, "--token=carillon_wrong": exitRefused, "--token=carillon_wrong --follow": exitRefused,
+		"--endpoint=http://127.0.0.1:1": exitUnreachable,
 	} {
-		if _, errs, code := n.audit(t, args...); code != exitFailure || errs == "" {
-			t.Errorf("audit %v: exit %d, want %d: %s", args, code, exitFailure, errs)
+		if _, errs, code := n.audit(t, strings.Fields(args)...); code != want || errs == "" {
+			t.Errorf("audit %v: exit %d, want %d: %s", args, code, want, errs)
 		}
 	}
 }
@@ -78,7 +80,7 @@ func TestAuditPrintsNoControlCharacters(t *testing.T) {
 	e := dispatcher.AuditEntry{Actor: "ann\x1b[2J", Action: "put", Subject: "app \u009bx\u202e",
 		After: json.RawMessage("{\"a\":\"\u009b\u202e<\"}")}
 	var out strings.Builder
-	if err := printJSONLine(console{out: &out}, e); err != nil {
+	if err := printJSONLine(&out, e); err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range []string{strings.TrimSuffix(out.String(), "\n"), auditLine(e)} {
@@ -100,7 +102,7 @@ func TestAuditFollowMissesNothing(t *testing.T) {
 		n := startNode(t, database, token)
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "before", Enabled: true}, client.Condition{}))
 		follow := exec.CommandContext(t.Context(), filepath.Join(binaries, "carillon"),
-			"audit", "--follow", "--json", "--action=put", "--limit=1")
+			"audit", "--follow", "--output=jsonl", "--action=put", "--limit=1")
 		follow.Env = append(os.Environ(), "CARILLON_ENDPOINT="+n.endpoint, "CARILLON_TOKEN="+token)
 		errs := &lockedBuffer{}
 		follow.Stderr = errs

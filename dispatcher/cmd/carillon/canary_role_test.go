@@ -103,7 +103,7 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 		jwt := issuer.Sign(jose.ES256, issuer.Claims("repo:acme/ops", time.Now(), map[string]any{"note": mark}))
 		written.WriteString(n.send(t, http.MethodPut, "/v1/apps/canary/calendars/free", jwt, "{}", http.StatusCreated))
 		written.WriteString(n.send(t, http.MethodPut, "/v1/apps/canary/jobs/x", jwt, `{"target":{}}`, http.StatusUnprocessableEntity))
-		shown, _, _ := carillon(t, nil, "run", "show", "--database", database, run.ID)
+		shown, _, _ := n.commandWith("", "run", "show", run.ID)
 		text, _ := json.Marshal(run)
 		written.WriteString(shown + string(text))
 		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs", "/v1/audit?limit=1000"} {

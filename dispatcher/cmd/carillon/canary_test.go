@@ -177,7 +177,7 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			}
 			text, _ := json.Marshal(run)
 			written.Write(text)
-			shown, _, code := carillon(t, nil, "run", "show", "--database", database, run.ID)
+			shown, _, code := n.commandWith("", "run", "show", run.ID)
 			if written.WriteString(shown); code != 0 ||
 				job.Target.Webhook != nil && !strings.Contains(shown, "[redacted]") || !strings.Contains(shown, "first byte") {
 				t.Errorf("run show: exit %d:\n%s", code, shown)
@@ -187,7 +187,7 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			"/v1/apps/canary/verify", "/v1/audit?limit=1000", "/v1/nodes", "/openapi.json"} {
 			written.WriteString(n.get(t, path))
 		}
-		log, _, _ := n.audit(t, "--json", "--from=2000-01-01T00:00:00Z")
+		log, _, _ := n.audit(t, "--output=jsonl", "--since=2000-01-01T00:00:00Z")
 		for _, shown := range []string{"hash:", `"refused":"secret_origin"`} {
 			if written.WriteString(log); !strings.Contains(log, shown) {
 				t.Errorf("the audit log does not show %s:\n%s", shown, log)

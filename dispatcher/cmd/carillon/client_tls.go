@@ -13,9 +13,9 @@ import (
 
 // clientTLSFlags are the certificates of a command that calls the API.
 type clientTLSFlags struct {
-	CACert     string `env:"CARILLON_CA_CERT" placeholder:"FILE" help:"Certificates of the authorities that the API's certificate may come from. Default: those of this machine."`
-	ClientCert string `env:"CARILLON_CLIENT_CERT" placeholder:"FILE" help:"Client certificate, for nodes with --client-ca. Needs --client-key."`
-	ClientKey  string `env:"CARILLON_CLIENT_KEY" placeholder:"FILE" help:"Private key of the client certificate."`
+	CACert     string `group:"api" env:"CARILLON_CA_CERT" placeholder:"FILE" help:"Certificates of the authorities that the API's certificate may come from. Default: those of this machine."`
+	ClientCert string `group:"api" env:"CARILLON_CLIENT_CERT" placeholder:"FILE" help:"Client certificate, for nodes with --client-ca. Needs --client-key."`
+	ClientKey  string `group:"api" env:"CARILLON_CLIENT_KEY" placeholder:"FILE" help:"Private key of the client certificate."`
 }
 
 // newClient returns a client of the API. Its errors name the flags.

@@ -153,7 +153,7 @@ func TestRunsOfAJobNeverExceedItsLimitWhileNodesAreKilled(t *testing.T) {
 		}
 	}
 	checkBounded(t, nodes[0])
-	checkSlots(t, nodes[0], database)
+	checkSlots(t, nodes[0])
 }
 
 // declareBounded declares jobs of each policy, and returns how many requests of each there may be at once.
@@ -204,11 +204,11 @@ func checkBounded(t *testing.T, n *node) {
 
 // checkSlots checks that a job which is always busy shows who holds its slot, in the API and at the
 // command line.
-func checkSlots(t *testing.T, n *node, database string) {
+func checkSlots(t *testing.T, n *node) {
 	t.Helper()
 	until(t, "the holder of a slot to be shown", func() bool {
 		slots := must[client.List[dispatcher.Slot]](t)(n.Slots(t.Context(), "bounded", "queue-0")).Items
-		out, errs, code := carillon(t, nil, "slot", "list", "--database", database, "bounded", "queue-0")
+		out, errs, code := n.commandWith("", "slot", "list", "bounded/queue-0")
 		if code != 0 {
 			t.Fatalf("slot list: exit %d: %s", code, errs)
 		}

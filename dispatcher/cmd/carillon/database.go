@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/url"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -128,13 +127,6 @@ func (f databaseFlag) in(ctx context.Context, do func(dispatcher.Store) error) e
 	}
 	defer s.Close()
 	return do(s)
-}
-
-// newTable returns a table with a line of titles, which are separated by tabs. Flush prints it.
-func newTable(c console, titles string) *tabwriter.Writer {
-	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, titles)
-	return table
 }
 
 // wrap names the flag and the database of an error, and says what RDS wants of a user that it refuses.

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
 	"sync"
 	"time"
 
@@ -147,21 +146,12 @@ func listenNear(ctx context.Context, out *screen, what, address string) (net.Lis
 	return listener, nil
 }
 
-// fire shows one attempt: job, scheduled time, lateness, status.
+// fire shows one attempt.
 func (s *screen) fire(call dispatcher.Call, o dispatcher.Outcome) {
-	status := fmt.Sprint(o.HTTPStatus)
-	if o.State != dispatcher.RunSucceeded {
-		status = strings.TrimSpace(fmt.Sprintf("%s %s %s", o.State, o.Class, o.Error))
-	}
-	name := call.App + "/" + call.Job
-	if call.Trigger != "" {
-		name += "/" + call.Trigger
-	}
-	if call.Key.Kind != dispatcher.KindSchedule {
-		name += " (" + string(call.Key.Kind) + ")"
-	}
-	s.say("%-44s scheduled %s  %6d ms late  %s", name, call.Key.ScheduledAt.Local().Format("15:04:05.000"),
-		o.StartedAt.Sub(call.Key.ScheduledAt).Milliseconds(), status)
+	s.say("%s", fireLine(dispatcher.Run{
+		App: call.App, Job: call.Job, Trigger: call.Trigger, Kind: call.Key.Kind, ScheduledAt: call.Key.ScheduledAt,
+		State: o.State, StartedAt: &o.StartedAt, HTTPStatus: o.HTTPStatus, Class: o.Class, Error: o.Error,
+	}))
 }
 
 // watchMisfires shows each misfire decision once, from those since began on.
@@ -180,8 +170,7 @@ func (s *screen) watchMisfires(ctx context.Context, store dispatcher.Store, bega
 			for _, m := range misfires {
 				if m.DecidedAt.After(began) && !shown[m.Cursor()] {
 					shown[m.Cursor()] = true
-					s.say("%-44s missed %d fires from %s to %s: %s (%s)", m.App+"/"+m.Job+"/"+m.Trigger, m.Count,
-						m.From.Local().Format(time.DateTime), m.To.Local().Format(time.DateTime), m.Decision, m.Reason)
+					s.say("%s", misfireLine(m))
 				}
 			}
 		}

@@ -59,14 +59,14 @@ func (t terraformRun) token(ctx context.Context, s dispatcher.Store) (string, er
 		return strings.TrimSpace(string(kept)), nil
 	}
 	// Without the file, an earlier token of that name is useless.
-	if err := s.DeleteToken(ctx, "dev", dispatcher.Change{Actor: "command line"}); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+	if err := s.DeleteToken(ctx, "dev", byCommandLine()); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return "", err
 	}
-	secret, err := createToken(ctx, s, dispatcher.APIToken{Name: "dev", Scopes: dispatcher.Scopes()})
+	issued, err := createToken(ctx, s, dispatcher.APIToken{Name: "dev", Scopes: dispatcher.Scopes()})
 	if err != nil {
 		return "", err
 	}
-	return secret, os.WriteFile(file, []byte(secret+"\n"), 0o600)
+	return issued.Secret, os.WriteFile(file, []byte(issued.Secret+"\n"), 0o600)
 }
 
 // cliConfig writes the configuration with which terraform runs the provider from its directory.

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/url"
 	"os"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -16,8 +14,8 @@ import (
 // doctorCommand checks what a node needs, as the node would use it: one line for each check. It changes nothing.
 type doctorCommand struct {
 	serveFlags
+	outputFlags
 	EgressURL []string `placeholder:"URL,..." help:"Targets to connect to, as a webhook would. No request is sent."`
-	JSON      bool     `help:"Print the checks as JSON."`
 }
 
 // Validate accepts everything: an invalid flag is a finding, see checkConfiguration.
@@ -103,21 +101,18 @@ func (d *doctorCommand) Run(ctx context.Context, c console) error {
 }
 
 func (d *doctorCommand) print(c console, findings []finding) error {
-	if d.JSON {
-		encoder := json.NewEncoder(c.out)
-		encoder.SetIndent("", "  ")
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(map[string]any{"version": version, "checks": findings})
+	if d.Output != outputTable {
+		return printObject(d.outputFlags, c, map[string]any{"version": version, "checks": findings}, nil)
 	}
-	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
+	t := &table{}
 	for _, f := range findings {
 		line := f.Detail
 		if f.Action != "" {
 			line += "  -> " + f.Action
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\n", f.Health, f.Check, line)
+		t.add(stateCell(f.Health), f.Check, line)
 	}
-	return table.Flush()
+	return t.print(c)
 }
 
 // checkConfiguration is what serve --check does, and a warning for each variable that no flag reads.

@@ -32,7 +32,7 @@ func healthy() []string {
 // which hold "hunter2".
 func doctor(t *testing.T, env []string, args ...string) []finding {
 	t.Helper()
-	out, errs, code := carillon(t, append(healthy(), env...), append([]string{"doctor", "--json"}, args...)...)
+	out, errs, code := carillon(t, append(healthy(), env...), append([]string{"doctor", "--output=json"}, args...)...)
 	if strings.Contains(out+errs, "hunter2") {
 		t.Errorf("the output shows a secret: %s%s", out, errs)
 	}

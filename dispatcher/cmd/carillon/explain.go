@@ -2,33 +2,20 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
-
-// apiFlags are address and token of the API that a command calls.
-type apiFlags struct {
-	Endpoint string `env:"CARILLON_ENDPOINT" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Address of the API of any node."`
-	Token    string `env:"CARILLON_TOKEN" required:"" help:"API token; scope read is enough, but write for app. Prefer the variable: other users of the machine can see flags."`
-	clientTLSFlags
-}
-
-func (a *apiFlags) client() (*client.Client, error) {
-	return a.newClient(a.Endpoint, a.Token)
-}
 
 // explainCommand explains one scheduled time.
 type explainCommand struct {
 	apiFlags
+	outputFlags
 	Trigger string `arg:"" name:"app/job/trigger" help:"The trigger, such as billing/invoices/berlin."`
 	Instant string `arg:"" help:"The scheduled time in RFC 3339, such as 2026-05-01T06:00:00+02:00."`
-	JSON    bool   `help:"Print the response of the API as JSON."`
 }
 
 // Run prints the chain of decisions. It fails if the ledger should know the scheduled time but does not.
@@ -53,21 +40,19 @@ func (e *explainCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	if found.Verdict == verify.VerdictMissing {
-		return errors.New("the scheduled time has neither a run nor a decision")
+		return &negativeError{errors.New("the scheduled time has neither a run nor a decision")}
 	}
 	return nil
 }
 
 func (e *explainCommand) print(c console, found verify.Explanation) error {
-	if e.JSON {
-		encoder := json.NewEncoder(c.out)
-		encoder.SetIndent("", "  ")
-		return encoder.Encode(found)
+	if e.Output != outputTable {
+		return printObject(e.outputFlags, c, found, nil)
 	}
-	fmt.Fprintf(c.out, "%s/%s/%s at %s\n%s: %s\n", found.App, found.Job, found.Trigger,
-		dispatcher.FormatInstant(found.At), found.Verdict, found.Reason)
+	fmt.Fprintf(c.out, "%s/%s/%s at %s\n%s: %s\n", plain(found.App), plain(found.Job), plain(found.Trigger),
+		dispatcher.FormatInstant(found.At), found.Verdict, plain(found.Reason))
 	for _, step := range found.Steps {
-		fmt.Fprintf(c.out, "  %s  %s\n", dispatcher.FormatInstant(step.At), step.What)
+		fmt.Fprintf(c.out, "  %s  %s\n", dispatcher.FormatInstant(step.At), plain(step.What))
 	}
 	if found.NextAt != nil {
 		fmt.Fprintf(c.out, "next fire: %s\n", dispatcher.FormatInstant(*found.NextAt))

@@ -47,12 +47,12 @@ func TestLedgerIsExplainedAndVerified(t *testing.T) {
 			t.Errorf("verify: exit %d: %s%s", code, out, errs)
 		}
 		for _, args := range [][]string{{"explain", "books/ticks", "2026-01-01T00:00:00Z"},
-			{"explain", "books/ticks/tick", "yesterday"}, {"verify", "books", "--from=x"}} {
+			{"explain", "books/ticks/tick", "yesterday"}, {"verify", "books", "--since=x"}} {
 			if _, _, code := carillon(t, env, args...); code != exitUsage {
 				t.Errorf("%v: exit %d, want %d", args, code, exitUsage)
 			}
 		}
-		if _, errs, code := carillon(t, env, "verify", "nosuch"); code != exitFailure || !strings.Contains(errs, "nosuch") {
+		if _, errs, code := carillon(t, env, "verify", "nosuch"); code != exitMissing || !strings.Contains(errs, "nosuch") {
 			t.Errorf("verify an unknown app: exit %d: %s", code, errs)
 		}
 	})
@@ -84,11 +84,11 @@ func TestVerifyFailsOnMissingRun(t *testing.T) {
 	}
 	out, errs, code := carillon(t, env, "verify", "books")
 	want := "missing  " + dispatcher.FormatInstant(at) + "  books/ticks/tick"
-	if code != exitFailure || !strings.Contains(out, want) || !strings.Contains(errs, "discrepancies between schedules and ledger: 1;") {
+	if code != exitNegative || !strings.Contains(out, want) || !strings.Contains(errs, "discrepancies between schedules and ledger: 1;") {
 		t.Errorf("verify: exit %d: %s%s, want it to fail and to say %q", code, out, errs, want)
 	}
 	if out, _, code := carillon(t, env, "explain", "books/ticks/tick",
-		dispatcher.FormatInstant(at)); code != exitFailure || !strings.Contains(out, "missing: ") {
+		dispatcher.FormatInstant(at)); code != exitNegative || !strings.Contains(out, "missing: ") {
 		t.Errorf("explain: exit %d: %s, want it to fail", code, out)
 	}
 }

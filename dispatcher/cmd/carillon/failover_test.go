@@ -48,7 +48,7 @@ func TestNodesFollowThePrimary(t *testing.T) {
 	startNode(t, database, token, quick()...)
 	for _, n := range []*node{one, two} {
 		n.checkVerify("swapped")
-		n.checkNotRolledBack(database)
+		n.checkNotRolledBack()
 		n.terminate()
 	}
 }

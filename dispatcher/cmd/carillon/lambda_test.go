@@ -242,7 +242,10 @@ resource "carillon_job" "adds" {
     }
   }
   payload  = jsonencode({ amounts = [1, 2, 3] })
-  trigger "tick" { expression = "* * * * * ?" }
+  trigger "tick" {
+    expression = "* * * * * ?"
+    timezone   = "UTC"
+  }
 }
 resource "carillon_job" "elsewhere" {
   app     = carillon_app.fn.name
@@ -258,7 +261,10 @@ resource "carillon_job" "elsewhere" {
       }
     }
   }
-  trigger "tick" { expression = "0 0 3 * * ?" }
+  trigger "tick" {
+    expression = "0 0 3 * * ?"
+    timezone   = "UTC"
+  }
 }
 `
 

@@ -15,7 +15,7 @@ import (
 
 // machineCommand are agents that stop a node before its machine ends.
 type machineCommand struct {
-	EC2 lifecycleEC2Command `cmd:"" name:"ec2" help:"Stop the node of this EC2 instance before its autoscaling group or EC2 ends it."`
+	EC2 lifecycleEC2Command `cmd:"" name:"ec2" help:"Stop the node of this EC2 instance before its autoscaling group or EC2 ends it." example:"carillon lifecycle ec2 --hook carillon-drain"`
 }
 
 // lifecycleEC2Command is the agent of a termination lifecycle hook.

@@ -10,45 +10,97 @@ import (
 	"os"
 	"os/signal"
 	"reflect"
-	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // version is set by the build.
 var version = "0.0.0-dev"
 
-// Exit codes, for scripts.
-const (
-	exitFailure = 1 // the command failed
-	exitUsage   = 2 // a flag or variable is invalid
-	exitTooNew  = 3 // the database schema is newer than this program
-)
-
-// cli is the command line; kong fills it from flags and the environment.
+// cli is the command line; kong fills it from flags and the environment. Each command has an example.
 type cli struct {
-	Serve    serveCommand    `cmd:"" help:"Run a dispatcher node with its HTTP API."`
-	Migrate  migrateCommand  `cmd:"" help:"Update the database schema."`
-	Token    tokenCommand    `cmd:"" help:"Create, list and delete API tokens."`
-	Doctor   doctorCommand   `cmd:"" help:"Check what a node needs: database, rights, schema, clock, secrets, egress, AWS. Takes the flags of serve."`
-	Dev      devCommand      `cmd:"" help:"Run a node, a receiver and the quickstart example on this machine."`
-	Probe    probeCommand    `cmd:"" help:"Ask the node on this machine whether it is alive or ready."`
-	Schedule scheduleCommand `cmd:"" help:"Work with schedule expressions."`
-	Explain  explainCommand  `cmd:"" help:"Explain what happened to one scheduled time of a trigger."`
-	Verify   verifyCommand   `cmd:"" help:"Compare the ledger of an app with its schedules. Fails if they disagree."`
-	Audit    auditCommand    `cmd:"" help:"Show who changed what, and whose change was refused."`
-	App      appCommand      `cmd:"" help:"Show an app, set its bounds, suspend it, or move it between installations."`
-	Node     nodeCommand     `cmd:"" help:"List, pause and resume the nodes of a database."`
-	Rollback rollbackCommand `cmd:"" help:"Resume after a restore or failover lost committed data."`
-	Machine  machineCommand  `cmd:"" name:"lifecycle" help:"Stop a node before its machine ends."`
-	Runs     runCommand      `cmd:"" name:"run" help:"Show a run."`
-	Secret   secretCommand   `cmd:"" help:"Create and replace the keys of stored secrets."`
-	Slot     slotCommand     `cmd:"" help:"List the runs that hold a concurrency slot."`
-	Version  versionCommand  `cmd:"" help:"Print the version."`
+	Serve   serveCommand   `cmd:"" group:"node" help:"Run a dispatcher node with its HTTP API." example:"carillon serve --database postgres://carillon@db/carillon --listen 0.0.0.0:8080"`
+	Migrate migrateCommand `cmd:"" group:"node" help:"Update the database schema." example:"carillon migrate --database postgres://carillon@db/carillon"`
+	Doctor  doctorCommand  `cmd:"" group:"node" help:"Check what a node needs: database, rights, schema, clock, secrets, egress, AWS. Takes the flags of serve." example:"carillon doctor --database postgres://carillon@db/carillon"`
+	Probe   probeCommand   `cmd:"" group:"node" help:"Ask the node on this machine whether it is alive or ready." example:"carillon probe readyz"`
+	Machine machineCommand `cmd:"" group:"node" name:"lifecycle" help:"Stop a node before its machine ends."`
+	Secret  secretCommand  `cmd:"" group:"node" help:"Create and replace the keys of stored secrets."`
+
+	Job      jobCommand      `cmd:"" group:"look" help:"Look at jobs; run, pause and resume them."`
+	Runs     runCommand      `cmd:"" group:"look" name:"run" help:"Look at runs; repeat and cancel them."`
+	Misfire  misfireCommand  `cmd:"" group:"look" help:"List what became of missed fires."`
+	Next     nextCommand     `cmd:"" group:"look" help:"List what an app fires tonight." example:"carillon next billing --for 12h --timezone Europe/Berlin"`
+	Tail     tailCommand     `cmd:"" group:"look" help:"Show each attempt and misfire as it happens." example:"carillon tail billing/invoices"`
+	Explain  explainCommand  `cmd:"" group:"look" help:"Explain what happened to one scheduled time of a trigger." example:"carillon explain billing/invoices/berlin 2026-05-01T06:00:00+02:00"`
+	Verify   verifyCommand   `cmd:"" group:"look" help:"Compare the ledger of an app with its schedules. Fails if they disagree." example:"carillon verify billing --since 2026-05-01T00:00:00Z"`
+	Audit    auditCommand    `cmd:"" group:"look" help:"Show who changed what, and whose change was refused." example:"carillon audit --app billing --since 24h"`
+	Calendar calendarCommand `cmd:"" group:"look" help:"Look at calendars."`
+	Slot     slotCommand     `cmd:"" group:"look" help:"List the runs that hold a concurrency slot."`
+
+	App      appCommand      `cmd:"" group:"operate" help:"Show an app, set its bounds, suspend it, or move it between installations."`
+	Node     nodeCommand     `cmd:"" group:"operate" help:"List, pause, resume and drain nodes."`
+	Token    tokenCommand    `cmd:"" group:"operate" help:"Create, list, rotate and revoke API tokens."`
+	Context  contextCommand  `cmd:"" group:"operate" help:"Choose the installation that commands speak to."`
+	Rollback rollbackCommand `cmd:"" group:"operate" help:"Resume after a restore or failover lost committed data."`
+
+	Lint     lintCommand     `cmd:"" group:"declare" help:"Find mistakes in Terraform files, without a server." example:"carillon lint infrastructure/jobs"`
+	Diff     diffCommand     `cmd:"" group:"declare" help:"Compare Terraform files with what the server has." example:"carillon diff infrastructure/jobs"`
+	Export   exportCommand   `cmd:"" group:"declare" help:"Print an app as Terraform files that import it." example:"carillon export billing > billing.tf"`
+	Schedule scheduleCommand `cmd:"" group:"declare" help:"Work with schedule expressions."`
+
+	Dev        devCommand        `cmd:"" group:"develop" help:"Run a node, a receiver and the quickstart example on this machine." example:"carillon dev --terraform /usr/bin/terraform --provider bin/terraform-provider-carillon"`
+	Completion completionCommand `cmd:"" group:"develop" help:"Print a script that completes commands in a shell." example:"carillon completion bash"`
+	Version    versionCommand    `cmd:"" group:"develop" help:"Print the version." example:"carillon version"`
+
+	VersionFlag kong.VersionFlag `name:"version" help:"Print the version."`
+}
+
+// groups are the headings of the help.
+func groups() []kong.Group {
+	return []kong.Group{
+		{Key: "node", Title: "Run a node"},
+		{Key: "look", Title: "Look"},
+		{Key: "operate", Title: "Operate"},
+		{Key: "declare", Title: "Declare"},
+		{Key: "develop", Title: "Develop"},
+		{Key: "api", Title: "Which API to call"},
+	}
+}
+
+// newParser returns the parser of a command line. exit is called with its code after help or the version.
+func newParser(commands *cli, c console, exit func(code int), options ...kong.Option) *kong.Kong {
+	parser, err := kong.New(commands, append([]kong.Option{
+		kong.Name("carillon"),
+		kong.Description("Calls webhooks on schedule. Jobs are declared in Terraform."),
+		kong.Vars{"version": "carillon " + version},
+		kong.Writers(c.out, c.err),
+		kong.Exit(exit),
+		kong.KindMapper(reflect.Int, kong.MapperFunc(plainNumber)),
+		kong.ExplicitGroups(groups()),
+		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.Help(helpWithExample),
+		kong.UsageOnError(),
+	}, options...)...)
+	if err != nil {
+		panic(err) // a mistake in the struct above
+	}
+	return parser
+}
+
+// helpWithExample prints the help of a command, and an example of how to use it.
+func helpWithExample(options kong.HelpOptions, parsed *kong.Context) error {
+	if err := kong.DefaultHelpPrinter(options, parsed); err != nil {
+		return err
+	}
+	selected := parsed.Selected()
+	if selected == nil || options.Summary || selected.Tag.Get("example") == "" {
+		return nil
+	}
+	_, err := fmt.Fprintf(parsed.Stdout, "\nExample:\n  %s\n", selected.Tag.Get("example"))
+	return err
 }
 
 // console is input and output of a command.
@@ -79,19 +131,8 @@ func run(ctx context.Context, args []string, c console) int {
 	fileErr = errors.Join(fileErr, credentialErr)
 	var commands cli
 	exited := -1
-	parser, err := kong.New(&commands,
-		kong.Name("carillon"),
-		kong.Description("Calls webhooks on schedule. Jobs are declared in Terraform."),
-		kong.Writers(c.out, c.err),
-		kong.Exit(func(code int) { exited = code }),
-		kong.KindMapper(reflect.Int, kong.MapperFunc(plainNumber)),
-		kong.BindTo(ctx, (*context.Context)(nil)),
-		kong.Bind(c),
-		kong.UsageOnError(),
-	)
-	if err != nil {
-		panic(err) // a mistake in the struct above
-	}
+	parser := newParser(&commands, c, func(code int) { exited = code },
+		kong.BindTo(ctx, (*context.Context)(nil)), kong.Bind(c))
 	parsed, err := parser.Parse(args)
 	if exited >= 0 {
 		return exited // --help
@@ -110,26 +151,6 @@ func run(ctx context.Context, args []string, c console) int {
 		return fail(c, err)
 	}
 	return 0
-}
-
-// usageError is an invalid flag or variable.
-type usageError struct{ error }
-
-func (e *usageError) Unwrap() error { return e.error }
-
-// fail prints an error and returns its exit code.
-func fail(c console, err error) int {
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		fmt.Fprintln(c.err, "carillon:", line)
-	}
-	var usage *usageError
-	switch {
-	case errors.Is(err, dispatcher.ErrSchemaTooNew):
-		return exitTooNew
-	case errors.As(err, &usage):
-		return exitUsage
-	}
-	return exitFailure
 }
 
 // versionCommand prints the version.

@@ -3,42 +3,45 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// nodeCommand lists and controls the nodes, directly in the database.
+// nodeCommand lists and controls the nodes.
 type nodeCommand struct {
-	List   nodeListCommand   `cmd:"" help:"List the nodes with state, load, share and clock offset."`
-	Pause  nodePauseCommand  `cmd:"" help:"Stop a node from claiming runs until it is resumed."`
-	Resume nodeResumeCommand `cmd:"" help:"Let a paused node claim runs again."`
+	List   nodeListCommand   `cmd:"" help:"List the nodes with state, load, share and clock offset." example:"carillon node list"`
+	Pause  nodePauseCommand  `cmd:"" help:"Stop a node from claiming runs until it is resumed." example:"carillon node pause 017bf3d1bf2ea5bd"`
+	Resume nodeResumeCommand `cmd:"" help:"Let a paused node claim runs again." example:"carillon node resume 017bf3d1bf2ea5bd"`
+	Drain  nodeDrainCommand  `cmd:"" help:"Let a node end its runs and then its process." example:"carillon node drain 017bf3d1bf2ea5bd"`
 }
 
 // nodeListCommand lists nodes.
 type nodeListCommand struct {
-	databaseFlag
+	apiFlags
+	outputFlags
 }
 
-// Run prints one line a node.
+// Run prints the nodes.
 func (n *nodeListCommand) Run(ctx context.Context, c console) error {
-	return n.in(ctx, func(s dispatcher.Store) error {
-		nodes, err := s.Nodes(ctx)
-		if err != nil {
-			return err
-		}
-		table := newTable(c, "ID\tNAME\tVERSION\tSTATE\tSHARE\tFIRES/MIN\tIN FLIGHT\tLAG\tCLOCK OFFSET\tHEARTBEAT\tLABELS")
-		for _, node := range nodes {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%.0f%%\t%d\t%d\t%s\t%s\t%s\t%s\n", node.ID, node.Name, node.Version, node.State,
-				100*node.Share, node.Fires, node.InFlight, node.Lag, node.ClockOffset, node.HeartbeatAt.Format(time.RFC3339), node.Labels)
-		}
-		return table.Flush()
+	api, err := n.client()
+	if err != nil {
+		return err
+	}
+	nodes, err := api.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	titles := "ID\tNAME\tVERSION\tSTATE\tSHARE\tFIRES/MIN\tIN FLIGHT\tLAG\tCLOCK OFFSET\tHEARTBEAT\tLABELS"
+	return printList(n.outputFlags, c, nodes.Items, titles, func(node dispatcher.Node) []any {
+		return []any{node.ID, node.Name, node.Version, stateCell(node.State), fmt.Sprintf("%.0f%%", 100*node.Share), node.Fires,
+			node.InFlight, node.Lag, node.ClockOffset, node.HeartbeatAt, node.Labels}
 	})
 }
 
-// nodeFlags name one node of a database.
+// nodeFlags name one node.
 type nodeFlags struct {
-	databaseFlag
+	apiFlags
+	outputFlags
 	ID string `arg:"" help:"Id of the node, from carillon node list."`
 }
 
@@ -48,13 +51,19 @@ func (n *nodeFlags) set(ctx context.Context, c console, state dispatcher.NodeSta
 	if err != nil {
 		return &usageError{fmt.Errorf("node %s: %w; ids are 16 hexadecimal digits", dispatcher.Echo(n.ID), err)}
 	}
-	return n.in(ctx, func(s dispatcher.Store) error {
-		node, err := s.SetNodeState(ctx, id, state, dispatcher.Change{Actor: "command line"})
-		if err != nil {
-			return err
-		}
-		_, err = fmt.Fprintf(c.out, "%s  %s  %s\n", node.ID, node.Name, node.State)
+	api, err := n.client()
+	if err != nil {
 		return err
+	}
+	node, err := api.SetNodeState(ctx, id, state)
+	if err != nil {
+		return err
+	}
+	return printObject(n.outputFlags, c, node, func(l *lines) {
+		l.add("node", node.ID)
+		l.add("name", node.Name)
+		l.add("state", stateCell(node.State))
+		l.add("in flight", node.InFlight)
 	})
 }
 
@@ -72,4 +81,12 @@ type nodeResumeCommand struct{ nodeFlags }
 // Run resumes the node.
 func (n *nodeResumeCommand) Run(ctx context.Context, c console) error {
 	return n.set(ctx, c, dispatcher.NodeActive)
+}
+
+// nodeDrainCommand drains a node.
+type nodeDrainCommand struct{ nodeFlags }
+
+// Run tells the node to drain.
+func (n *nodeDrainCommand) Run(ctx context.Context, c console) error {
+	return n.set(ctx, c, dispatcher.NodeDraining)
 }

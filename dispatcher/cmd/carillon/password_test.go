@@ -74,7 +74,8 @@ func testRotation(t *testing.T, entry string, login func(file string) (parameter
 	n.terminate()
 	without := "postgres://carillon@/carillon?host=" + socketOf(t, server)
 	for password, want := range map[string]int{"hunter3": 0, "hunter2": exitUsage} {
-		out, errs, code := carillon(t, []string{"CARILLON_DATABASE_PASSWORD=" + password}, "token", "list", "--database", without)
+		out, errs, code := carillon(t, []string{"CARILLON_DATABASE_PASSWORD=" + password},
+			"token", "create", "--name=late", "--database", without)
 		if code != want || strings.Contains(out+errs+n.logs.String(), password) {
 			t.Errorf("password %s in the variable: exit %d, want %d: %s%s", password, code, want, out, errs)
 		}

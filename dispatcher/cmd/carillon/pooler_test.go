@@ -42,9 +42,9 @@ func awaitListener(t *testing.T, s *postgres.Server, what string) {
 }
 
 // checkNotRolledBack requires that nobody took the database for one that has lost something.
-func (n *node) checkNotRolledBack(database string) {
+func (n *node) checkNotRolledBack() {
 	n.t.Helper()
-	out, errs, code := carillon(n.t, nil, "rollback", "show", "--database", database)
+	out, errs, code := n.commandWith("", "rollback", "show")
 	if code != 0 || !strings.Contains(out, "was not rolled back") {
 		n.t.Errorf("rollback show: exit %d: %s%s", code, out, errs)
 	}
@@ -91,7 +91,7 @@ func TestNodesWorkBehindAPooler(t *testing.T) {
 	}
 	startNode(t, database, token, quick()...)
 	two.checkVerify("pooled")
-	two.checkNotRolledBack(database)
+	two.checkNotRolledBack()
 	two.terminate()
 }
 
@@ -129,7 +129,7 @@ func TestNodeFollowsAPoolerToAnotherServer(t *testing.T) {
 	r.awaitFires(t, "fires from the other server", 3)
 	startNode(t, database, token, quick()...)
 	n.checkVerify("led")
-	n.checkNotRolledBack(database)
+	n.checkNotRolledBack()
 	n.terminate()
 }
 
@@ -150,6 +150,6 @@ func TestNodeLeavesAPoolerThatLeadsToAStandby(t *testing.T) {
 	orders(t, pooler, "RESUME")
 	r.awaitFires(t, "fires past the pooler", 4)
 	n.checkVerify("stuck")
-	n.checkNotRolledBack(database)
+	n.checkNotRolledBack()
 	n.terminate()
 }

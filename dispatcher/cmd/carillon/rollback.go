@@ -2,34 +2,33 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// rollbackCommand shows and resolves a rollback of the database, directly in the database.
+// rollbackCommand shows and resolves a rollback of the database. It is declared in the database, where no node runs yet.
 type rollbackCommand struct {
-	Show    rollbackShowCommand    `cmd:"" help:"Show whether the database was rolled back, and how that was detected."`
-	Declare rollbackDeclareCommand `cmd:"" help:"Declare that the database was restored, before you start nodes that could not detect it."`
-	Skip    rollbackSkipCommand    `cmd:"" help:"Mark all scheduled times up to now as skipped and live runs as lost, then resume. Nothing is sent twice."`
-	Replay  rollbackReplayCommand  `cmd:"" help:"Resume from the restored state. Nothing is skipped; fires since the lost commits are repeated under the same event ids."`
+	Show    rollbackShowCommand    `cmd:"" help:"Show whether the database was rolled back, and how that was detected." example:"carillon rollback show"`
+	Declare rollbackDeclareCommand `cmd:"" help:"Declare that the database was restored, before you start nodes that could not detect it." example:"carillon rollback declare --database postgres://carillon@db/carillon"`
+	Skip    rollbackSkipCommand    `cmd:"" help:"Mark all scheduled times up to now as skipped and live runs as lost, then resume. Nothing is sent twice." example:"carillon rollback skip"`
+	Replay  rollbackReplayCommand  `cmd:"" help:"Resume from the restored state. Nothing is skipped; fires since the lost commits are repeated under the same event ids." example:"carillon rollback replay"`
 }
 
-// rollbackFlags name the database.
-type rollbackFlags struct{ databaseFlag }
+// rollbackFlags say where to ask.
+type rollbackFlags struct {
+	apiFlags
+	outputFlags
+}
 
-// print calls do with the store, and prints the rollback that it returns.
-func (r *rollbackFlags) print(ctx context.Context, c console, do func(dispatcher.Store) (*dispatcher.Rollback, error)) error {
-	var rollback *dispatcher.Rollback
-	err := r.in(ctx, func(s dispatcher.Store) (err error) {
-		rollback, err = do(s)
-		return err
-	})
-	if err != nil {
-		return err
+// printRollback prints a rollback; nil: there is none.
+func printRollback(o outputFlags, c console, rollback *dispatcher.Rollback) error {
+	if o.Output != outputTable {
+		return printObject(o, c, rollback, nil)
 	}
 	if rollback == nil {
-		_, err = fmt.Fprintln(c.out, "the database was not rolled back, as far as its nodes know")
+		_, err := fmt.Fprintln(c.out, "the database was not rolled back, as far as its nodes know")
 		return err
 	}
 	state := "nodes are paused until you choose skip or replay"
@@ -39,15 +38,21 @@ func (r *rollbackFlags) print(ctx context.Context, c console, do func(dispatcher
 	case dispatcher.RollbackReplay:
 		state = "replay was chosen: nodes resume with their next heartbeat"
 	}
-	_, err = fmt.Fprintf(c.out, "rolled back, detected at %s\nreason: %s\n%s\n", dispatcher.FormatInstant(rollback.At), rollback.Reason, state)
+	_, err := fmt.Fprintf(c.out, "rolled back, detected at %s\nreason: %s\n%s\n",
+		dispatcher.FormatInstant(rollback.At), plain(rollback.Reason), state)
 	return err
 }
 
 func (r *rollbackFlags) resolve(ctx context.Context, c console, choice dispatcher.RollbackChoice) error {
-	return r.print(ctx, c, func(s dispatcher.Store) (*dispatcher.Rollback, error) {
-		rollback, err := s.ResolveRollback(ctx, choice, dispatcher.Change{Actor: "command line"})
-		return &rollback, err
-	})
+	api, err := r.client()
+	if err != nil {
+		return err
+	}
+	rollback, err := api.ResolveRollback(ctx, choice)
+	if err != nil {
+		return err
+	}
+	return printRollback(r.outputFlags, c, &rollback)
 }
 
 // rollbackShowCommand shows the rollback.
@@ -55,20 +60,35 @@ type rollbackShowCommand struct{ rollbackFlags }
 
 // Run prints it.
 func (r *rollbackShowCommand) Run(ctx context.Context, c console) error {
-	return r.print(ctx, c, func(s dispatcher.Store) (*dispatcher.Rollback, error) { return s.Rollback(ctx) })
+	api, err := r.client()
+	if err != nil {
+		return err
+	}
+	rollback, err := api.Rollback(ctx)
+	if errors.Is(err, dispatcher.ErrNotFound) {
+		return printRollback(r.outputFlags, c, nil)
+	}
+	if err != nil {
+		return err
+	}
+	return printRollback(r.outputFlags, c, &rollback)
 }
 
 // rollbackDeclareCommand declares a rollback.
 type rollbackDeclareCommand struct {
-	rollbackFlags
+	databaseFlag
+	outputFlags
 	Reason string `default:"an operator has restored it" help:"What happened, for the audit log."`
 }
 
 // Run pauses all nodes, including new ones.
 func (r *rollbackDeclareCommand) Run(ctx context.Context, c console) error {
-	return r.print(ctx, c, func(s dispatcher.Store) (*dispatcher.Rollback, error) {
-		rollback, err := s.DeclareRollback(ctx, r.Reason, dispatcher.Change{Actor: "command line"})
-		return &rollback, err
+	return r.in(ctx, func(s dispatcher.Store) error {
+		rollback, err := s.DeclareRollback(ctx, r.Reason, byCommandLine())
+		if err != nil {
+			return err
+		}
+		return printRollback(r.outputFlags, c, &rollback)
 	})
 }
 

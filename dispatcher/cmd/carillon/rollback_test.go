@@ -155,7 +155,7 @@ func failOverWithLoss(t *testing.T, without string) {
 	})
 	startNode(t, database, token, settings...) // it waits with the others
 	checkPaused(t, two, r)
-	out, errs, code := carillon(t, nil, "rollback", "replay", "--database", database)
+	out, errs, code := one.commandWith("", "rollback", "replay")
 	if code != 0 || !strings.Contains(out, "replay was chosen") {
 		t.Fatalf("rollback replay: exit %d: %s%s", code, out, errs)
 	}
@@ -220,7 +220,7 @@ func TestRestoredFileWaitsForAChoice(t *testing.T) {
 
 	n = startNode(t, database, token, quick()...)
 	checkPaused(t, n, r)
-	if out, errs, code := carillon(t, nil, "rollback", "show", "--database", database); code != 0 ||
+	if out, errs, code := n.commandWith("", "rollback", "show"); code != 0 ||
 		!strings.Contains(out, "until you choose skip or replay") {
 		t.Errorf("rollback show: exit %d: %s%s", code, out, errs)
 	}
@@ -244,11 +244,11 @@ func TestRestoredFileWaitsForAChoice(t *testing.T) {
 	if code != 0 {
 		t.Errorf("audit: exit %d: %s%s", code, out, errs)
 	}
-	if out, errs, code := carillon(t, nil, "rollback", "show", "--database", database); code != 0 ||
+	if out, errs, code := n.commandWith("", "rollback", "show"); code != 0 ||
 		!strings.Contains(out, "was not rolled back") {
 		t.Errorf("rollback show: exit %d: %s%s", code, out, errs)
 	}
-	if _, errs, code := carillon(t, nil, "rollback", "replay", "--database", database); code == 0 ||
+	if _, errs, code := n.commandWith("", "rollback", "replay"); code == 0 ||
 		!strings.Contains(errs, "was not rolled back") {
 		t.Errorf("rollback replay: exit %d: %s, want a refusal", code, errs)
 	}

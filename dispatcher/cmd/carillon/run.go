@@ -6,88 +6,91 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// runCommand shows a run, directly from the database.
+// runCommand shows runs, repeats and cancels them.
 type runCommand struct {
-	Show runShowCommand `cmd:"" help:"Show a run with its attempts, the time of each phase, and the responses."`
+	List   runListCommand   `cmd:"" help:"List runs, the latest first." example:"carillon run list --failed --since 1h"`
+	Show   runShowCommand   `cmd:"" help:"Show a run with its attempts, the time of each phase, and the responses." example:"carillon run show 01k7zq8w0v2s9x4t6b3n5m7p1r"`
+	Watch  runWatchCommand  `cmd:"" help:"Show each change of a run until it ends. Exit code 8: it did not succeed." example:"carillon run watch 01k7zq8w0v2s9x4t6b3n5m7p1r"`
+	Retry  runRetryCommand  `cmd:"" group:"operate" help:"Queue a run that has ended again, under the same event id." example:"carillon run retry 01k7zq8w0v2s9x4t6b3n5m7p1r --wait"`
+	Cancel runCancelCommand `cmd:"" group:"operate" help:"Cancel a run that has not ended." example:"carillon run cancel 01k7zq8w0v2s9x4t6b3n5m7p1r"`
+}
+
+// runFlags name a run.
+type runFlags struct {
+	apiFlags
+	outputFlags
+	ID string `arg:"" help:"Id of the run."`
 }
 
 // runShowCommand shows a run.
 type runShowCommand struct {
-	databaseFlag
-	ID   string `arg:"" help:"Id of the run."`
-	Body bool   `help:"Print the stored response bodies in full, not only their first lines."`
+	runFlags
+	Body bool `help:"Print the stored response bodies in full, not only their first lines."`
 }
 
 // Run prints the run, with a paragraph for each attempt.
 func (r *runShowCommand) Run(ctx context.Context, c console) error {
-	s, err := r.open(ctx, nil)
+	api, err := r.client()
 	if err != nil {
 		return err
 	}
-	defer s.Close()
-	run, err := s.Run(ctx, r.ID)
+	run, err := api.Run(ctx, r.ID)
 	if err != nil {
 		return err
 	}
-	table := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	line := func(name, value string) {
-		if value != "" {
-			fmt.Fprintf(table, "%s\t%s\n", name, value)
-		}
-	}
-	line("run", run.ID)
-	line("job", run.App+"/"+run.Job)
-	line("trigger", run.Trigger)
-	line("kind", string(run.Kind))
-	line("scheduled at", dispatcher.FormatInstant(run.ScheduledAt))
-	line("state", string(run.State))
-	line("event id", run.EventID)
-	if run.NextAttemptAt != nil {
-		line("next attempt at", dispatcher.FormatInstant(*run.NextAttemptAt))
-	}
-	line("held", plain(run.Held))
+	return printObject(r.outputFlags, c, run, func(l *lines) { showRun(l, run, r.Body) })
+}
+
+func showRun(l *lines, run dispatcher.Run, body bool) {
+	l.add("run", run.ID)
+	l.add("job", run.App+"/"+run.Job)
+	l.add("trigger", run.Trigger)
+	l.add("kind", string(run.Kind))
+	l.add("scheduled at", run.ScheduledAt)
+	l.add("state", stateCell(run.State))
+	l.add("event id", run.EventID)
+	l.add("next attempt at", run.NextAttemptAt)
+	l.add("held", run.Held)
 	if run.Held == "" && run.WaitsFor != "" {
-		line("waits", strings.TrimPrefix(run.Waiting(), "waits "))
+		l.add("waits", strings.TrimPrefix(run.Waiting(), "waits "))
 	}
 	if run.State == dispatcher.RunRetrying {
-		line("because", run.Error)
+		l.add("because", run.Error)
 	}
 	for _, a := range run.Attempts {
-		fmt.Fprintln(table)
-		line(fmt.Sprint("attempt ", a.Attempt), string(a.State))
-		line("  node", a.Node.String())
-		line("  started at", dispatcher.FormatInstant(a.StartedAt))
-		line("  took", a.EndedAt.Sub(a.StartedAt).String())
+		l.paragraph()
+		l.add(fmt.Sprint("attempt ", a.Attempt), stateCell(a.State))
+		l.add("  node", a.Node.String())
+		l.add("  started at", a.StartedAt)
+		l.add("  took", a.EndedAt.Sub(a.StartedAt).String())
 		if a.HTTPStatus != 0 {
-			line("  status", fmt.Sprint(a.HTTPStatus))
+			l.add("  status", a.HTTPStatus)
 		}
-		line("  class", string(a.Class))
-		line("  error", plain(a.Error))
+		l.add("  class", string(a.Class))
+		l.add("  error", a.Error)
 		if a.Late != nil {
-			line("  late result", fmt.Sprintf("%s, %s", a.Late.State, plain(a.Late.Error)))
+			l.add("  late result", fmt.Sprintf("%s, %s", a.Late.State, a.Late.Error))
 		}
 		if a.Response != nil {
-			showResponse(line, *a.Response, r.Body)
+			showResponse(l, *a.Response, body)
 		}
 	}
-	return table.Flush()
 }
 
 // showResponse prints a stored response, with the first lines of its body or all of it.
-func showResponse(line func(name, value string), a dispatcher.Response, body bool) {
-	line("  phases", phases(a.Phases))
-	line("  omitted", a.Omitted)
-	line("  request id", plain(a.RequestID))
-	line("  version", plain(a.ExecutedVersion))
-	line("  function error", plain(a.FunctionError))
+func showResponse(l *lines, a dispatcher.Response, body bool) {
+	l.add("  phases", phases(a.Phases))
+	l.add("  omitted", a.Omitted)
+	l.add("  request id", a.RequestID)
+	l.add("  version", a.ExecutedVersion)
+	l.add("  function error", a.FunctionError)
 	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {
-		line("  "+plain(name), plain(a.Headers[name]))
+		l.add("  "+name, a.Headers[name])
 	}
 	const most = 5
 	text := strings.Split(strings.TrimRight(a.Body, "\r\n"), "\n")
@@ -96,14 +99,14 @@ func showResponse(line func(name, value string), a dispatcher.Response, body boo
 		text, more = text[:most], true
 	}
 	for _, one := range text {
-		line("  body", plain(one))
+		l.add("  body", one)
 	}
 	if more {
-		line("  body", "…")
+		l.add("  body", "…")
 	}
 	if a.LogTail != "" {
 		for one := range strings.SplitSeq(strings.TrimRight(a.LogTail, "\r\n"), "\n") {
-			line("  log", plain(one))
+			l.add("  log", one)
 		}
 	}
 }
@@ -120,45 +123,4 @@ func phases(p dispatcher.Phases) string {
 		}
 	}
 	return strings.Join(parts, ", ")
-}
-
-// plain makes foreign text safe for a terminal.
-func plain(text string) string {
-	return strings.Map(func(r rune) rune {
-		if r < ' ' || r >= 0x7f && r < 0xa0 {
-			return '\uFFFD'
-		}
-		return r
-	}, text)
-}
-
-// slotCommand shows the slots of jobs, directly from the database.
-type slotCommand struct {
-	List slotListCommand `cmd:"" help:"List the runs that hold a slot of a job, with their nodes."`
-}
-
-// slotListCommand lists the slots of one job.
-type slotListCommand struct {
-	databaseFlag
-	App string `arg:"" help:"Name of the app."`
-	Job string `arg:"" help:"Name of the job."`
-}
-
-// Run prints one line a slot.
-func (l *slotListCommand) Run(ctx context.Context, c console) error {
-	return l.in(ctx, func(s dispatcher.Store) error {
-		slots, err := s.Slots(ctx, l.App, l.Job)
-		if err != nil {
-			return err
-		}
-		table := newTable(c, "RUN\tNODE\tSINCE")
-		for _, slot := range slots {
-			node := "-" // between two attempts
-			if slot.Node != nil {
-				node = slot.Node.String()
-			}
-			fmt.Fprintf(table, "%s\t%s\t%s\n", slot.Run, node, slot.Since.Format(time.RFC3339))
-		}
-		return table.Flush()
-	})
 }

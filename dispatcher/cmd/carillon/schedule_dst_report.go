@@ -42,7 +42,7 @@ func (d *dstReportCommand) Run(ctx context.Context, c console) error {
 	}
 	// Transitions of zones east and west of UTC belong to the local year, hence the day.
 	from := time.Date(d.Year, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, -1)
-	table := newTable(c, "TRIGGER\tEXPRESSION\tZONE\tLOCAL TIME\tEFFECT\tTRANSITION")
+	table := newTable("TRIGGER\tEXPRESSION\tZONE\tLOCAL TIME\tEFFECT\tTRANSITION")
 	problems := 0
 	for _, t := range triggers {
 		parsed, err := schedule.Parse(t.spec)
@@ -53,12 +53,11 @@ func (d *dstReportCommand) Run(ctx context.Context, c console) error {
 		}
 		for _, shift := range parsed.Shifts(from, from.AddDate(1, 0, 2)) {
 			if strings.HasPrefix(shift.Local, fmt.Sprint(d.Year)) {
-				fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", t.name, t.spec.Expression, parsed.Spec().Timezone, shift.Local,
-					shift.Effect, shift.At.Format(time.RFC3339))
+				table.add(t.name, t.spec.Expression, parsed.Spec().Timezone, shift.Local, shift.Effect, shift.At)
 			}
 		}
 	}
-	if err := table.Flush(); err != nil {
+	if err := table.print(c); err != nil {
 		return err
 	}
 	if problems > 0 {

@@ -11,8 +11,8 @@ import (
 
 // scheduleCommand evaluates schedule expressions.
 type scheduleCommand struct {
-	Next      scheduleNextCommand `cmd:"" help:"Print the next fire times of an expression."`
-	DSTReport dstReportCommand    `cmd:"" name:"dst-report" help:"List the triggers of a database or file that daylight saving skips, moves or repeats."`
+	Next      scheduleNextCommand `cmd:"" help:"Print the next fire times of an expression." example:"carillon schedule next --timezone Europe/Berlin --count 3 '0 0 6 1 * ?'"`
+	DSTReport dstReportCommand    `cmd:"" name:"dst-report" help:"List the triggers of a database or file that daylight saving skips, moves or repeats." example:"carillon schedule dst-report --year 2027"`
 }
 
 // scheduleNextCommand prints scheduled times.

@@ -47,8 +47,8 @@ func (k keysFlag) keys() (*seal.Keys, error) {
 
 // secretCommand manages the keys of stored secrets.
 type secretCommand struct {
-	Key    secretKeyCommand    `cmd:"" help:"Print a new key, or write it to a file."`
-	Rewrap secretRewrapCommand `cmd:"" help:"Encrypt all stored secrets with the first key, so that you can remove the others."`
+	Key    secretKeyCommand    `cmd:"" help:"Print a new key, or write it to a file." example:"carillon secret key --out new.key"`
+	Rewrap secretRewrapCommand `cmd:"" help:"Encrypt all stored secrets with the first key, so that you can remove the others." example:"carillon secret rewrap --database postgres://carillon@db/carillon --secret-keys-file keys"`
 }
 
 // secretKeyCommand creates a key.
@@ -92,7 +92,7 @@ func (r *secretRewrapCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	defer s.Close()
-	count, err := s.RewrapSecrets(ctx, dispatcher.Change{Actor: "command line"})
+	count, err := s.RewrapSecrets(ctx, byCommandLine())
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
-func TestTokensAreManagedByAPIAndByDatabase(t *testing.T) {
+func TestTokensAreManaged(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))
@@ -23,60 +23,51 @@ func TestTokensAreManagedByAPIAndByDatabase(t *testing.T) {
 		_, err := c.Nodes(t.Context())
 		return err == nil
 	}
-	for way, do := range map[string]func(args ...string) (stdout, stderr string, code int){
-		"api": func(args ...string) (string, string, int) {
-			return n.commandWith("", append([]string{"token"}, args...)...)
-		},
-		"database": func(args ...string) (string, string, int) {
-			return carillon(t, nil, append([]string{"token", args[0], "--database", database}, args[1:]...)...)
-		},
-	} {
-		name := "--name=by-" + way
-		ok := func(args ...string) (stdout, stderr string) {
-			t.Helper()
-			out, errs, code := do(args...)
-			if code != 0 {
-				t.Fatalf("by %s: carillon token %s: exit %d: %s", way, strings.Join(args, " "), code, errs)
-			}
-			return out, errs
+	do := func(args ...string) (string, string, int) {
+		return n.commandWith("", append([]string{"token"}, args...)...)
+	}
+	ok := func(args ...string) (stdout, stderr string) {
+		t.Helper()
+		out, errs, code := do(args...)
+		if code != 0 {
+			t.Fatalf("carillon token %s: exit %d: %s", strings.Join(args, " "), code, errs)
 		}
-		first, _ := ok("create", name, "--scope=read", "--description=of a test", "--expires-in=720h")
-		if !works(first) {
-			t.Errorf("by %s: the new token does not work", way)
-		}
-		if _, errs, code := do("create", name, "--scope=read"); code != exitFailure || !strings.Contains(errs, "exists") {
-			t.Errorf("by %s: a second token of that name: exit %d, %s", way, code, errs)
-		}
-		second, errs := ok("rotate", name)
-		if !works(first) || !works(second) || !strings.Contains(errs, "works until") {
-			t.Errorf("by %s: rotation: old works %v, new works %v, want both; %s", way, works(first), works(second), errs)
-		}
-		third, _ := ok("rotate", name, "--overlap=0s")
-		if !works(third) {
-			t.Errorf("by %s: a rotation at once gives a secret that does not work", way)
-		}
-		until(t, "a rotation at once to end the old secrets", func() bool { return !works(first) && !works(second) })
-		shown, _ := ok("show", name)
-		list, _ := ok("list")
-		for _, text := range []string{shown, list} {
-			if !strings.Contains(text, "by-"+way) || strings.Contains(text, strings.TrimSpace(third)) {
-				t.Errorf("by %s: shown is %q, want the token without its secret", way, text)
-			}
-		}
-		ok("revoke", name)
-		if works(third) {
-			t.Errorf("by %s: a revoked token works", way)
-		}
-		if _, _, code := do("revoke", name); code != exitFailure {
-			t.Errorf("by %s: revoking it again: exit %d, want %d", way, code, exitFailure)
+		return out, errs
+	}
+	first, _ := ok("create", "--name=ci", "--scope=read", "--description=of a test", "--expires-in=720h")
+	if !works(first) {
+		t.Error("the new token does not work")
+	}
+	for _, where := range []string{"--endpoint=" + n.endpoint, "--database=" + database} {
+		if _, errs, code := do("create", "--name=ci", "--scope=read", where); code != exitConflict || !strings.Contains(errs, `"ci" exists`) {
+			t.Errorf("a second token of that name with %s: exit %d, %s", where, code, errs)
 		}
 	}
-	_, errs, code := n.commandWith("", "token", "revoke", "--name=e2e")
-	if code != exitFailure || !strings.Contains(errs, "carillon token revoke --name e2e --database URL") {
-		t.Errorf("revoking the last admin by API: exit %d, %s", code, errs)
+	second, errs := ok("rotate", "ci")
+	if !works(first) || !works(second) || !strings.Contains(errs, "works until") {
+		t.Errorf("rotation: old works %v, new works %v, want both; %s", works(first), works(second), errs)
 	}
-	if _, errs, code := carillon(t, nil, "token", "revoke", "--database", database, "--name=e2e"); code != 0 {
-		t.Errorf("revoking the last admin on the database: exit %d, %s", code, errs)
+	third, _ := ok("rotate", "ci", "--overlap=0s")
+	if !works(third) {
+		t.Error("a rotation at once gives a secret that does not work")
+	}
+	until(t, "a rotation at once to end the old secrets", func() bool { return !works(first) && !works(second) })
+	shown, _ := ok("show", "ci")
+	list, _ := ok("list")
+	for _, text := range []string{shown, list} {
+		if !strings.Contains(text, "ci") || strings.Contains(text, strings.TrimSpace(third)) {
+			t.Errorf("shown is %q, want the token without its secret", text)
+		}
+	}
+	ok("revoke", "ci")
+	if works(third) {
+		t.Error("a revoked token works")
+	}
+	if _, _, code := do("revoke", "ci"); code != exitMissing {
+		t.Errorf("revoking it again: exit %d, want %d", code, exitMissing)
+	}
+	if _, errs, code := do("revoke", "e2e"); code != exitConflict || !strings.Contains(errs, "carillon token create") {
+		t.Errorf("revoking the last admin: exit %d, %s", code, errs)
 	}
 }
 
@@ -84,13 +75,14 @@ func TestBadTokenCommandsAreUsageErrors(t *testing.T) {
 	t.Parallel()
 	database := "--database=sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	for args, words := range map[string]string{
-		"token list": "--database URL",
-		"token list --endpoint=http://127.0.0.1:1":             "--token",
-		"token list --endpoint=http://127.0.0.1:1 " + database: "give one of them",
-		"token create --name=a --expires-in=-1h " + database:   "--expires-in",
-		"token rotate --name=a --overlap=721h " + database:     "--overlap",
-		"token list --token=x --client-cert=x":                 "--client-key",
-		"token list --token=x --ca-cert=nothing.pem":           "nothing.pem",
+		"token list":                               "--token",
+		"token create --name=ci":                   "--database URL",
+		"token list --endpoint=http://127.0.0.1:1": "--token",
+		"token create --name=ci --endpoint=http://127.0.0.1:1 " + database: "give one of them",
+		"token create --name=a --expires-in=-1h " + database:               "--expires-in",
+		"token rotate a --overlap=721h --token=x":                          "--overlap",
+		"token list --token=x --client-cert=x":                             "--client-key",
+		"token list --token=x --ca-cert=nothing.pem":                       "nothing.pem",
 	} {
 		if _, errs, code := carillon(t, nil, strings.Fields(args)...); code != exitUsage || !strings.Contains(errs, words) {
 			t.Errorf("carillon %s: exit %d, %s, want %d and %q", args, code, errs, exitUsage, words)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -15,9 +14,9 @@ import (
 // verifyCommand compares ledger and schedules.
 type verifyCommand struct {
 	apiFlags
-	App  string `arg:"" help:"Name of the app."`
-	From string `placeholder:"INSTANT" help:"First scheduled time, in RFC 3339. Default: the beginning of the history."`
-	To   string `placeholder:"INSTANT" help:"Last scheduled time. Default: now."`
+	outputFlags
+	App string `arg:"" help:"Name of the app."`
+	periodFlags
 }
 
 // verifyPage is the number of jobs per request.
@@ -25,21 +24,16 @@ const verifyPage = 200
 
 // Run prints one line per trigger, and fails if schedule and ledger disagree at a scheduled time.
 func (v *verifyCommand) Run(ctx context.Context, c console) error {
-	query := verify.Query{App: v.App, Page: dispatcher.Page{Limit: verifyPage}}
-	for text, into := range map[*string]*time.Time{&v.From: &query.From, &v.To: &query.To} {
-		if *text == "" {
-			continue
-		}
-		var err error
-		if *into, err = dispatcher.ParseInstant(*text); err != nil {
-			return &usageError{err}
-		}
+	from, to, err := v.period(time.Now())
+	if err != nil {
+		return err
 	}
+	query := verify.Query{App: v.App, From: from, To: to, Page: dispatcher.Page{Limit: verifyPage}}
 	api, err := v.client()
 	if err != nil {
 		return err
 	}
-	totals := map[string]*verify.Trigger{}
+	totals, seen := map[string]*verify.Trigger{}, newProgress(c, "triggers compared")
 	for {
 		page, err := api.Verify(ctx, query)
 		if err != nil {
@@ -48,6 +42,7 @@ func (v *verifyCommand) Run(ctx context.Context, c console) error {
 		for _, part := range page.Items {
 			add(totals, part)
 		}
+		seen.say(len(totals))
 		if query.Page.Cursor = page.Next; page.Next == "" {
 			return v.print(c, totals)
 		}
@@ -70,27 +65,31 @@ func add(totals map[string]*verify.Trigger, part verify.Trigger) {
 }
 
 func (v *verifyCommand) print(c console, totals map[string]*verify.Trigger) error {
-	all := slices.SortedFunc(maps.Values(totals), func(a, b *verify.Trigger) int {
-		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Trigger, b.Trigger))
-	})
+	all := make([]verify.Trigger, 0, len(totals))
 	unexplained := 0
-	table := newTable(c, "TRIGGER\tSCHEDULED\tRUNS\tMISFIRED\tOPEN\tUNEXPLAINED\tNOTE")
-	for _, one := range all {
-		fmt.Fprintf(table, "%s/%s\t%d\t%d\t%d\t%d\t%d\t%s\n", one.Job, one.Trigger,
-			one.Scheduled, one.Runs, one.Misfired, one.Open, one.Unexplained, one.Unchecked)
+	for _, one := range totals {
+		all = append(all, *one)
 		unexplained += one.Unexplained
 	}
-	if err := table.Flush(); err != nil {
+	slices.SortFunc(all, func(a, b verify.Trigger) int {
+		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Trigger, b.Trigger))
+	})
+	err := printList(v.outputFlags, c, all, "TRIGGER\tSCHEDULED\tRUNS\tMISFIRED\tOPEN\tUNEXPLAINED\tNOTE", func(one verify.Trigger) []any {
+		return []any{one.Job + "/" + one.Trigger, one.Scheduled, one.Runs, one.Misfired, one.Open, one.Unexplained, one.Unchecked}
+	})
+	if err != nil {
 		return err
 	}
 	for _, one := range all {
 		for _, d := range one.Discrepancies {
-			fmt.Fprintf(c.out, "%s  %s  %s/%s/%s\n", d.Kind, dispatcher.FormatInstant(d.At), v.App, one.Job, one.Trigger)
+			if v.Output == outputTable {
+				fmt.Fprintf(c.out, "%s  %s  %s\n", d.Kind, dispatcher.FormatInstant(d.At), plain(v.App+"/"+one.Job+"/"+one.Trigger))
+			}
 		}
 	}
 	if unexplained > 0 {
-		return fmt.Errorf("discrepancies between schedules and ledger: %d; carillon explain %s/JOB/TRIGGER INSTANT says more about each",
-			unexplained, v.App)
+		return &negativeError{fmt.Errorf("discrepancies between schedules and ledger: %d; "+
+			"carillon explain %s/JOB/TRIGGER INSTANT says more about each", unexplained, v.App)}
 	}
 	return nil
 }

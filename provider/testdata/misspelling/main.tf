@@ -26,13 +26,13 @@ resource "carillon_calendar" "holidays" {
 }
 
 resource "carillon_job" "billing" {
-  app      = "finance"
-  name     = "billing"
-  priorty  = 5
+  app     = "finance"
+  name    = "billing"
+  priorty = 5
   target {
     webhook {
-      url     = "https://example.com/billing"
-      timeot  = "5s"
+      url    = "https://example.com/billing"
+      timeot = "5s"
       auth {
         bearer {
           token {

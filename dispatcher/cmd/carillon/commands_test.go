@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// commandRow is how a command is tried against a server.
+type commandRow struct {
+	args string // {run}, {at} and {n}, which counts up, are filled in
+	// needs is the scope without which the command ends with exit code 5.
+	needs dispatcher.Scope
+	code  int // with that scope
+	input string
+	// schema is what -o json prints: the name of a schema in openapi.json. Empty: the command has no result.
+	schema string
+	// local says why the command asks no server; then the rest is empty.
+	local string
+}
+
+// commandRows has a row for each command. Test of what a command does beyond that are elsewhere.
+func commandRows() map[string]commandRow {
+	const read, operate, write, admin = dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite, dispatcher.ScopeAdmin
+	return map[string]commandRow{
+		"app bounds":          {args: "shop", needs: read, schema: "Bounds"},
+		"app export":          {args: "moved", needs: write, schema: "Export"},
+		"app import":          {needs: write, input: `{"app": {"name": "moved"}}`, code: exitFailure},
+		"app resume":          {args: "suspended", needs: admin},
+		"app show":            {args: "shop", needs: read, schema: "App"},
+		"app suspend":         {args: "moved --reason x\u202e", needs: admin},
+		"audit":               {args: "--limit 1000", needs: read, schema: "AuditEntryList"},
+		"calendar list":       {args: "shop", needs: read, schema: "CalendarList"},
+		"calendar show":       {args: "shop/holidays", needs: read, schema: "Calendar"},
+		"completion":          {local: "it knows its own commands"},
+		"context delete":      {local: "it changes a file"},
+		"context list":        {local: "it shows a file"},
+		"context set":         {local: "it changes a file"},
+		"context show":        {local: "it shows a file"},
+		"context use":         {local: "it changes a file"},
+		"dev":                 {local: "it is a server"},
+		"diff":                {args: "../../tfconfig/testdata/write", needs: read, code: exitFailure},
+		"doctor":              {local: "it examines the machine of a node"},
+		"explain":             {args: "shop/orders/nightly {at}", needs: read, schema: "Explanation"},
+		"export":              {args: "shop", needs: read},
+		"job list":            {args: "shop", needs: read, schema: "JobList"},
+		"job pause":           {args: "shop/orders/nightly", needs: write, schema: "Job"},
+		"job resume":          {args: "shop/orders/nightly", needs: write, schema: "Job"},
+		"job run":             {args: "shop/orders", needs: operate, schema: "Run"},
+		"job show":            {args: "shop/orders", needs: read, schema: "Job"},
+		"lifecycle ec2":       {local: "it asks the machine"},
+		"lint":                {local: "it reads files"},
+		"migrate":             {local: "it changes the schema of a database"},
+		"misfire list":        {args: "--app shop", needs: read, schema: "MisfireList"},
+		"next":                {args: "shop", needs: read},
+		"node drain":          {args: "017bf3d1bf2ea5bd", needs: admin, code: exitMissing},
+		"node list":           {needs: read, schema: "NodeList"},
+		"node pause":          {args: "017bf3d1bf2ea5bd", needs: admin, code: exitMissing},
+		"node resume":         {args: "017bf3d1bf2ea5bd", needs: admin, code: exitMissing},
+		"probe":               {local: "it asks the node on this machine, without a token"},
+		"rollback declare":    {local: "it works in the database, where no node runs yet"},
+		"rollback replay":     {needs: admin, code: exitConflict},
+		"rollback show":       {needs: read},
+		"rollback skip":       {needs: admin, code: exitConflict},
+		"run cancel":          {args: "{run}", needs: operate, code: exitConflict},
+		"run list":            {args: "--app shop --failed --since 1h", needs: read, schema: "RunList"},
+		"run retry":           {args: "{run} --wait", needs: operate, code: exitNegative, schema: "Run"},
+		"run show":            {args: "{run} --body", needs: read, schema: "Run"},
+		"run watch":           {args: "{run}", needs: read, code: exitNegative, schema: "Run"},
+		"schedule dst-report": {local: "it examines a file or a database"},
+		"schedule next":       {local: "it evaluates an expression"},
+		"secret key":          {local: "it draws a random number"},
+		"secret rewrap":       {local: "it needs the keys of the nodes and their database"},
+		"serve":               {local: "it is the server"},
+		"slot list":           {args: "shop/orders", needs: read, schema: "SlotList"},
+		"tail":                {local: "it does not end; its own test has the rights"},
+		"token create":        {args: "--name made-{n}", needs: admin, schema: "IssuedToken"},
+		"token list":          {needs: admin, schema: "TokenList"},
+		"token revoke":        {args: "spare", needs: admin},
+		"token rotate":        {args: "other --overlap 1h", needs: admin, schema: "IssuedToken"},
+		"token show":          {args: "reader", needs: admin, schema: "Token"},
+		"verify":              {args: "shop", needs: read, schema: "VerifyPage"},
+		"version":             {local: "it knows its own version"},
+	}
+}
+
+// What would take over a terminal, or show what is not there. The API refuses control characters in texts of its own, but
+// a target sends what it likes.
+const (
+	hostile       = "innocent\nfile\u202etxt.exe\u2066\u200b\ttabbed"
+	hostileTarget = "\x1b]0;owned\x07\x1b[2J\u009b31m" + hostile
+)
+
+// shop is a server with one of everything, whose texts are hostile, and a token for each role.
+type shop struct {
+	*node
+	run    string // one that has failed
+	tokens map[string]string
+}
+
+// roles are those that try each command, with the scopes of their tokens.
+func roles() map[string][]dispatcher.Scope {
+	return map[string][]dispatcher.Scope{
+		"without": {dispatcher.ScopeMetrics}, "reader": {dispatcher.ScopeRead},
+		"writer": {dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}, "admin": dispatcher.Scopes(),
+	}
+}
+
+func newShop(t *testing.T) *shop {
+	t.Helper()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	s := &shop{node: startNode(t, database, newToken(t, database), quick()...), tokens: map[string]string{}}
+	r := newReceiver(t, func(w http.ResponseWriter, _ arrival) {
+		w.Header().Set("X-Request-Id", "id\u202e")
+		w.WriteHeader(http.StatusBadRequest)
+		_, _ = io.WriteString(w, hostileTarget+"\n"+hostileTarget)
+	})
+	ctx := t.Context()
+	for _, app := range []string{"shop", "moved", "suspended"} {
+		must[dispatcher.App](t)(s.PutApp(ctx, dispatcher.App{Name: app, Description: hostile, Enabled: true}, client.Condition{}))
+	}
+	must[dispatcher.Calendar](t)(s.PutCalendar(ctx, dispatcher.Calendar{App: "shop", Name: "holidays", Description: hostile,
+		Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}, client.Condition{}))
+	job := webhookJob("shop", "orders", r.URL, map[string]string{"nightly": "0 30 2 * * ?"})
+	job.Description = hostile
+	nightly := job.Triggers["nightly"]
+	nightly.Timezone = "Europe/Berlin"
+	job.Triggers["nightly"] = nightly
+	must[dispatcher.Job](t)(s.PutJob(ctx, job, client.Condition{}))
+	s.run = must[dispatcher.Run](t)(s.RunJob(ctx, "shop", "orders")).ID
+	until(t, "the run to fail", func() bool { return hasEnded(must[dispatcher.Run](t)(s.Run(ctx, s.run))) })
+	must[dispatcher.App](t)(s.SetBounds(ctx, "suspended", func(b *dispatcher.Bounds) { b.Suspended = true }))
+	others := map[string][]dispatcher.Scope{"spare": {dispatcher.ScopeRead}, "other": {dispatcher.ScopeRead}}
+	maps.Copy(others, roles())
+	for name, scopes := range others {
+		token := dispatcher.APIToken{Name: name, Description: hostile, Scopes: scopes}
+		s.tokens[name] = must[dispatcher.IssuedToken](t)(s.PutToken(ctx, token, client.Condition{Absent: true})).Secret
+	}
+	return s
+}
+
+// as runs a command with the token of a role.
+func (s *shop) as(role, input, command, args string) (stdout, stderr string, code int) {
+	caller := *s.node
+	caller.token = s.tokens[role]
+	return caller.commandWith(input, append(strings.Fields(command), strings.Fields(args)...)...)
+}
+
+// Each command is refused without its scope, works with it, and prints nothing that a terminal would obey. Its JSON is
+// what openapi.json says.
+func TestEveryCommandByRights(t *testing.T) {
+	t.Parallel()
+	s, rows := newShop(t), commandRows()
+	document := readSchemas(t, s.get(t, "/openapi.json"))
+	made := 0
+	for _, leaf := range newParser(&cli{}, console{}, func(int) {}).Model.Leaves(true) {
+		command := leaf.Path()
+		row, known := rows[command]
+		chosen := slices.ContainsFunc(leaf.Flags, func(f *kong.Flag) bool { return f.Name == "output" }) // else it is always JSON
+		switch {
+		case !known:
+			t.Errorf("carillon %s has no row in commandRows", command)
+			continue
+		case row.local != "":
+			continue
+		}
+		for _, role := range []string{"without", "reader", "writer", "admin"} {
+			for _, form := range []string{outputTable, outputJSON, outputLines} {
+				if form != outputTable && (row.schema == "" || !chosen || role == "without") {
+					continue
+				}
+				made++
+				args := s.fill(row.args, made)
+				if form != outputTable {
+					args += " -o " + form
+				}
+				want := exitRefused
+				if role == "admin" || slices.Contains(roles()[role], row.needs) {
+					want = row.code
+				}
+				out, errs, code := s.as(role, row.input, command, args)
+				if code != want {
+					t.Errorf("carillon %s %s as %s: exit %d, want %d: %s%s", command, args, role, code, want, out, errs)
+				}
+				if at := strings.IndexFunc(strings.ReplaceAll(out+errs, "\n", ""), unsafeToShow); at >= 0 {
+					t.Errorf("carillon %s %s as %s prints what a terminal obeys: %q", command, args, role, out+errs)
+				}
+				if !chosen {
+					form = outputJSON
+				}
+				if code == want && row.schema != "" && want != exitRefused && want != exitConflict {
+					document.check(t, "carillon "+command+" "+args, form, row.schema, out)
+				}
+			}
+		}
+		bare := append(strings.Fields(command), strings.Fields(s.fill(row.args, made))...)
+		_, errs, code := carillon(t, []string{"HOME=" + t.TempDir(), "XDG_CONFIG_HOME="}, bare...)
+		if code != exitUsage || !strings.Contains(errs, "--token (CARILLON_TOKEN)") {
+			t.Errorf("carillon %s without a token: exit %d, %s", command, code, errs)
+		}
+	}
+}
+
+// fill fills in what is known of the server.
+func (s *shop) fill(args string, n int) string {
+	return strings.NewReplacer("{run}", s.run, "{at}", "2026-05-01T00:30:00Z", "{n}", fmt.Sprint(n)).Replace(args)
+}
+
+func TestEveryCommandHasAnExampleThatParses(t *testing.T) {
+	t.Parallel()
+	for _, leaf := range newParser(&cli{}, console{}, func(int) {}).Model.Leaves(true) {
+		example := leaf.Tag.Get("example")
+		words := shellWords(example)
+		if len(words) == 0 || !strings.HasPrefix(example+" ", "carillon "+leaf.Path()+" ") {
+			t.Errorf("carillon %s has the example %q, which does not begin with the command", leaf.Path(), example)
+			continue
+		}
+		parser := newParser(&cli{}, console{out: io.Discard, err: io.Discard}, func(int) {},
+			kong.BindTo(t.Context(), (*context.Context)(nil)), kong.Bind(console{}))
+		if _, err := parser.Parse(words[1:]); err != nil {
+			t.Errorf("%s: %v", example, err)
+		}
+		if leaf.ClosestGroup() == nil {
+			t.Errorf("carillon %s is in no group of the help", leaf.Path())
+		}
+	}
+}
+
+// shellWords splits a command line, whose quotes hold whole words.
+func shellWords(line string) (words []string) {
+	for i, part := range strings.FieldsFunc(strings.ReplaceAll(line, `'`, `"`), func(r rune) bool { return r == '"' }) {
+		if i%2 == 1 {
+			words = append(words, part)
+			continue
+		}
+		words = append(words, strings.Fields(part)...)
+	}
+	return words
+}
+
+func TestHelpShowsGroupsAndAnExample(t *testing.T) {
+	t.Parallel()
+	out, _, code := carillon(t, nil, "--help")
+	for _, group := range groups()[:5] {
+		if !strings.Contains(out, "\n"+group.Title+"\n") || code != 0 {
+			t.Errorf("help: exit %d, without the heading %s:\n%s", code, group.Title, out)
+		}
+	}
+	out, _, _ = carillon(t, nil, "run", "list", "--help")
+	if !strings.Contains(out, "Example:\n  carillon run list --failed") {
+		t.Errorf("the help of a command shows no example:\n%s", out)
+	}
+	if version, _, code := carillon(t, nil, "--version"); code != 0 || !strings.HasPrefix(version, "carillon ") {
+		t.Errorf("--version: exit %d, %q", code, version)
+	}
+}

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+
+	"github.com/alecthomas/kong"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// apiFlags say which API a command calls: that of a context, or the one that flags or variables name.
+type apiFlags struct {
+	Endpoint string `group:"api" env:"CARILLON_ENDPOINT" placeholder:"URL" help:"Address of the API of any node. Default: that of the context, else http://127.0.0.1:8080."`
+	Token    string `group:"api" env:"CARILLON_TOKEN" help:"API token. Prefer the variable or a context: other users of the machine can see flags."`
+	Context  string `group:"api" env:"CARILLON_CONTEXT" placeholder:"NAME" help:"Use this context, not the current one. See carillon context."`
+	clientTLSFlags
+	onCommandLine map[string]bool // names of the flags that do not come from variables
+}
+
+// defaultEndpoint is that of a node on this machine.
+const defaultEndpoint = "http://127.0.0.1:8080"
+
+// AfterApply notes which flags are on the command line.
+func (a *apiFlags) AfterApply(parsed *kong.Context) error {
+	a.onCommandLine = map[string]bool{}
+	for _, step := range parsed.Path {
+		if step.Flag != nil {
+			a.onCommandLine[step.Flag.Name] = true
+		}
+	}
+	return nil
+}
+
+// client returns a client of the API that the command is to call.
+func (a *apiFlags) client() (*client.Client, error) {
+	to, err := a.connection()
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return to.newClient()
+}
+
+// connection is an endpoint with what belongs to it.
+type connection struct {
+	endpoint, token string
+	clientTLSFlags
+}
+
+func (c connection) newClient() (*client.Client, error) {
+	return c.clientTLSFlags.newClient(c.endpoint, c.token)
+}
+
+// connection decides where to connect. A token goes only to the endpoint that it was given for: either all comes from a
+// context, which flags may change, or all from flags and variables. A context that is named comes before variables.
+func (a *apiFlags) connection() (connection, error) {
+	given := connection{cmp.Or(a.Endpoint, defaultEndpoint), a.Token, a.clientTLSFlags}
+	if a.Context == "" && (a.Endpoint != "" || a.Token != "") {
+		if a.Token == "" {
+			return given, errors.New("--token (CARILLON_TOKEN): is required with --endpoint (CARILLON_ENDPOINT); " +
+				"the token of a context goes only to the endpoint of that context")
+		}
+		return given, nil
+	}
+	contexts, err := readContexts()
+	if err != nil {
+		return given, err
+	}
+	name := cmp.Or(a.Context, contexts.Current)
+	if name == "" {
+		return given, errors.New("no token: set --token (CARILLON_TOKEN), or make a context with: " +
+			"carillon context set NAME --endpoint URL --token-from FILE")
+	}
+	found, err := contexts.get(name)
+	if err != nil {
+		return given, err
+	}
+	if a.onCommandLine["endpoint"] && !a.onCommandLine["token"] {
+		return given, fmt.Errorf("--endpoint: the token of context %s goes only to its own endpoint; "+
+			"give --token, too, or leave out --endpoint", dispatcher.Echo(name))
+	}
+	return a.over(found)
+}
+
+// over returns the connection of a context with the changes of the command line.
+func (a *apiFlags) over(found apiContext) (connection, error) {
+	to := connection{found.Endpoint, "", clientTLSFlags{found.CACert, found.ClientCert, found.ClientKey}}
+	for name, change := range map[string]struct {
+		from string
+		to   *string
+	}{
+		"endpoint": {a.Endpoint, &to.endpoint}, "token": {a.Token, &to.token}, "ca-cert": {a.CACert, &to.CACert},
+		"client-cert": {a.ClientCert, &to.ClientCert}, "client-key": {a.ClientKey, &to.ClientKey},
+	} {
+		if a.onCommandLine[name] {
+			*change.to = change.from
+		}
+	}
+	var err error
+	if to.token == "" {
+		to.token, err = found.secret()
+	}
+	return to, err
+}

@@ -1,0 +1,86 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// Exit codes, for scripts. docs/reference/cli.md lists them.
+const (
+	exitFailure     = 1 // the command failed in another way than those below
+	exitUsage       = 2 // a flag, variable or argument is invalid, or the database cannot be opened
+	exitTooNew      = 3 // the database schema is newer than this program
+	exitMissing     = 4 // what the command names does not exist, or the token may not see it
+	exitRefused     = 5 // the token is refused, or lacks a scope or an app
+	exitConflict    = 6 // the state of the thing does not permit it, or someone else has changed it
+	exitUnreachable = 7 // the API cannot be reached, or is overloaded
+	exitNegative    = 8 // the command worked, and what it found is not well: a failed run, an unexplained fire
+)
+
+// usageError is an invalid flag or variable.
+type usageError struct{ error }
+
+func (e *usageError) Unwrap() error { return e.error }
+
+// negativeError says that what a command examined is not as it should be.
+type negativeError struct{ error }
+
+func (e *negativeError) Unwrap() error { return e.error }
+
+// fail prints an error and returns its exit code.
+func fail(c console, err error) int {
+	for line := range strings.SplitSeq(err.Error(), "\n") {
+		fmt.Fprintln(c.err, "carillon:", plain(line))
+	}
+	return exitCode(err)
+}
+
+// exitCode is the exit code of a command that ended with an error.
+func exitCode(err error) int {
+	var usage *usageError
+	var negative *negativeError
+	switch {
+	case errors.Is(err, dispatcher.ErrSchemaTooNew):
+		return exitTooNew
+	case errors.As(err, &usage):
+		return exitUsage
+	case errors.As(err, &negative):
+		return exitNegative
+	}
+	return exitCodeOfAPI(err)
+}
+
+// exitCodeOfAPI is the exit code of a request that failed.
+func exitCodeOfAPI(err error) int {
+	var refused *client.Error
+	var network *net.OpError
+	switch {
+	case errors.Is(err, client.ErrForeign):
+		return exitFailure
+	case errors.Is(err, dispatcher.ErrNotFound):
+		return exitMissing
+	case errors.Is(err, dispatcher.ErrConflict), errors.Is(err, dispatcher.ErrPrecondition):
+		return exitConflict
+	case errors.As(err, &network):
+		return exitUnreachable
+	case !errors.As(err, &refused):
+		return exitFailure
+	case refused.Status == http.StatusUnauthorized, refused.Status == http.StatusForbidden, isForOperators(refused.Problems):
+		return exitRefused
+	case refused.Status == http.StatusTooManyRequests, refused.Status >= http.StatusBadGateway:
+		return exitUnreachable
+	}
+	return exitFailure
+}
+
+// isForOperators tells that a request is one that only a token of an operator may make.
+func isForOperators(problems dispatcher.Problems) bool {
+	return slices.ContainsFunc(problems, func(p dispatcher.Problem) bool { return p.Code == dispatcher.CodeBoundOperator })
+}

@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
+)
+
+// exportCommand writes an app as Terraform files.
+type exportCommand struct {
+	apiFlags
+	App string `arg:"" help:"Name of the app."`
+}
+
+// Run prints the resources of the app, its calendars and its jobs, each with a block that imports it.
+func (e *exportCommand) Run(ctx context.Context, c console) error {
+	api, err := e.client()
+	if err != nil {
+		return err
+	}
+	content, err := contentOf(ctx, c, api, e.App)
+	if err != nil {
+		return err
+	}
+	return content.Write(c.out)
+}
+
+// contentOf reads an app with its calendars and jobs.
+func contentOf(ctx context.Context, c console, api *client.Client, name string) (tfconfig.Content, error) {
+	app, err := api.App(ctx, name)
+	if err != nil {
+		return tfconfig.Content{}, err
+	}
+	calendars, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Calendar], error) {
+		return api.Calendars(ctx, name, page)
+	})
+	if err != nil {
+		return tfconfig.Content{}, err
+	}
+	read, n := newProgress(c, "jobs"), 0
+	jobs, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Job], error) {
+		list, err := api.Jobs(ctx, name, page)
+		n += len(list.Items)
+		read.say(n)
+		return list, err
+	})
+	return tfconfig.Content{App: app, Calendars: calendars, Jobs: jobs}, err
+}
+
+// diffCommand compares Terraform files with the server.
+type diffCommand struct {
+	apiFlags
+	outputFlags
+	Dir string `arg:"" optional:"" default:"." help:"Directory with Terraform files."`
+}
+
+// Run prints the differences. It fails if there are any.
+func (d *diffCommand) Run(ctx context.Context, c console) error {
+	module, err := tfconfig.Load(d.Dir)
+	if err != nil {
+		return &usageError{err}
+	}
+	for _, p := range module.Problems {
+		if !p.Warning {
+			return fmt.Errorf("%s:%d:%d: %s (%s); carillon lint lists all problems of the files", p.File, p.Line, p.Column, p.Message, p.Code)
+		}
+	}
+	api, err := d.client()
+	if err != nil {
+		return err
+	}
+	server := map[string]tfconfig.Content{}
+	for _, app := range module.Apps() {
+		content, err := contentOf(ctx, c, api, app)
+		if errors.Is(err, dispatcher.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		server[app] = content
+	}
+	found, err := module.Compare(server)
+	if err != nil {
+		return err
+	}
+	if err := d.print(c, found); err != nil {
+		return err
+	}
+	differ := 0
+	for _, one := range found {
+		if one.Change != tfconfig.NotCompared {
+			differ++
+		}
+	}
+	if differ > 0 {
+		return fmt.Errorf("files and server differ about %d of apps, calendars and jobs", differ)
+	}
+	return nil
+}
+
+// changeMarks begin the lines of differences, as in the output of Terraform: what an apply would do.
+var changeMarks = map[tfconfig.Change]struct{ sign, words string }{ //nolint:gochecknoglobals // a table
+	tfconfig.OnlyInFiles:  {"+", "only in the files"},
+	tfconfig.OnlyOnServer: {"-", "only on the server"},
+	tfconfig.Changed:      {"~", "different"},
+	tfconfig.NotCompared:  {"?", "not compared: its name is not known before an apply"},
+}
+
+func (d *diffCommand) print(c console, found []tfconfig.Difference) error {
+	if d.Output != outputTable {
+		return printList(d.outputFlags, c, found, "", nil)
+	}
+	for _, one := range found {
+		name := strings.TrimPrefix(one.Type, "carillon_") + " " + one.Name
+		if one.Name == "" {
+			name = one.Resource
+		}
+		if one.File != "" {
+			name = fmt.Sprintf("%s (%s:%d)", name, one.File, one.Line)
+		}
+		mark := changeMarks[one.Change]
+		if _, err := fmt.Fprintf(c.out, "%s %s: %s\n", mark.sign, plain(name), mark.words); err != nil {
+			return err
+		}
+		for _, a := range one.Attributes {
+			if _, err := fmt.Fprintf(c.out, "    %s: server %s, files %s\n", plain(a.Path), shown(a.Server), shown(a.Files)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// shown is a value in a line: as JSON, and cut if it is long.
+func shown(value any) string {
+	if value == nil {
+		return "none"
+	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err.Error()
+	}
+	const most = 120
+	if runes := []rune(string(text)); len(runes) > most {
+		text = []byte(string(runes[:most]) + "…")
+	}
+	return plain(string(text))
+}

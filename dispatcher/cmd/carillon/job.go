@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// jobCommand shows, runs and pauses jobs.
+type jobCommand struct {
+	List   jobListCommand   `cmd:"" help:"List jobs with their next fires." example:"carillon job list billing"`
+	Show   jobShowCommand   `cmd:"" help:"Show a job with its triggers and warnings." example:"carillon job show billing/invoices"`
+	Run    jobRunCommand    `cmd:"" group:"operate" help:"Run a job now." example:"carillon job run billing/invoices --wait"`
+	Pause  jobPauseCommand  `cmd:"" group:"operate" help:"Pause a job, or one of its triggers." example:"carillon job pause billing/invoices"`
+	Resume jobResumeCommand `cmd:"" group:"operate" help:"Resume a job, or one of its triggers." example:"carillon job resume billing/invoices/berlin"`
+}
+
+// jobListCommand lists jobs.
+type jobListCommand struct {
+	apiFlags
+	outputFlags
+	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
+}
+
+// Run prints the jobs.
+func (l *jobListCommand) Run(ctx context.Context, c console) error {
+	api, err := l.client()
+	if err != nil {
+		return err
+	}
+	apps, err := appsOr(ctx, api, l.App)
+	if err != nil {
+		return err
+	}
+	var all []dispatcher.Job
+	read := newProgress(c, "jobs")
+	for _, app := range apps {
+		jobs, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Job], error) { return api.Jobs(ctx, app, page) })
+		if err != nil {
+			return err
+		}
+		all = append(all, jobs...)
+		read.say(len(all))
+	}
+	return printList(l.outputFlags, c, all, "JOB\tSTATE\tTRIGGERS\tNEXT FIRE\tWARNINGS", func(job dispatcher.Job) []any {
+		return []any{job.App + "/" + job.Name, stateOfJob(job), len(job.Triggers), nextFire(job), len(job.Warnings)}
+	})
+}
+
+// stateOfJob is what an operator wants to know first.
+func stateOfJob(job dispatcher.Job) stateCell {
+	broken := ""
+	for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
+		if job.Triggers[name].State == dispatcher.TriggerError {
+			broken = "error in trigger " + name
+		}
+	}
+	switch {
+	case !job.Enabled:
+		return "disabled"
+	case job.Paused:
+		return "paused"
+	case broken != "":
+		return stateCell(broken)
+	}
+	return stateCell(job.State)
+}
+
+// nextFire is the earliest fire of the triggers of a job that are not paused.
+func nextFire(job dispatcher.Job) any {
+	var first *time.Time
+	for _, t := range job.Triggers {
+		if t.Enabled && t.State == dispatcher.TriggerWaiting && t.NextFireTime != nil && (first == nil || t.NextFireTime.Before(*first)) {
+			first = t.NextFireTime
+		}
+	}
+	if first == nil {
+		return "none"
+	}
+	return first
+}
+
+// jobFlags name a job.
+type jobFlags struct {
+	apiFlags
+	outputFlags
+	Job string `arg:"" name:"app/job" help:"The job, such as billing/invoices."`
+}
+
+// open returns a client, and the names of app and job.
+func (j *jobFlags) open() (api *client.Client, app, job string, err error) {
+	names, err := cutPath(j.Job, "APP/JOB", 2)
+	if err != nil {
+		return nil, "", "", err
+	}
+	api, err = j.client()
+	return api, names[0], names[1], err
+}
+
+// jobShowCommand shows a job.
+type jobShowCommand struct{ jobFlags }
+
+// Run prints the job.
+func (s *jobShowCommand) Run(ctx context.Context, c console) error {
+	api, app, name, err := s.open()
+	if err != nil {
+		return err
+	}
+	job, err := api.Job(ctx, app, name)
+	if err != nil {
+		return err
+	}
+	return printJob(s.outputFlags, c, job)
+}
+
+func printJob(o outputFlags, c console, job dispatcher.Job) error {
+	return printObject(o, c, job, func(l *lines) {
+		l.add("job", job.App+"/"+job.Name)
+		l.add("description", job.Description)
+		l.add("state", stateOfJob(job))
+		l.add("target", targetOf(job.Target))
+		l.add("delivery", job.Delivery)
+		l.add("attempts", fmt.Sprintf("at most %d", max(job.Retry.MaxAttempts, 1)))
+		l.add("concurrency", concurrencyOf(job))
+		l.add("node labels", job.NodeLabels)
+		l.add("priority", job.Priority)
+		l.add("revision", fmt.Sprintf("%d of %s", job.Revision, dispatcher.FormatInstant(job.UpdatedAt)))
+		for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
+			t := job.Triggers[name]
+			l.paragraph()
+			l.add("trigger", name)
+			l.add("  schedule", strings.TrimSpace(t.Expression+" "+t.Timezone))
+			l.add("  state", stateCell(stateOfTrigger(t)))
+			l.add("  error", t.Error)
+			l.add("  previous fire", t.PrevFireTime)
+			l.add("  next fire", t.NextFireTime)
+			l.add("  if missed", t.MisfirePolicy)
+		}
+		if len(job.Warnings) > 0 {
+			l.paragraph()
+		}
+		for _, warning := range job.Warnings {
+			l.add("warning", strings.TrimSpace(warning.Path+" "+warning.Message))
+		}
+	})
+}
+
+func stateOfTrigger(t dispatcher.Trigger) string {
+	if !t.Enabled {
+		return "disabled"
+	}
+	return string(t.State)
+}
+
+// targetOf says what a job calls, in a line.
+func targetOf(target dispatcher.Target) string {
+	switch {
+	case target.Webhook != nil:
+		return target.Webhook.Method + " " + target.Webhook.URL
+	case target.Lambda != nil:
+		return "lambda " + target.Lambda.Function
+	}
+	return ""
+}
+
+func concurrencyOf(job dispatcher.Job) string {
+	text := string(job.ConcurrencyPolicy)
+	if job.MaxConcurrency > 0 {
+		text += fmt.Sprintf(", at most %d at once", job.MaxConcurrency)
+	}
+	return text
+}

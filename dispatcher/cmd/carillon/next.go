@@ -1,0 +1,171 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
+)
+
+// nextCommand lists what an app fires soon.
+type nextCommand struct {
+	apiFlags
+	outputFlags
+	App      string              `arg:"" help:"Name of the app."`
+	For      dispatcher.Duration `default:"12h" help:"How far to look ahead, at most 8760h."`
+	Timezone string              `placeholder:"ZONE" help:"IANA time zone of the times. Default: that of this machine."`
+	Each     int                 `default:"10" help:"How many fires of one trigger to list, 1 to 1000; the others are counted."`
+}
+
+// upcoming is one fire that is to come.
+type upcoming struct {
+	At      time.Time  `json:"at"`
+	Job     string     `json:"job"`
+	Trigger string     `json:"trigger"`
+	DueAt   *time.Time `json:"due_at,omitempty"` // if jitter moves it
+	// Held says why the fire will not run at that time, empty if it will.
+	Held string `json:"held,omitempty"`
+	// More is how many fires of the trigger follow that are not listed, on the last one that is; the last of them is at Until.
+	More  int        `json:"more,omitempty"`
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// Run prints the fires of all jobs in the order of time.
+func (n *nextCommand) Run(ctx context.Context, c console) error {
+	now := time.Now()
+	zone := now.Location()
+	if n.Timezone != "" {
+		clock, err := schedule.Parse(schedule.Spec{Expression: "@daily", Timezone: n.Timezone})
+		if err != nil {
+			return &usageError{fmt.Errorf("--timezone: %w", err)}
+		}
+		zone = clock.In(now).Location()
+	}
+	if n.For <= 0 || n.For.Std() > 366*24*time.Hour || n.Each < 1 || n.Each > 1000 {
+		return &usageError{fmt.Errorf("--for %s has to be at most 8760h, and --each %d from 1 to 1000", n.For, n.Each)}
+	}
+	api, err := n.client()
+	if err != nil {
+		return err
+	}
+	content, err := contentOf(ctx, c, api, n.App)
+	if err != nil {
+		return err
+	}
+	fires, problems := n.fires(content, now, now.Add(n.For.Std()))
+	for _, problem := range problems {
+		fmt.Fprintln(c.err, "carillon:", plain(problem))
+	}
+	err = printList(n.outputFlags, c, fires, zoneName(zone)+"\tJOB\tTRIGGER\tNOTE", func(u upcoming) []any {
+		return []any{u.At.In(zone).Format("Mon 2006-01-02 15:04:05"), u.Job, u.Trigger, u.note(zone)}
+	})
+	if err == nil && len(fires) == 0 && n.Output == outputTable {
+		fmt.Fprintf(c.err, "carillon: app %s fires nothing before %s\n", plain(n.App), now.Add(n.For.Std()).In(zone).Format(time.DateTime))
+	}
+	return err
+}
+
+// zoneName is the title of times in a zone.
+func zoneName(zone *time.Location) string {
+	if zone == time.Local {
+		return "LOCAL TIME"
+	}
+	return zone.String()
+}
+
+// note says what is special about a fire.
+func (u upcoming) note(zone *time.Location) string {
+	var parts []string
+	if u.Held != "" {
+		parts = append(parts, u.Held)
+	}
+	if u.DueAt != nil {
+		parts = append(parts, "runs at "+u.DueAt.In(zone).Format("15:04:05"))
+	}
+	if u.More > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more until %s", u.More, u.Until.In(zone).Format("Mon 15:04:05")))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// fires returns the fires of an app in (from, to], and which triggers cannot be evaluated.
+func (n *nextCommand) fires(content tfconfig.Content, from, to time.Time) (all []upcoming, problems []string) {
+	calendars := dispatcher.CompileCalendars(content.Calendars)
+	for _, job := range content.Jobs {
+		for name, t := range job.Triggers {
+			found, err := n.ofTrigger(job, name, t, calendars, from, to)
+			if err != nil {
+				problems = append(problems, fmt.Sprintf("trigger %s/%s: %v", job.Name, name, err))
+			}
+			for i := range found {
+				found[i].Job, found[i].Trigger, found[i].Held = job.Name, name, whyHeld(content.App, job, t)
+			}
+			all = append(all, found...)
+		}
+	}
+	slices.SortFunc(all, func(a, b upcoming) int {
+		return cmp.Or(a.At.Compare(b.At), strings.Compare(a.Job, b.Job), strings.Compare(a.Trigger, b.Trigger))
+	})
+	slices.Sort(problems)
+	return all, problems
+}
+
+// ofTrigger returns the fires of one trigger.
+func (n *nextCommand) ofTrigger(
+	job dispatcher.Job, name string, t dispatcher.Trigger, calendars dispatcher.Calendars, from, to time.Time,
+) ([]upcoming, error) {
+	if t.State == dispatcher.TriggerComplete {
+		return nil, nil
+	}
+	s, err := t.Parse(dispatcher.Identity(job.App, job.Name, name), t.AnchorAt, calendars)
+	if err != nil {
+		return nil, err
+	}
+	const most = 100_000
+	var times []time.Time
+	if _, delayed := s.FixedDelay(); !delayed {
+		times = s.Between(from, to, most)
+	} else if next := t.NextFireTime; next != nil && next.After(from) && !next.After(to) {
+		times = []time.Time{*next} // those after it depend on how long the run takes
+	}
+	var found []upcoming
+	for _, at := range times[:min(len(times), n.Each)] {
+		one := upcoming{At: at}
+		if delay := s.Delay(at); delay > 0 {
+			one.DueAt = new(at.Add(delay))
+		}
+		found = append(found, one)
+	}
+	if rest := len(times) - len(found); rest > 0 {
+		last := &found[len(found)-1]
+		last.More, last.Until = rest, &times[len(times)-1]
+	}
+	return found, nil
+}
+
+// whyHeld says why fires of a trigger do not run at their time, or nothing.
+func whyHeld(app dispatcher.App, job dispatcher.Job, t dispatcher.Trigger) string {
+	switch {
+	case app.Bounds != nil && app.Bounds.Suspended:
+		return "the app is suspended"
+	case !app.Enabled:
+		return "the app is disabled"
+	case !job.Enabled:
+		return "the job is disabled"
+	case !t.Enabled:
+		return "disabled"
+	case job.Paused:
+		return "the job is paused"
+	case t.Paused:
+		return "paused"
+	case t.State == dispatcher.TriggerError:
+		return "in error: " + t.Error
+	}
+	return ""
+}

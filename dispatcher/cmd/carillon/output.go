@@ -1,0 +1,168 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// outputFlags say in which form a command prints its result.
+type outputFlags struct {
+	Output string `short:"o" default:"table" enum:"table,json,jsonl" help:"table for people; json as the API has it, a list as {\"items\": [...]}; jsonl with one object a line."`
+}
+
+// The forms of output.
+const (
+	outputTable = "table"
+	outputJSON  = "json"
+	outputLines = "jsonl"
+)
+
+// items is a list as the API has it, with the items of all its pages.
+type items[T any] struct {
+	Items []T `json:"items"`
+}
+
+// printList prints a list: as a table, a row makes the cells of an item, under titles that tabs separate.
+func printList[T any](o outputFlags, c console, all []T, titles string, row func(T) []any) error {
+	switch o.Output {
+	case outputJSON:
+		if all == nil {
+			all = []T{}
+		}
+		return printJSON(c.out, items[T]{all})
+	case outputLines:
+		for _, one := range all {
+			if err := printJSONLine(c.out, one); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	t := newTable(titles)
+	for _, one := range all {
+		t.add(row(one)...)
+	}
+	return t.print(c)
+}
+
+// printObject prints one object; shown adds the lines that people see of it.
+func printObject(o outputFlags, c console, object any, show func(*lines)) error {
+	switch o.Output {
+	case outputJSON:
+		return printJSON(c.out, object)
+	case outputLines:
+		return printJSONLine(c.out, object)
+	}
+	var l lines
+	show(&l)
+	return l.print(c)
+}
+
+// lines are names with their values, and paragraphs of them.
+type lines struct{ table table }
+
+// add adds a line, unless the value is empty.
+func (l *lines) add(name string, value any) {
+	if cellOf(value, false) != "" {
+		l.table.add(name, value)
+	}
+}
+
+// paragraph leaves a line empty.
+func (l *lines) paragraph() { l.table.rows = append(l.table.rows, nil) }
+
+func (l *lines) print(c console) error { return l.table.print(c) }
+
+// table is text in columns. Its cells may hold anything: they are made plain.
+type table struct{ rows [][]any }
+
+// newTable returns a table with a line of titles, which tabs separate.
+func newTable(titles string) *table {
+	t := &table{}
+	var row []any
+	for title := range strings.SplitSeq(titles, "\t") {
+		row = append(row, title)
+	}
+	t.rows = append(t.rows, row)
+	return t
+}
+
+// add adds a row.
+func (t *table) add(cells ...any) { t.rows = append(t.rows, cells) }
+
+// print prints the rows, with each column as wide as its widest cell.
+func (t *table) print(c console) error {
+	var widths []int
+	for _, row := range t.rows {
+		for i, cell := range row {
+			if i == len(widths) {
+				widths = append(widths, 0)
+			}
+			widths[i] = max(widths[i], utf8.RuneCountInString(cellOf(cell, false)))
+		}
+	}
+	var text strings.Builder
+	colours := hasColours(c.out)
+	for _, row := range t.rows {
+		var line strings.Builder
+		for i, cell := range row {
+			line.WriteString(cellOf(cell, colours))
+			if i < len(row)-1 {
+				line.WriteString(strings.Repeat(" ", 2+widths[i]-utf8.RuneCountInString(cellOf(cell, false))))
+			}
+		}
+		text.WriteString(strings.TrimRight(line.String(), " ") + "\n")
+	}
+	_, err := io.WriteString(c.out, text.String())
+	return err
+}
+
+// cellOf is the text of a cell. Instants are in UTC, to the second unless they have a fraction.
+func cellOf(value any, colours bool) string {
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case stateCell:
+		return v.text(colours)
+	case time.Time:
+		return dispatcher.FormatInstant(v)
+	case *time.Time:
+		if v == nil {
+			return ""
+		}
+		return dispatcher.FormatInstant(*v)
+	}
+	return plain(fmt.Sprint(value))
+}
+
+// printJSON prints a value as indented JSON.
+func printJSON(w io.Writer, value any) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	encoder.SetIndent("", "  ")
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, plainJSON(text.String()))
+	return err
+}
+
+// printJSONLine prints a value as one line of JSON.
+func printJSONLine(w io.Writer, value any) error {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, plainJSON(text.String()))
+	return err
+}

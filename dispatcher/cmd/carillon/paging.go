@@ -1,0 +1,103 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// pageSize is how many items a command asks for at once.
+const pageSize = 500
+
+// allPages reads page after page, up to a number of items in all; 0: no limit. more tells that there are others.
+func allPages[T any](most int, read func(dispatcher.Page) (client.List[T], error)) (all []T, more bool, err error) {
+	page := dispatcher.Page{Limit: pageSize}
+	for {
+		if left := most - len(all); most > 0 && left < page.Limit {
+			page.Limit = left
+		}
+		list, err := read(page)
+		if err != nil {
+			return nil, false, err
+		}
+		all = append(all, list.Items...)
+		page.Cursor = list.Next
+		switch {
+		case list.Next == "":
+			return all, false, nil
+		case most > 0 && len(all) >= most:
+			return all, true, nil
+		}
+	}
+}
+
+// appsOr returns the named app, or without a name all apps that the token may see.
+func appsOr(ctx context.Context, api *client.Client, name string) ([]string, error) {
+	if name != "" {
+		return []string{name}, nil
+	}
+	all, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.App], error) { return api.Apps(ctx, page) })
+	names := make([]string, len(all))
+	for i, app := range all {
+		names[i] = app.Name
+	}
+	return names, err
+}
+
+// cutPath splits an argument such as APP/JOB/TRIGGER; the last parts may be missing if fewer are required.
+func cutPath(argument, form string, required int) ([]string, error) {
+	parts := strings.Split(argument, "/")
+	most := strings.Count(form, "/") + 1
+	valid := len(parts) >= required && len(parts) <= most
+	for _, part := range parts {
+		valid = valid && part != ""
+	}
+	if !valid {
+		return nil, &usageError{fmt.Errorf("argument %s is not %s", dispatcher.Echo(argument), form)}
+	}
+	return append(parts, make([]string, most-len(parts))...), nil
+}
+
+// periodFlags bound a list in time.
+type periodFlags struct {
+	Since string `placeholder:"TIME" help:"Only from here on: a duration before now such as 24h, or an instant in RFC 3339."`
+	Until string `placeholder:"TIME" help:"Only up to here, as --since."`
+}
+
+// period reads the flags; a time is zero if its flag is not given.
+func (p periodFlags) period(now time.Time) (from, to time.Time, err error) {
+	for _, flag := range []struct {
+		name, text string
+		into       *time.Time
+	}{{"since", p.Since, &from}, {"until", p.Until, &to}} {
+		var problem error
+		if *flag.into, problem = moment(flag.text, now); problem != nil {
+			err = errors.Join(err, fmt.Errorf("--%s: %w", flag.name, problem))
+		}
+	}
+	if err != nil {
+		err = &usageError{err}
+	}
+	return from, to, err
+}
+
+// moment reads a duration before now, or an instant; zero if text is empty.
+func moment(text string, now time.Time) (time.Time, error) {
+	if text == "" {
+		return time.Time{}, nil
+	}
+	if at, err := dispatcher.ParseInstant(text); err == nil {
+		return at, nil
+	}
+	var ago dispatcher.Duration
+	if err := ago.UnmarshalText([]byte(text)); err == nil && ago >= 0 {
+		return now.Add(-ago.Std()), nil
+	}
+	return time.Time{}, fmt.Errorf("%s is neither a duration such as 1h nor an instant such as 2026-05-01T06:00:00+02:00",
+		dispatcher.Echo(text))
+}

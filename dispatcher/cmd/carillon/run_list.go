@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// ledgerFlags select entries of the ledger.
+type ledgerFlags struct {
+	App     string `placeholder:"APP" help:"Only of this app. Default: all that the token may see."`
+	Job     string `placeholder:"JOB" help:"Only of this job; needs --app."`
+	Trigger string `placeholder:"TRIGGER" help:"Only of this trigger; needs --job."`
+	periodFlags
+	Limit int `default:"100" help:"How many of the latest to show, 0 to 100000. 0: all."`
+}
+
+// query returns what the flags ask for.
+func (l ledgerFlags) query(now time.Time) (dispatcher.RunQuery, error) {
+	var problems []error
+	if l.Job != "" && l.App == "" || l.Trigger != "" && l.Job == "" {
+		problems = append(problems, errors.New("--job needs --app, and --trigger needs --job"))
+	}
+	if l.Limit < 0 || l.Limit > 100_000 {
+		problems = append(problems, fmt.Errorf("--limit: %d is not between 0 and 100000", l.Limit))
+	}
+	from, to, err := l.period(now)
+	if err := errors.Join(append(problems, err)...); err != nil {
+		return dispatcher.RunQuery{}, &usageError{err}
+	}
+	return dispatcher.RunQuery{App: l.App, Job: l.Job, Trigger: l.Trigger, From: from, To: to}, nil
+}
+
+// cut leaves the latest of what several lists gave, and says if there are more.
+func cut[T any](c console, all []T, most int, more bool, at func(T) time.Time) []T {
+	slices.SortStableFunc(all, func(a, b T) int { return at(b).Compare(at(a)) })
+	if most > 0 && len(all) > most {
+		all, more = all[:most], true
+	}
+	if more {
+		fmt.Fprintf(c.err, "carillon: there are more; these are the latest %d. --limit shows others, --limit 0 all\n", len(all))
+	}
+	return all
+}
+
+// runListCommand lists runs.
+type runListCommand struct {
+	apiFlags
+	outputFlags
+	ledgerFlags
+	State  []string `placeholder:"STATE,..." help:"Only runs in these states: queued, claimed, running, retrying, succeeded, failed, timed_out, cancelled, lost, skipped."`
+	Failed bool     `help:"Only runs that failed, timed out or were lost."`
+}
+
+// states are those that the flags ask for; one empty state stands for all.
+func (r *runListCommand) states() ([]dispatcher.RunState, error) {
+	var states []dispatcher.RunState
+	for _, text := range r.State {
+		state := dispatcher.RunState(text)
+		if !slices.Contains(dispatcher.RunStates, state) {
+			return nil, &usageError{fmt.Errorf("--state: %s is none of %s", dispatcher.Echo(text), listed(dispatcher.RunStates))}
+		}
+		states = append(states, state)
+	}
+	if r.Failed {
+		states = append(states, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost)
+	}
+	if len(states) == 0 {
+		return []dispatcher.RunState{""}, nil
+	}
+	slices.Sort(states)
+	return slices.Compact(states), nil
+}
+
+func listed[T ~string](values []T) string {
+	var text []string
+	for _, value := range values {
+		text = append(text, string(value))
+	}
+	return strings.Join(text, ", ")
+}
+
+// Run prints the runs, latest scheduled time first.
+func (r *runListCommand) Run(ctx context.Context, c console) error {
+	query, err := r.query(time.Now())
+	if err != nil {
+		return err
+	}
+	states, err := r.states()
+	if err != nil {
+		return err
+	}
+	api, err := r.client()
+	if err != nil {
+		return err
+	}
+	apps, err := appsOr(ctx, api, r.App)
+	if err != nil {
+		return err
+	}
+	var all []dispatcher.Run
+	more, read := false, newProgress(c, "runs")
+	for _, app := range apps {
+		for _, state := range states {
+			query.App, query.State = app, state
+			runs, others, err := allPages(r.Limit, func(page dispatcher.Page) (client.List[dispatcher.Run], error) {
+				query.Page = page
+				return api.Runs(ctx, query)
+			})
+			if err != nil {
+				return err
+			}
+			all, more = append(all, runs...), more || others
+			read.say(len(all))
+		}
+	}
+	all = cut(c, all, r.Limit, more, func(run dispatcher.Run) time.Time { return run.ScheduledAt })
+	return printList(r.outputFlags, c, all, "RUN\tJOB\tSCHEDULED AT\tSTATE\tATTEMPT\tENDED AT\tERROR", runCells)
+}
+
+// runCells is a run in a line.
+func runCells(run dispatcher.Run) []any {
+	job := run.App + "/" + run.Job
+	if run.Trigger != "" {
+		job += "/" + run.Trigger
+	}
+	why := strings.TrimSpace(fmt.Sprintf("%s %s", run.Class, run.Error))
+	if waits := run.Waiting(); waits != "" {
+		why = strings.TrimPrefix(waits+"; "+why, "; ")
+	}
+	return []any{run.ID, job, run.ScheduledAt, stateCell(run.State), run.Attempt, run.EndedAt, strings.TrimSuffix(why, "; ")}
+}

@@ -1,0 +1,89 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// waitFlags let a command wait for the end of a run.
+type waitFlags struct {
+	Wait    bool                `help:"Wait until the run ends. Exit code 8: it did not succeed."`
+	Timeout dispatcher.Duration `default:"0s" help:"With --wait: how long to wait at most; the run goes on. 0s: until it ends."`
+}
+
+// finish prints a run, at once or when it has ended.
+func (w waitFlags) finish(ctx context.Context, c console, api *client.Client, o outputFlags, run dispatcher.Run) error {
+	if !w.Wait {
+		return printRunLine(c, o, run)
+	}
+	fmt.Fprintf(c.err, "carillon: waiting for run %s\n", run.ID)
+	return watchRun(ctx, c, api, o, run, w.Timeout)
+}
+
+// runWatchCommand waits for the end of a run.
+type runWatchCommand struct {
+	runFlags
+	Timeout dispatcher.Duration `default:"0s" help:"How long to wait at most; the run goes on. 0s: until it ends."`
+}
+
+// Run prints each change of the run until it ends.
+func (w *runWatchCommand) Run(ctx context.Context, c console) error {
+	api, err := w.client()
+	if err != nil {
+		return err
+	}
+	run, err := api.Run(ctx, w.ID)
+	if err != nil {
+		return err
+	}
+	return watchRun(ctx, c, api, w.outputFlags, run, w.Timeout)
+}
+
+// watchRun prints each change of a run until it ends; as one object of JSON, only its end.
+func watchRun(ctx context.Context, c console, api *client.Client, o outputFlags, run dispatcher.Run, most dispatcher.Duration) error {
+	if most > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, most.Std())
+		defer cancel()
+	}
+	var shown dispatcher.Run
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		final := hasEnded(run)
+		if changed := run.State != shown.State || run.Attempt != shown.Attempt; changed && (final || o.Output != outputJSON) {
+			if err := printRunLine(c, o, run); err != nil {
+				return err
+			}
+			shown, wait = run, 100*time.Millisecond
+		}
+		if final {
+			return judge(run)
+		}
+		pause(ctx, wait)
+		next, err := api.Run(ctx, run.ID)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("run %s has not ended yet, it is %s; go on with: carillon run watch %s", run.ID, run.State, run.ID)
+		case err != nil:
+			return err
+		}
+		run = next
+	}
+}
+
+// hasEnded tells whether a run changes no more, unless someone repeats it.
+func hasEnded(run dispatcher.Run) bool {
+	return slices.Index(dispatcher.RunStates, run.State) >= slices.Index(dispatcher.RunStates, dispatcher.RunSucceeded)
+}
+
+// judge is an error if a run ended in any other way than with success.
+func judge(run dispatcher.Run) error {
+	if run.State == dispatcher.RunSucceeded {
+		return nil
+	}
+	return &negativeError{fmt.Errorf("run %s ended as %s: carillon run show %s says more", run.ID, run.State, run.ID)}
+}

@@ -1,0 +1,34 @@
+package main
+
+import (
+	"context"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// slotCommand shows the slots of jobs.
+type slotCommand struct {
+	List slotListCommand `cmd:"" help:"List the runs that hold a slot of a job, with their nodes." example:"carillon slot list billing/invoices"`
+}
+
+// slotListCommand lists the slots of one job.
+type slotListCommand struct{ jobFlags }
+
+// Run prints the slots.
+func (s *slotListCommand) Run(ctx context.Context, c console) error {
+	api, app, job, err := s.open()
+	if err != nil {
+		return err
+	}
+	slots, err := api.Slots(ctx, app, job)
+	if err != nil {
+		return err
+	}
+	return printList(s.outputFlags, c, slots.Items, "RUN\tNODE\tSINCE", func(slot dispatcher.Slot) []any {
+		node := "-" // between two attempts
+		if slot.Node != nil {
+			node = slot.Node.String()
+		}
+		return []any{slot.Run, node, slot.Since}
+	})
+}

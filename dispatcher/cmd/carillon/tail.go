@@ -1,0 +1,249 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// tailCommand follows the runs of apps.
+type tailCommand struct {
+	apiFlags
+	outputFlags
+	Of    string              `arg:"" optional:"" name:"app[/job]" help:"Only this app, or this job. Default: all apps that the token may see."`
+	Since dispatcher.Duration `default:"0s" help:"Begin with what happened this long ago, at most 1h."`
+}
+
+// Run prints each attempt that ends and each misfire decision, until it is interrupted.
+func (t *tailCommand) Run(ctx context.Context, c console) error {
+	var app, job string
+	if t.Of != "" {
+		parts, err := cutPath(t.Of, "APP/JOB", 1)
+		if err != nil {
+			return err
+		}
+		app, job = parts[0], parts[1]
+	}
+	switch {
+	case t.Output == outputJSON:
+		return &usageError{errors.New("--output: what has no end is not one JSON value; use jsonl")}
+	case t.Since < 0 || t.Since.Std() > time.Hour:
+		return &usageError{fmt.Errorf("--since: %s is not between 0s and 1h; carillon run list goes further back", t.Since)}
+	}
+	api, err := t.client()
+	if err != nil {
+		return err
+	}
+	f := follower{api: api, app: app, job: job, from: time.Now().Add(-t.Since.Std()),
+		seen: map[string]sight{}, open: map[string]dispatcher.Run{}}
+	quiet := false
+	for ; ctx.Err() == nil; pause(ctx, time.Second) {
+		found, err := f.poll(ctx, time.Now())
+		switch {
+		case ctx.Err() != nil:
+			return nil // interrupted
+		case err != nil && exitCodeOfAPI(err) == exitUnreachable && f.polled:
+			if !quiet {
+				fmt.Fprintf(c.err, "carillon: %s; trying again\n", plain(err.Error()))
+			}
+			quiet = true
+			continue
+		case err != nil:
+			return err
+		}
+		quiet = false
+		for _, one := range found {
+			if err := t.print(c, one); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// happening is an attempt that has ended, or a misfire decision.
+type happening struct {
+	at      time.Time
+	Run     *dispatcher.Run     `json:"run,omitempty"`
+	Misfire *dispatcher.Misfire `json:"misfire,omitempty"`
+}
+
+func (t *tailCommand) print(c console, one happening) error {
+	if t.Output == outputLines {
+		return printJSONLine(c.out, one)
+	}
+	line := ""
+	if one.Run != nil {
+		line = fireLine(*one.Run)
+	} else {
+		line = misfireLine(*one.Misfire)
+	}
+	_, err := fmt.Fprintln(c.out, line)
+	return err
+}
+
+// follower notices what happens in the ledger. It asks for the latest scheduled times until it finds a page without
+// news, and for each run that has not ended by its id: an attempt may be made long after its scheduled time.
+type follower struct {
+	api      *client.Client
+	app, job string // empty: all
+	from     time.Time
+	polled   bool
+	seen     map[string]sight          // by id
+	open     map[string]dispatcher.Run // those that have not ended, by id
+	apps     []string
+	listed   time.Time // when apps were
+}
+
+// sight is what was last seen of a run.
+type sight struct {
+	state   dispatcher.RunState
+	attempt int
+	at      time.Time
+}
+
+const (
+	tailWindow = 5 * time.Minute // of scheduled times that are listed
+	tailPages  = 20              // of runs, each time
+	tailOpen   = 100             // runs that are asked for by id, each time
+)
+
+// poll returns what has happened since the last time, in the order of time.
+func (f *follower) poll(ctx context.Context, now time.Time) ([]happening, error) {
+	if f.app != "" {
+		f.apps = []string{f.app}
+	} else if now.Sub(f.listed) > 10*time.Second {
+		apps, err := appsOr(ctx, f.api, "")
+		if err != nil {
+			return nil, err
+		}
+		f.apps, f.listed = apps, now
+	}
+	var found []happening
+	current := map[string]bool{}
+	for _, app := range f.apps {
+		for _, step := range []func(context.Context, string, time.Time, map[string]bool) ([]happening, error){f.runs, f.misfires} {
+			more, err := step(ctx, app, now, current)
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, more...)
+		}
+	}
+	more, err := f.others(ctx, now, current)
+	if err != nil {
+		return nil, err
+	}
+	found = append(found, more...)
+	for id, one := range f.seen {
+		if _, isOpen := f.open[id]; !isOpen && now.Sub(one.at) > 2*max(tailWindow, now.Sub(f.from)) {
+			delete(f.seen, id)
+		}
+	}
+	f.polled = true
+	slices.SortStableFunc(found, func(a, b happening) int { return a.at.Compare(b.at) })
+	return found, nil
+}
+
+// runs looks at the latest scheduled times of an app and, the first time, at the runs that have not ended.
+func (f *follower) runs(ctx context.Context, app string, now time.Time, current map[string]bool) (found []happening, err error) {
+	states := []dispatcher.RunState{""}
+	if !f.polled {
+		states = append(states, dispatcher.RunQueued, dispatcher.RunClaimed, dispatcher.RunRunning, dispatcher.RunRetrying)
+	}
+	for _, state := range states {
+		query := dispatcher.RunQuery{App: app, Job: f.job, State: state, Page: dispatcher.Page{Limit: pageSize}}
+		if state == "" {
+			query.From = now.Add(-max(tailWindow, now.Sub(f.from)))
+			if f.polled {
+				query.From = now.Add(-tailWindow)
+			}
+		}
+		for range tailPages {
+			list, err := f.api.Runs(ctx, query)
+			if err != nil {
+				return nil, err
+			}
+			news := false
+			for _, run := range list.Items {
+				news = f.note(run, now, &found) || news
+				current[run.ID] = true
+			}
+			if query.Page.Cursor = list.Next; list.Next == "" || !news {
+				break
+			}
+		}
+	}
+	return found, nil
+}
+
+// others asks for the runs that have not ended and were in no list, the oldest first.
+func (f *follower) others(ctx context.Context, now time.Time, current map[string]bool) (found []happening, err error) {
+	var waiting []dispatcher.Run
+	for id, run := range f.open {
+		if !current[id] {
+			waiting = append(waiting, run)
+		}
+	}
+	slices.SortFunc(waiting, func(a, b dispatcher.Run) int { return f.seen[a.ID].at.Compare(f.seen[b.ID].at) })
+	for _, one := range waiting[:min(len(waiting), tailOpen)] {
+		run, err := f.api.Run(ctx, one.ID)
+		if errors.Is(err, dispatcher.ErrNotFound) { // its history was purged
+			delete(f.open, one.ID)
+			continue
+		}
+		if err != nil {
+			return nil, err
+		}
+		run.Attempts = nil // as in lists
+		f.note(run, now, &found)
+	}
+	return found, nil
+}
+
+// note takes note of a run, adds it to found if an attempt has ended, and tells whether it is news.
+func (f *follower) note(run dispatcher.Run, now time.Time, found *[]happening) bool {
+	before, known := f.seen[run.ID]
+	same := known && before.state == run.State && before.attempt == run.Attempt
+	f.seen[run.ID] = sight{run.State, run.Attempt, now}
+	if f.open[run.ID] = run; hasEnded(run) {
+		delete(f.open, run.ID)
+	}
+	if same {
+		return false
+	}
+	at := now
+	if run.EndedAt != nil {
+		at = *run.EndedAt
+	}
+	ended := hasEnded(run) || run.State == dispatcher.RunRetrying && run.Attempt > 0
+	if old := at.Before(f.from) || run.EndedAt == nil && !f.polled; ended && !old {
+		*found = append(*found, happening{at: at, Run: &run})
+	}
+	return true
+}
+
+// misfires looks at the latest decisions of an app. A catch-up run may have a scheduled time of long ago.
+func (f *follower) misfires(ctx context.Context, app string, now time.Time, _ map[string]bool) (found []happening, err error) {
+	list, err := f.api.Misfires(ctx, dispatcher.RunQuery{App: app, Job: f.job, Page: dispatcher.Page{Limit: pageSize}})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range list.Items {
+		id := "misfire " + m.Cursor()
+		_, known := f.seen[id]
+		if f.seen[id] = (sight{at: now}); known || m.DecidedAt.Before(f.from) {
+			continue
+		}
+		found = append(found, happening{at: m.DecidedAt, Misfire: &m})
+		if _, known := f.seen[m.Run]; m.Run != "" && !known {
+			f.open[m.Run] = dispatcher.Run{ID: m.Run}
+		}
+	}
+	return found, nil
+}

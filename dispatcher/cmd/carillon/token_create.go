@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// tokenCreateCommand creates a token.
+type tokenCreateCommand struct {
+	apiFlags
+	outputFlags
+	Database string `env:"CARILLON_DATABASE,DATABASE_URL" placeholder:"URL" help:"Make the token in this database, without another token: postgres://user@host/name, or sqlite:PATH."`
+	loginFlags
+	DatabaseWithout []string            `env:"CARILLON_DATABASE_WITHOUT" hidden:""` // for tests
+	Name            string              `required:"" help:"Name of the token, shown in the audit log."`
+	Description     string              `placeholder:"TEXT" help:"What the token is for."`
+	Scope           []dispatcher.Scope  `default:"read,run,write" placeholder:"SCOPE,..." help:"What the token allows: read, run, write, metrics, admin. None includes another."`
+	Apps            []string            `placeholder:"APP,..." help:"Apps that the token is bound to. Default: all apps and the node routes."`
+	ExpiresIn       dispatcher.Duration `default:"0s" placeholder:"DURATION" help:"How long the token works, such as 2160h. 0s: until it is revoked."`
+}
+
+// Validate checks the token.
+func (t *tokenCreateCommand) Validate() error {
+	return errors.Join(checkExpiresIn(t.ExpiresIn), flagProblems(t.token(time.Time{}).Validate()), t.checkDatabase())
+}
+
+// mostExpiresIn is far, but its instants can still be written.
+const mostExpiresIn = 100 * 365 * 24 * time.Hour
+
+func checkExpiresIn(in dispatcher.Duration) error {
+	if in.Std() < 0 || in.Std() > mostExpiresIn {
+		return fmt.Errorf("--expires-in: %s is not between 0s and %s", in, mostExpiresIn)
+	}
+	return nil
+}
+
+// expiry returns when a token expires that is made now; nil: never.
+func expiry(in dispatcher.Duration, now time.Time) *time.Time {
+	if in == 0 {
+		return nil
+	}
+	at := now.Add(in.Std()).UTC().Truncate(time.Millisecond)
+	return &at
+}
+
+func (t *tokenCreateCommand) token(now time.Time) dispatcher.APIToken {
+	return dispatcher.APIToken{Name: t.Name, Description: t.Description, Scopes: t.Scope, Apps: t.Apps, ExpiresAt: expiry(t.ExpiresIn, now)}
+}
+
+// flagProblems names flags where problems name fields.
+func flagProblems(err error) error {
+	var problems dispatcher.Problems
+	if !errors.As(err, &problems) {
+		return err
+	}
+	for i := range problems {
+		field, _, _ := strings.Cut(strings.TrimPrefix(problems[i].Path, "/"), "/")
+		problems[i].Path = "--" + strings.TrimSuffix(field, "s")
+		if field == "apps" {
+			problems[i].Path = "--apps"
+		}
+	}
+	return problems
+}
+
+// Run creates the token, and prints its secret.
+func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
+	issued, err := t.create(ctx, t.token(time.Now()))
+	if errors.Is(err, dispatcher.ErrPrecondition) {
+		return fmt.Errorf("token %s exists; choose another name, or revoke it first with: carillon token revoke %s: %w",
+			dispatcher.Echo(t.Name), t.Name, dispatcher.ErrPrecondition)
+	}
+	if err != nil {
+		return err
+	}
+	return printSecret(t.outputFlags, c, issued)
+}
+
+// printSecret prints a token that is new: for people only its secret, which they hand on.
+func printSecret(o outputFlags, c console, issued dispatcher.IssuedToken) error {
+	if o.Output != outputTable {
+		return printObject(o, c, issued, nil)
+	}
+	_, err := fmt.Fprintln(c.out, issued.Secret)
+	return err
+}
+
+func (t *tokenCreateCommand) database() databaseFlag {
+	return databaseFlag{Database: t.Database, loginFlags: t.loginFlags, DatabaseWithout: t.DatabaseWithout}
+}
+
+// checkDatabase checks the database if the token is made there.
+func (t *tokenCreateCommand) checkDatabase() error {
+	if t.Database == "" {
+		return nil
+	}
+	return t.database().Validate()
+}
+
+// inDatabase tells where the token is made. A database on the command line comes before an API, and the variable of a
+// database, which operators of nodes have set, before the current context.
+func (t *tokenCreateCommand) inDatabase() (bool, error) {
+	named := t.onCommandLine["database"]
+	for _, flag := range []string{"endpoint", "context"} {
+		if named && t.onCommandLine[flag] {
+			return false, &usageError{fmt.Errorf("--database and --%s: give one of them", flag)}
+		}
+	}
+	return named || t.Database != "" && t.Endpoint == "" && t.Token == "" && t.Context == "", nil
+}
+
+// create makes the token.
+func (t *tokenCreateCommand) create(ctx context.Context, token dispatcher.APIToken) (dispatcher.IssuedToken, error) {
+	inDatabase, err := t.inDatabase()
+	if err != nil {
+		return dispatcher.IssuedToken{}, err
+	}
+	if !inDatabase {
+		c, err := t.client()
+		if err != nil {
+			return dispatcher.IssuedToken{}, fmt.Errorf("%w\nthe first token is made with --database URL (CARILLON_DATABASE)", err)
+		}
+		return c.PutToken(ctx, token, client.Condition{Absent: true})
+	}
+	database := t.database()
+	s, err := database.open(ctx, nil)
+	if err != nil { // the first token is often created before the first start
+		if err := database.migrate(ctx); err != nil {
+			return dispatcher.IssuedToken{}, err
+		}
+		if s, err = database.open(ctx, nil); err != nil {
+			return dispatcher.IssuedToken{}, err
+		}
+	}
+	defer s.Close()
+	return createToken(ctx, s, token)
+}
+
+// createToken stores a new token.
+func createToken(ctx context.Context, s dispatcher.Store, token dispatcher.APIToken) (dispatcher.IssuedToken, error) {
+	secret, hash := api.NewToken()
+	token.ID, token.Hash = api.NewTokenID(), hash
+	by := byCommandLine()
+	by.IfAbsent = true
+	stored, _, err := s.PutToken(ctx, token, by)
+	if err != nil {
+		return dispatcher.IssuedToken{}, fmt.Errorf("create token: %w", err)
+	}
+	return dispatcher.IssuedToken{APIToken: stored, Secret: secret}, nil
+}
+
+// byCommandLine is who changes a database directly.
+func byCommandLine() dispatcher.Change { return dispatcher.Change{Actor: "command line"} }

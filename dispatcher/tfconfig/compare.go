@@ -1,0 +1,271 @@
+package tfconfig
+
+import (
+	"cmp"
+	"maps"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Change says how files and server differ about an app, a calendar or a job.
+type Change string
+
+// The changes.
+const (
+	OnlyInFiles  Change = "only_in_files"
+	OnlyOnServer Change = "only_on_server"
+	Changed      Change = "changed"
+	NotCompared  Change = "not_compared" // the files do not fix its name
+)
+
+// Difference is an app, a calendar or a job about which files and server disagree.
+type Difference struct {
+	Change Change `json:"change"`
+	// Type is the type of the resource.
+	Type string `json:"type"`
+	// Name is that of the app, and after a slash that of the calendar or job; empty if the files do not fix it.
+	Name string `json:"name"`
+	// Resource, File and Line say where it is declared, if it is.
+	Resource string `json:"resource,omitempty"`
+	File     string `json:"file,omitempty"`
+	Line     int    `json:"line,omitempty"`
+	// Attributes are those that differ.
+	Attributes []AttributeDifference `json:"attributes,omitempty"`
+}
+
+// AttributeDifference is one value; nil stands for none.
+type AttributeDifference struct {
+	// Path is how the files call it, such as trigger["berlin"].expression.
+	Path   string `json:"path"`
+	Server any    `json:"server"`
+	Files  any    `json:"files"`
+}
+
+// Apps returns the names of the apps that the module speaks of, as far as they are known.
+func (m *Module) Apps() []string {
+	all := map[string]bool{}
+	for _, r := range m.Resources {
+		if name, known := r.app(); known {
+			all[name] = true
+		}
+	}
+	return slices.Sorted(maps.Keys(all))
+}
+
+// Compare returns the differences between a module and what a server has of its apps, by name; an app that is missing
+// there has no content. Values that the files do not fix are not compared.
+func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
+	there := map[string]any{} // objects of the server by type and name
+	for _, content := range server {
+		there[AppType+" "+content.App.Name] = content.App
+		for _, c := range content.Calendars {
+			there[CalendarType+" "+c.App+"/"+c.Name] = c
+		}
+		for _, j := range content.Jobs {
+			there[JobType+" "+j.App+"/"+j.Name] = j
+		}
+	}
+	var found []Difference
+	declared, apps, defaults := map[string]bool{}, map[string]bool{}, map[string]*dispatcher.JobDefaults{}
+	for name, content := range server {
+		defaults[name] = content.App.Defaults
+	}
+	for _, r := range m.Resources { // those of the files are in force when the files are applied
+		if name, known := r.name(); known && r.Type == AppType {
+			app, err := appOf(r)
+			if err != nil {
+				return nil, err
+			}
+			defaults[name] = app.Defaults
+		}
+	}
+	for _, r := range m.Resources {
+		d := Difference{Change: NotCompared, Type: r.Type, Resource: r.Address, File: r.File(), Line: r.Line()}
+		app, known := r.app()
+		name, named := r.name()
+		if !known || !named {
+			found = append(found, d)
+			continue
+		}
+		if d.Name = app; r.Type != AppType {
+			d.Name += "/" + name
+		}
+		apps[app] = apps[app] || r.Type == AppType
+		declared[r.Type+" "+d.Name] = true
+		object, exists := there[r.Type+" "+d.Name]
+		if !exists {
+			d.Change = OnlyInFiles
+			found = append(found, d)
+			continue
+		}
+		attributes, err := r.compare(object, defaults[app])
+		if err != nil {
+			return nil, err
+		}
+		if d.Change, d.Attributes = Changed, attributes; len(attributes) > 0 {
+			found = append(found, d)
+		}
+	}
+	for key := range there {
+		kind, name, _ := strings.Cut(key, " ")
+		if app, _, _ := strings.Cut(name, "/"); !declared[key] && apps[app] {
+			found = append(found, Difference{Change: OnlyOnServer, Type: kind, Name: name})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Difference) int {
+		return cmp.Or(strings.Compare(a.Type, b.Type), strings.Compare(a.Name, b.Name))
+	})
+	return found, nil
+}
+
+// compare returns the differences between a resource and the object of the server. defaults are those of its app.
+func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]AttributeDifference, error) {
+	var declared any
+	var err error
+	switch object := object.(type) {
+	case dispatcher.App:
+		var app dispatcher.App
+		if app, err = appOf(r); app.Bounds != nil {
+			app.Bounds = new(app.Bounds.WithDefaults(app.Name))
+		}
+		declared = app
+		if object.Bounds != nil {
+			object.Bounds = new(object.Bounds.WithDefaults(object.Name))
+		}
+	case dispatcher.Calendar:
+		declared, err = calendarOf(r)
+	case dispatcher.Job:
+		var job dispatcher.Job
+		job, err = jobOf(r, defaults)
+		for name, t := range job.Triggers {
+			resolve(&t, dispatcher.Identity(job.App, job.Name, name))
+			job.Triggers[name] = t
+		}
+		declared = job
+	}
+	if err != nil {
+		return nil, err
+	}
+	files, err := treeOf(declared)
+	if err != nil {
+		return nil, err
+	}
+	server, err := treeOf(object)
+	if err != nil {
+		return nil, err
+	}
+	var c comparison
+	c.block(Schemas()[r.Type], flattenDefaults(files), flattenDefaults(server), r.root, "")
+	return c.found, nil
+}
+
+// comparison collects differences.
+type comparison struct{ found []AttributeDifference }
+
+// block compares what two blocks hold. at is the block of the files; nil: it is left out there.
+func (c *comparison) block(schema Schema, files, server map[string]any, at *node, path string) {
+	for _, name := range schema.names() {
+		a, key := schema[name], field(name)
+		part := at.part(key)
+		here := strings.TrimPrefix(path+"."+name, ".")
+		switch {
+		case part.isUnknown() || name == "value" || name == "value_version": // the server does not return values of secrets
+		case name == "bounds" && part == nil: // Terraform does not manage them
+		case a.Kind == Single:
+			c.single(a.Attributes, files[key], server[key], part, here)
+		case a.Kind == Labelled:
+			c.members(files[key], server[key], part, func(label string, x, y any, inner *node) {
+				c.single(a.Attributes, x, y, inner, here+"["+strconv.Quote(label)+"]")
+			})
+		case a.Kind == Repeated:
+			c.elements(files[key], server[key], part, func(i int, x, y any, inner *node) {
+				c.single(a.Attributes, x, y, inner, here+"["+strconv.Itoa(i)+"]")
+			})
+		case a.Kind == TextMap:
+			c.members(files[key], server[key], part, func(label string, x, y any, inner *node) {
+				c.value(x, y, inner, here+"["+strconv.Quote(label)+"]")
+			})
+		default:
+			if part.allKnown() {
+				c.value(files[key], server[key], part, here)
+			}
+		}
+	}
+}
+
+// single compares two blocks of which one may be missing.
+func (c *comparison) single(schema Schema, files, server any, at *node, path string) {
+	x, inFiles := files.(map[string]any)
+	y, onServer := server.(map[string]any)
+	switch {
+	case at.isUnknown():
+	case inFiles && onServer:
+		c.block(schema, x, y, at, path)
+	case inFiles:
+		c.value(declarable(schema, x), nil, at, path)
+	case onServer:
+		c.value(nil, declarable(schema, y), at, path)
+	}
+}
+
+// declarable returns what a user can write of a block, without what is empty.
+func declarable(schema Schema, tree map[string]any) map[string]any {
+	all := map[string]any{}
+	for _, name := range schema.names() {
+		value := tree[field(name)]
+		inner, isBlock := value.(map[string]any)
+		if isBlock && schema[name].Kind == Single {
+			value = declarable(schema[name].Attributes, inner)
+		}
+		if !empty(value) {
+			all[name] = value
+		}
+	}
+	return all
+}
+
+// members compares two maps by their keys.
+func (c *comparison) members(files, server any, at *node, one func(key string, x, y any, inner *node)) {
+	x, _ := files.(map[string]any)
+	y, _ := server.(map[string]any)
+	keys := maps.Clone(x)
+	if keys == nil {
+		keys = map[string]any{}
+	}
+	maps.Copy(keys, y)
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		one(key, x[key], y[key], at.part(key))
+	}
+}
+
+// elements compares two lists by position.
+func (c *comparison) elements(files, server any, at *node, one func(i int, x, y any, inner *node)) {
+	x, _ := files.([]any)
+	y, _ := server.([]any)
+	for i := range max(len(x), len(y)) {
+		var a, b any
+		var inner *node
+		if i < len(x) {
+			a = x[i]
+		}
+		if i < len(y) {
+			b = y[i]
+		}
+		if at != nil && i < len(at.list) {
+			inner = at.list[i]
+		}
+		one(i, a, b, inner)
+	}
+}
+
+// value compares two values.
+func (c *comparison) value(files, server any, at *node, path string) {
+	if at.isUnknown() || empty(files) && empty(server) || reflect.DeepEqual(files, server) {
+		return
+	}
+	c.found = append(c.found, AttributeDifference{Path: path, Server: server, Files: files})
+}

@@ -1,0 +1,215 @@
+package tfconfig
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Lint returns everything wrong with a module, in the order of its files: how it is written, and what the API
+// would refuse or warn of at now.
+func (m *Module) Lint(now time.Time) ([]Problem, error) {
+	l := linter{found: Module{Problems: slices.Clone(m.Problems)}, now: now,
+		apps: map[string]dispatcher.App{}, calendars: map[string][]dispatcher.Calendar{}, named: map[string]*Resource{}}
+	for _, kind := range []struct {
+		is   string
+		lint func(*Resource) error
+	}{{AppType, l.app}, {CalendarType, l.calendar}, {JobType, l.job}} { // jobs need the others of their app
+		for _, r := range m.Resources {
+			if r.Type != kind.is {
+				continue
+			}
+			l.duplicate(r)
+			if err := kind.lint(r); err != nil {
+				return nil, err
+			}
+		}
+		if kind.is == CalendarType {
+			l.bases(m)
+		}
+	}
+	found := unique(l.found.Problems)
+	slices.SortStableFunc(found, func(a, b Problem) int {
+		return cmp.Or(strings.Compare(a.File, b.File), a.Line-b.Line, a.Column-b.Column)
+	})
+	return found, nil
+}
+
+// linter knows what has been declared so far.
+type linter struct {
+	found     Module
+	now       time.Time
+	apps      map[string]dispatcher.App
+	calendars map[string][]dispatcher.Calendar // by app, those of which everything is known
+	named     map[string]*Resource
+}
+
+// duplicate reports a name that two resources have.
+func (l *linter) duplicate(r *Resource) {
+	app, known := r.app()
+	name, is := r.name()
+	if !known || !is {
+		return
+	}
+	key := r.Type + "/" + app + "/" + name
+	if other := l.named[key]; other != nil {
+		l.found.add(r.Address, r.root.part("name").at, false, CodeTwice, "%s declares %s, too", other.Address,
+			dispatcher.Echo(strings.TrimPrefix(key, r.Type+"/")))
+		return
+	}
+	l.named[key] = r
+}
+
+// report adds the problems that depend only on values that are known.
+func (l *linter) report(r *Resource, warning bool, err error) {
+	var problems dispatcher.Problems
+	problems.AddError("", err)
+	for _, p := range problems {
+		if r.decidedElsewhere(p.Path) {
+			continue
+		}
+		way := r.root.follow(p.Path)
+		l.found.add(r.Address, way[len(way)-1].at, warning, p.Code, "%s", p.Message)
+	}
+}
+
+func (l *linter) app(r *Resource) error {
+	app, err := appOf(r)
+	if err != nil {
+		return err
+	}
+	l.report(r, false, app.Validate())
+	if _, known := r.name(); known {
+		l.apps[app.Name] = app
+	}
+	return nil
+}
+
+func (l *linter) calendar(r *Resource) error {
+	calendar, err := calendarOf(r)
+	if err != nil {
+		return err
+	}
+	wrong := calendar.Validate()
+	l.report(r, false, wrong)
+	if r.root.allKnown() && wrong == nil {
+		l.calendars[calendar.App] = append(l.calendars[calendar.App], calendar)
+	}
+	return nil
+}
+
+// bases checks calendars together with those that they build on.
+func (l *linter) bases(m *Module) {
+	for _, r := range m.Resources {
+		if r.Type != CalendarType || !r.root.allKnown() {
+			continue
+		}
+		app, _ := r.app()
+		name, _ := r.name()
+		l.report(r, false, l.calendarsOf(app, nil).Check(name))
+	}
+}
+
+// calendarsOf returns the calendars of an app. Those that are not declared here, but named, exclude nothing.
+func (l *linter) calendarsOf(app string, triggers map[string]dispatcher.Trigger) dispatcher.Calendars {
+	all := slices.Clone(l.calendars[app])
+	declared := map[string]bool{}
+	for _, c := range all {
+		declared[c.Name] = true
+	}
+	stub := func(name string) {
+		if name != "" && !declared[name] {
+			declared[name] = true
+			all = append(all, dispatcher.Calendar{App: app, Name: name})
+		}
+	}
+	for _, c := range l.calendars[app] {
+		for _, base := range c.Bases {
+			stub(base)
+		}
+	}
+	for _, t := range triggers {
+		stub(t.Calendar)
+	}
+	return dispatcher.CompileCalendars(all)
+}
+
+func (l *linter) job(r *Resource) error {
+	name, known := r.app()
+	app, declared := l.apps[name]
+	job, err := jobOf(r, app.Defaults)
+	if err != nil {
+		return err
+	}
+	job.UpdatedAt = l.now
+	calendars := l.calendarsOf(job.App, job.Triggers)
+	l.report(r, false, job.Validate())
+	l.report(r, false, job.CheckCost(calendars, l.now))
+	// An app of another module, or an app or a default that is not known, may have a default_timezone.
+	if elsewhere := !declared || l.named[AppType+"/"+name+"/"+name].root.part("defaults").part("timezone").isUnknown(); known {
+		l.report(r, elsewhere, job.CheckTimezones())
+	}
+	if declared && app.Bounds != nil && l.named[AppType+"/"+job.App+"/"+job.App].root.part("bounds").allKnown() {
+		l.report(r, false, app.Bounds.WithDefaults(app.Name).CheckJob(job))
+	}
+	for name := range job.Triggers {
+		if !r.root.part("triggers").part(name).allKnown() {
+			delete(job.Triggers, name) // its warnings are about all of it together
+		}
+	}
+	l.report(r, true, dispatcher.Problems(job.Warn(calendars)).Err())
+	return nil
+}
+
+// needs are the values next to another one that decide whether that is right.
+var needs = map[string][]string{ //nolint:gochecknoglobals // a table
+	"expression":      {"dialect", "start_at", "end_at", "repeat_count", "gap", "overlap", "calendar", "on_excluded"},
+	"timezone":        {"expression", "dialect"},
+	"gap":             {"expression", "dialect"},
+	"overlap":         {"expression", "dialect"},
+	"drift_hour":      {"expression", "dialect"},
+	"start_at":        {"expression", "dialect", "end_at"},
+	"end_at":          {"expression", "dialect", "start_at"},
+	"repeat_count":    {"expression", "dialect"},
+	"calendar":        {"expression", "dialect"},
+	"on_excluded":     {"expression", "dialect", "calendar"},
+	"jitter":          {"expression", "dialect"},
+	"misfire_after":   {"catch_up_window"},
+	"catch_up_window": {"misfire_after"},
+	"cap":             {"base", "delays"},
+	"delays":          {"max_attempts"},
+	"max_concurrency": {"concurrency_policy"},
+	"queue_limit":     {"concurrency_policy"},
+	"payload":         {"target"},
+	"auth":            {"url", "method"},
+	"body":            {"method"},
+	"headers":         {"auth", "cloud_events"},
+	"cloud_events":    {"method"},
+	"region":          {"function"},
+	"assume_role":     {"function", "region"},
+	"client_context":  {"invocation"},
+}
+
+// decidedElsewhere tells whether a problem at a pointer may be none, because a value that it is about is unknown.
+func (r *Resource) decidedElsewhere(pointer string) bool {
+	way := r.root.follow(pointer)
+	tokens := strings.Split(strings.TrimPrefix(pointer, "/"), "/")
+	complete := pointer == "" || len(way) == len(tokens)+1
+	for i, n := range way {
+		if n.unknown {
+			return true
+		}
+		if i == len(tokens) || pointer == "" {
+			continue
+		}
+		for _, sibling := range needs[tokens[i]] {
+			if part := n.part(sibling); part.isUnknown() || sibling == "target" && !part.allKnown() {
+				return true
+			}
+		}
+	}
+	return complete && !way[len(way)-1].allKnown()
+}

@@ -1,0 +1,133 @@
+package tfconfig_test
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
+)
+
+// update writes the golden files instead of comparing them.
+var update = flag.Bool("update", false, "write the golden files of testdata")
+
+// now is when the modules of these tests are judged.
+var now = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+
+// golden compares a text with a file of testdata.
+func golden(t *testing.T, file, got string) {
+	t.Helper()
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("differs from %s; write it with -update (-want +got):\n%s", file, diff)
+	}
+}
+
+// lint returns what is wrong with a directory, a problem a line.
+func lint(t *testing.T, dir string) string {
+	t.Helper()
+	module, err := tfconfig.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	problems, err := module.Lint(now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, p := range problems {
+		kind := "error"
+		if p.Warning {
+			kind = "warning"
+		}
+		fmt.Fprintf(&b, "%s:%d:%d: %s: %s: %s (%s)\n", filepath.Base(p.File), p.Line, p.Column, p.Resource, kind, p.Message, p.Code)
+	}
+	return b.String()
+}
+
+func TestLintNamesPlaceRuleAndWayOut(t *testing.T) {
+	t.Parallel()
+	golden(t, filepath.Join("testdata", "lint", "problems.txt"), lint(t, filepath.Join("testdata", "lint")))
+}
+
+func TestExamplesAreClean(t *testing.T) {
+	t.Parallel()
+	dirs, err := tfconfig.Directories(filepath.Join("..", "..", "examples"))
+	if err != nil || len(dirs) < 5 {
+		t.Fatalf("examples: %v, %v", dirs, err)
+	}
+	for _, dir := range dirs {
+		if found := lint(t, dir); found != "" {
+			t.Errorf("%s:\n%s", dir, found)
+		}
+	}
+}
+
+func TestOneFile(t *testing.T) {
+	t.Parallel()
+	const job = `
+resource "carillon_job" "j" {
+  app  = "a"
+  name = "j"
+  target {
+    webhook { url = "https://example.com/" }
+  }
+  trigger "t" {
+    expression = %s
+    timezone   = "UTC"
+  }
+}
+`
+	for name, tt := range map[string]struct{ files, want map[string]string }{
+		"not HCL":        {files: map[string]string{"main.tf": "resource {{"}, want: map[string]string{"hcl_syntax": ""}},
+		"JSON syntax":    {files: map[string]string{"main.tf.json": "{}"}, want: map[string]string{"hcl_not_read": "JSON"}},
+		"a clean module": {files: map[string]string{"main.tf": fmt.Sprintf(job, `"0 0 8 * * ?"`)}},
+		"an expression by a variable's default": {
+			files: map[string]string{"main.tf": fmt.Sprintf(job, "var.e"), "v.tf": "variable \"e\" {\n default = \"0 0 0 30 2 ?\"\n}"},
+			want:  map[string]string{"cron_never": "February"},
+		},
+		"terraform.tfvars wins over the default": {
+			files: map[string]string{"main.tf": fmt.Sprintf(job, "var.e"), "v.tf": "variable \"e\" {\n default = \"0 0 0 30 2 ?\"\n}",
+				"terraform.tfvars": `e = "0 0 8 * * ?"`},
+		},
+		"a variable without a default is not judged": {files: map[string]string{"main.tf": fmt.Sprintf(job, "var.e")}},
+		"locals that need one another": {
+			files: map[string]string{"main.tf": fmt.Sprintf(job, "local.b"), "l.tf": "locals {\n b = \"${local.a} 2 ?\"\n a = \"0 0 0 30\"\n}"},
+			want:  map[string]string{"cron_never": "February"},
+		},
+		"a file that is read at plan": {files: map[string]string{"main.tf": fmt.Sprintf(job, `file("expression.txt")`)}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for file, text := range tt.files {
+				if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+					t.Fatal(err)
+				}
+			}
+			found := lint(t, dir)
+			for code, part := range tt.want {
+				if !strings.Contains(found, "("+code+")") || !strings.Contains(found, part) {
+					t.Errorf("found\n%swant code %s and %q", found, code, part)
+				}
+			}
+			if len(tt.want) == 0 && found != "" {
+				t.Errorf("found\n%swant nothing", found)
+			}
+		})
+	}
+}

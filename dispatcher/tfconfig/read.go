@@ -1,0 +1,209 @@
+package tfconfig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// reader reads one resource.
+type reader struct {
+	module   *Module
+	resource string
+}
+
+func (r reader) add(at hcl.Range, code, format string, args ...any) {
+	r.module.add(r.resource, at, false, code, format, args...)
+}
+
+// block reads what a block of a kind holds. The node's parts have the API's names.
+func (r reader) block(body *hclsyntax.Body, schema Schema, kind, name string, at hcl.Range, s scope) *node {
+	n := &node{at: at, name: name, kind: kind, parts: map[string]*node{}}
+	for _, given := range slices.SortedFunc(maps.Values(body.Attributes), byPosition) {
+		a, known := schema[given.Name]
+		switch {
+		case !known:
+			r.unknown(n, given.NameRange, given.Name, schema)
+		case a.ReadOnly:
+			r.add(given.NameRange, CodeReadOnly, "%s is set by the server; leave it out", given.Name)
+		case a.isBlock():
+			r.add(given.NameRange, CodeForm, "%s", blockForm(given.Name, a))
+			n.parts[field(given.Name)] = &node{at: given.SrcRange, name: given.Name, unknown: true}
+		default:
+			if read := r.attribute(given, a, s); read != nil {
+				n.parts[field(given.Name)] = read
+			}
+		}
+	}
+	for _, given := range body.Blocks {
+		r.nested(n, given, schema, s)
+	}
+	for _, name := range schema.names() {
+		if a := schema[name]; a.Required && a.Kind != Labelled && n.parts[field(name)] == nil {
+			r.add(at, dispatcher.CodeRequired, "%s is missing", name)
+			n.parts[field(name)] = &node{at: at, name: name, unknown: true}
+		}
+	}
+	return n
+}
+
+func byPosition(a, b *hclsyntax.Attribute) int { return a.SrcRange.Start.Byte - b.SrcRange.Start.Byte }
+
+// unknown reports a name that the schema lacks. What was meant by it is unknown.
+func (r reader) unknown(n *node, at hcl.Range, name string, schema Schema) {
+	n.parts[name] = &node{at: at, name: name, unknown: true}
+	for other, its := range fields { // the names that blocks had when they were attributes, and have in the API
+		if a, ok := schema[other]; ok && its == name {
+			r.add(at, CodeForm, "%s", blockForm(other, a))
+			return
+		}
+	}
+	for _, meant := range schema.names() { // what was probably meant is not missing
+		if n.parts[field(meant)] == nil && dispatcher.DidYouMean(name, []string{meant}) != "" {
+			n.parts[field(meant)] = &node{at: at, name: meant, unknown: true}
+		}
+	}
+	r.add(at, CodeUnknown, "%s has no %s%s", n.kind, dispatcher.Echo(name), dispatcher.DidYouMean(name, schema.names()))
+}
+
+// blockForm says how a block is written.
+func blockForm(name string, a Attribute) string {
+	switch a.Kind {
+	case Labelled:
+		return fmt.Sprintf("%s is a block with a name: write %s \"NAME\" { … } for each, without =", name, name)
+	case Repeated:
+		return fmt.Sprintf("%s is a block: write %s { … } for each, without = and [ ]", name, name)
+	}
+	return fmt.Sprintf("%s is a block: write %s { … }, without =", name, name)
+}
+
+// notAttributes are blocks of every resource that say nothing about the resource itself.
+var notAttributes = []string{"lifecycle", "connection", "provisioner"} //nolint:gochecknoglobals // a table
+
+// nested reads a block inside of n.
+func (r reader) nested(n *node, given *hclsyntax.Block, schema Schema, s scope) {
+	a, known := schema[given.Type]
+	switch {
+	case given.Type == "dynamic" && len(given.Labels) == 1:
+		r.dynamic(n, given, schema, s)
+	case !known:
+		r.unknown(n, given.TypeRange, given.Type, schema)
+	case !a.isBlock():
+		r.add(given.TypeRange, CodeForm, "%s is an attribute: write %s = …", given.Type, given.Type)
+	case a.Kind == Labelled && len(given.Labels) != 1 || a.Kind != Labelled && len(given.Labels) > 0:
+		r.add(given.TypeRange, CodeForm, "%s", blockForm(given.Type, a))
+	default:
+		label := ""
+		if a.Kind == Labelled {
+			label = given.Labels[0]
+		}
+		r.put(n, given.Type, label, a, given.DefRange(), given.Body, s)
+	}
+}
+
+// put reads the body of a block and adds it to n.
+func (r reader) put(n *node, name, label string, a Attribute, at hcl.Range, body *hclsyntax.Body, s scope) {
+	key := field(name)
+	if a.Kind == Single {
+		if n.parts[key] != nil {
+			r.add(at, CodeTwice, "block %s is given twice", name)
+			return
+		}
+		n.parts[key] = r.block(body, a.Attributes, name, name, at, s)
+		return
+	}
+	all := n.parts[key]
+	if all == nil {
+		all = &node{at: at, name: name, isList: a.Kind == Repeated}
+		if a.Kind == Labelled {
+			all.parts = map[string]*node{}
+		}
+		n.parts[key] = all
+	}
+	if a.Kind == Repeated {
+		all.list = append(all.list, r.block(body, a.Attributes, name, strconv.Itoa(len(all.list)), at, s))
+		return
+	}
+	if all.parts[label] != nil {
+		r.add(at, CodeTwice, "block %s %q is given twice", name, label)
+		return
+	}
+	all.parts[label] = r.block(body, a.Attributes, name, label, at, s)
+}
+
+// dynamic reads a dynamic block: once for each element, or once with unknown elements.
+func (r reader) dynamic(n *node, given *hclsyntax.Block, schema Schema, s scope) {
+	name := given.Labels[0]
+	a, known := schema[name]
+	content := slices.IndexFunc(given.Body.Blocks, func(b *hclsyntax.Block) bool { return b.Type == "content" })
+	switch {
+	case !known || !a.isBlock():
+		r.unknown(n, given.LabelRanges[0], name, schema)
+		return
+	case content < 0 || given.Body.Attributes["for_each"] == nil:
+		return // terraform validate says so
+	}
+	body, iterator := given.Body.Blocks[content].Body, name
+	if attribute := given.Body.Attributes["iterator"]; attribute != nil {
+		iterator = hcl.ExprAsKeyword(attribute.Expr)
+	}
+	elements, ok := elementsOf(s.value(given.Body.Attributes["for_each"].Expr))
+	if !ok {
+		// Misspelt names are found all the same. What the blocks hold is not known.
+		inner := s.with(iterator, cty.DynamicVal)
+		r.put(&node{parts: map[string]*node{}}, name, "", a, given.DefRange(), body, inner)
+		n.parts[field(name)] = &node{at: given.DefRange(), name: name, unknown: true}
+		return
+	}
+	for _, element := range elements {
+		inner := s.with(iterator, cty.ObjectVal(map[string]cty.Value{"key": element.key, "value": element.value}))
+		label := ""
+		if a.Kind == Labelled {
+			if label, ok = labelOf(given.Body, inner); !ok {
+				n.parts[field(name)] = &node{at: given.DefRange(), name: name, unknown: true}
+				return
+			}
+		}
+		r.put(n, name, label, a, given.DefRange(), body, inner)
+	}
+}
+
+// labelOf evaluates the label of a dynamic block.
+func labelOf(body *hclsyntax.Body, s scope) (label string, ok bool) {
+	attribute := body.Attributes["labels"]
+	if attribute == nil {
+		return "", false
+	}
+	labels, ok := elementsOf(s.value(attribute.Expr))
+	if !ok || len(labels) != 1 || labels[0].value.Type() != cty.String || !labels[0].value.IsKnown() || labels[0].value.IsNull() {
+		return "", false
+	}
+	return labels[0].value.AsString(), true
+}
+
+// element is one of what for_each goes through.
+type element struct{ key, value cty.Value }
+
+// elementsOf returns the elements of a collection; ok is false if they are not known.
+func elementsOf(of cty.Value) (all []element, ok bool) {
+	if !of.IsKnown() || of.IsNull() || !of.CanIterateElements() {
+		return nil, false
+	}
+	for key, value := range of.Elements() {
+		if of.Type().IsSetType() {
+			key = value
+		}
+		if !key.IsKnown() {
+			return nil, false
+		}
+		all = append(all, element{key, value})
+	}
+	return all, true
+}

@@ -1,0 +1,189 @@
+package tfconfig
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/hcl/v2"
+	"github.com/hashicorp/hcl/v2/hclsyntax"
+	"github.com/zclconf/go-cty/cty"
+)
+
+// Resource is one instance of a resource of Carillon.
+type Resource struct {
+	// Type is one of the types of this package.
+	Type string
+	// Address is how Terraform calls it, such as carillon_job.nightly["eu"].
+	Address string
+
+	at   hcl.Range
+	root *node
+}
+
+// File, Line and Column say where it is declared.
+func (r *Resource) File() string { return r.at.Filename }
+
+// Line of the declaration, from 1.
+func (r *Resource) Line() int { return r.at.Start.Line }
+
+// name returns the value of its attribute name; ok is false if it is unknown.
+func (r *Resource) name() (string, bool) { return r.root.part("name").text() }
+
+// app returns the name of the app that it is or belongs to; ok is false if it is unknown.
+func (r *Resource) app() (string, bool) {
+	if r.Type == AppType {
+		return r.name()
+	}
+	return r.root.part("app").text()
+}
+
+// resources evaluates all resources. Their names are known first, so that references to them are.
+func (l *loader) resources() {
+	slices.SortFunc(l.blocks, func(a, b *hclsyntax.Block) int {
+		x, y := a.DefRange(), b.DefRange()
+		if x.Filename != y.Filename {
+			return strings.Compare(x.Filename, y.Filename)
+		}
+		return x.Start.Byte - y.Start.Byte
+	})
+	s := scope{"var": object(l.variables)}
+	s = s.with("local", evaluateLocals(s, l.locals))
+	maps.Copy(s, references(l.blocks, s))
+	s = s.with("local", evaluateLocals(s, l.locals)) // locals may refer to resources, too
+	for _, block := range l.blocks {
+		l.resource(block, s)
+	}
+	l.module.Problems = unique(l.module.Problems)
+}
+
+// unique removes what is said of each instance of a resource alike.
+func unique(problems []Problem) []Problem {
+	type place struct {
+		file, code, message string
+		line, column        int
+	}
+	seen := map[place]bool{}
+	return slices.DeleteFunc(problems, func(p Problem) bool {
+		key := place{p.File, p.Code, p.Message, p.Line, p.Column}
+		again := seen[key]
+		seen[key] = true
+		return again
+	})
+}
+
+// references returns what references to resources of Carillon evaluate to: their names and apps.
+func references(blocks []*hclsyntax.Block, s scope) scope {
+	byType := map[string]map[string]cty.Value{}
+	for _, block := range blocks {
+		kind, label := block.Labels[0], block.Labels[1]
+		if byType[kind] == nil {
+			byType[kind] = map[string]cty.Value{}
+		}
+		byType[kind][label] = reference(block, s)
+	}
+	found := scope{}
+	for kind, all := range byType {
+		found[kind] = object(all)
+	}
+	return found
+}
+
+// reference returns what a reference to one resource evaluates to.
+func reference(block *hclsyntax.Block, s scope) cty.Value {
+	instances, keyed, ok := instancesOf(block.Body, s)
+	if !ok {
+		return cty.DynamicVal
+	}
+	one := func(inner scope) cty.Value {
+		attributes := map[string]cty.Value{}
+		for _, name := range []string{"app", "name"} {
+			if attribute := block.Body.Attributes[name]; attribute != nil {
+				attributes[name] = inner.value(attribute.Expr)
+			}
+		}
+		return object(attributes)
+	}
+	switch keyed {
+	case "":
+		return one(s)
+	case "count":
+		var all []cty.Value
+		for _, instance := range instances {
+			all = append(all, one(instance.scope))
+		}
+		return cty.TupleVal(all)
+	}
+	all := map[string]cty.Value{}
+	for _, instance := range instances {
+		all[instance.key] = one(instance.scope)
+	}
+	return object(all)
+}
+
+// instance is one of what count or for_each makes of a resource.
+type instance struct {
+	key    string // of for_each
+	suffix string // of the address
+	scope  scope
+}
+
+// instancesOf returns the instances of a resource, and whether they are made by "count" or "for_each"; ok is
+// false if they depend on values that are not known.
+func instancesOf(body *hclsyntax.Body, s scope) (all []instance, by string, ok bool) {
+	if count := body.Attributes["count"]; count != nil {
+		value := s.value(count.Expr)
+		if !value.IsKnown() || value.IsNull() || value.Type() != cty.Number {
+			return nil, "count", false
+		}
+		n, _ := value.AsBigFloat().Int64()
+		const most = 10_000 // nobody writes more; without a bound, a mistake would take all memory
+		for i := range min(n, most) {
+			index := cty.ObjectVal(map[string]cty.Value{"index": cty.NumberIntVal(i)})
+			all = append(all, instance{suffix: fmt.Sprintf("[%d]", i), scope: s.with("count", index)})
+		}
+		return all, "count", true
+	}
+	each := body.Attributes["for_each"]
+	if each == nil {
+		return []instance{{scope: s}}, "", true
+	}
+	elements, ok := elementsOf(s.value(each.Expr))
+	for _, e := range elements {
+		if e.key.IsNull() || e.key.Type() != cty.String {
+			return nil, "for_each", false
+		}
+		value := cty.ObjectVal(map[string]cty.Value{"key": e.key, "value": e.value})
+		all = append(all, instance{e.key.AsString(), fmt.Sprintf("[%q]", e.key.AsString()), s.with("each", value)})
+	}
+	return all, "for_each", ok
+}
+
+// metaArguments are attributes of every resource.
+var metaArguments = []string{"count", "for_each", "depends_on", "provider"} //nolint:gochecknoglobals // a table
+
+// resource reads all instances of a resource.
+func (l *loader) resource(block *hclsyntax.Block, s scope) {
+	address := strings.Join(block.Labels, ".")
+	schema := Schemas()[block.Labels[0]]
+	body := &hclsyntax.Body{Attributes: maps.Clone(block.Body.Attributes), SrcRange: block.Body.SrcRange}
+	for _, name := range metaArguments {
+		delete(body.Attributes, name)
+	}
+	for _, inner := range block.Body.Blocks {
+		if !slices.Contains(notAttributes, inner.Type) {
+			body.Blocks = append(body.Blocks, inner)
+		}
+	}
+	instances, _, ok := instancesOf(block.Body, s)
+	if !ok { // misspelt names are found all the same
+		unknown := s.with("each", cty.DynamicVal).with("count", cty.DynamicVal)
+		instances = []instance{{suffix: "[?]", scope: unknown}}
+	}
+	for _, one := range instances {
+		r := reader{l.module, address + one.suffix}
+		root := r.block(body, schema, block.Labels[0], block.Labels[1], block.DefRange(), one.scope)
+		l.module.Resources = append(l.module.Resources, &Resource{block.Labels[0], r.resource, block.DefRange(), root})
+	}
+}

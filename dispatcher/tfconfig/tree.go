@@ -1,0 +1,189 @@
+package tfconfig
+
+import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// A tree is the JSON of an object: maps, lists, texts, truth values and json.Number. Files and server are compared as
+// trees, and files are written from them.
+
+// parse returns the tree of a JSON text.
+func parse(text []byte) (tree any, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	err = d.Decode(&tree)
+	return tree, err
+}
+
+// treeOf returns the tree of an object.
+func treeOf(object any) (map[string]any, error) {
+	text, err := json.Marshal(object)
+	if err != nil {
+		return nil, err
+	}
+	tree, err := parse(text)
+	all, _ := tree.(map[string]any)
+	return all, err
+}
+
+// flattenDefaults gives the defaults of an app the names that they have in files.
+func flattenDefaults(tree map[string]any) map[string]any {
+	defaults, _ := tree["defaults"].(map[string]any)
+	for name, value := range defaults {
+		tree[appDefaults+name] = value
+	}
+	return tree
+}
+
+// resolve writes out what the API recognises in an expression, so that two ways to write a trigger compare.
+func resolve(t *dispatcher.Trigger, identity string) {
+	parsed, err := t.Parse(identity, time.Time{}, nil)
+	if err != nil {
+		return // the API refuses it, and lint says so
+	}
+	spec := parsed.Spec()
+	t.Dialect, t.Timezone, t.Gap, t.Overlap = spec.Dialect, spec.Timezone, spec.Gap, spec.Overlap
+}
+
+// jobTree returns the tree of a job from the server without what the API recognises in the expressions by itself.
+// The time zone stays, because a wall clock needs one. Nor has it what defaults say, which are those of its app.
+func jobTree(job dispatcher.Job, defaults *dispatcher.JobDefaults) (map[string]any, error) {
+	tree, err := treeOf(job)
+	if err != nil {
+		return nil, err
+	}
+	triggers, _ := tree["triggers"].(map[string]any)
+	for name, t := range job.Triggers {
+		one, _ := triggers[name].(map[string]any)
+		identity := dispatcher.Identity(job.App, job.Name, name)
+		shortest := t
+		without := func(key string, change func(*dispatcher.Trigger)) {
+			shorter := shortest
+			change(&shorter)
+			again := shorter
+			if resolve(&again, identity); again.Schedule == t.Schedule {
+				shortest = shorter
+				delete(one, key)
+			}
+		}
+		without("dialect", func(t *dispatcher.Trigger) { t.Dialect = "" })
+		without("gap", func(t *dispatcher.Trigger) { t.Gap = "" })
+		without("overlap", func(t *dispatcher.Trigger) { t.Overlap = "" })
+		if t.Dialect == schedule.DialectInterval {
+			without("timezone", func(t *dispatcher.Trigger) { t.Timezone = "" })
+		}
+	}
+	return tree, jobWithoutDefaults(tree, defaults)
+}
+
+// appWithoutDefaults removes from the tree of an app what has its default.
+func appWithoutDefaults(tree map[string]any) map[string]any {
+	var app dispatcher.App
+	app.SetDefaults()
+	tree = flattenDefaults(tree)
+	remove(tree, app)
+	retryWithoutDefaults(tree[appDefaults+"retry"])
+	return tree
+}
+
+// calendarWithoutDefaults removes from the tree of a calendar what has its default.
+func calendarWithoutDefaults(tree map[string]any) map[string]any {
+	remove(tree, dispatcher.Calendar{})
+	rules, _ := tree["rules"].([]any)
+	for _, rule := range rules {
+		remove(rule, schedule.CalendarRule{})
+	}
+	return tree
+}
+
+// jobWithoutDefaults removes from the tree of a job what its app or Carillon gives it anyway.
+func jobWithoutDefaults(tree map[string]any, defaults *dispatcher.JobDefaults) error {
+	var standard dispatcher.Job
+	standard.SetDefaults()
+	standard.LeaveToApp()
+	var t dispatcher.Trigger
+	t.SetDefaults()
+	t.LeaveToApp()
+	standard.Triggers = map[string]dispatcher.Trigger{"any": t}
+	defaults.Fill(&standard)
+	retry, err := treeOf(standard.Retry)
+	if err != nil {
+		return err
+	}
+	target, triggers := tree["target"], tree["triggers"]
+	if reflect.DeepEqual(tree["retry"], any(retry)) {
+		delete(tree, "retry")
+	}
+	retryWithoutDefaults(tree["retry"])
+	all, _ := triggers.(map[string]any)
+	for _, one := range all {
+		remove(one, standard.Triggers["any"])
+	}
+	standard.Triggers = nil
+	remove(tree, standard)
+	tree["target"], tree["triggers"] = targetWithoutDefaults(target), triggers
+	return nil
+}
+
+// retryWithoutDefaults removes from a policy what it has if it is given at all. It always says how many attempts there are.
+func retryWithoutDefaults(tree any) {
+	all, ok := tree.(map[string]any)
+	if !ok {
+		return
+	}
+	var standard dispatcher.Retry
+	standard.SetDefaults()
+	attempts := all["max_attempts"]
+	remove(all, standard)
+	all["max_attempts"] = attempts
+}
+
+func targetWithoutDefaults(target any) any {
+	all, _ := target.(map[string]any)
+	var webhook dispatcher.Webhook
+	webhook.SetDefaults()
+	remove(all["webhook"], webhook)
+	var lambda dispatcher.Lambda
+	lambda.SetDefaults()
+	remove(all["lambda"], lambda)
+	return target
+}
+
+// remove deletes from a tree what an object of defaults says, too, and what is empty.
+func remove(tree, defaults any) {
+	all, ok := tree.(map[string]any)
+	other, err := treeOf(defaults)
+	if !ok || err != nil {
+		return
+	}
+	for name, value := range all {
+		if standard, is := other[name]; empty(value) && (!is || empty(standard)) || is && reflect.DeepEqual(value, standard) {
+			delete(all, name)
+		}
+	}
+}
+
+// empty tells whether a value is the same as none.
+func empty(value any) bool {
+	switch value := value.(type) {
+	case nil:
+		return true
+	case string:
+		return value == "" || value == dispatcher.Duration(0).String()
+	case bool:
+		return !value
+	case json.Number:
+		return value == "0"
+	case []any:
+		return len(value) == 0
+	case map[string]any:
+		return len(value) == 0
+	}
+	return false
+}

@@ -1,0 +1,176 @@
+package tfconfig_test
+
+import (
+	"bytes"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
+)
+
+// content is an app as a server has it.
+func content(t *testing.T) tfconfig.Content {
+	t.Helper()
+	var app dispatcher.App
+	app.SetDefaults()
+	app.Name, app.Description = "finance", "pays ${bills}\n\u202e"
+	job := dispatcher.Job{App: "finance", Name: "9-nightly"}
+	job.SetDefaults()
+	job.Retry.MaxAttempts = 5
+	job.Payload = []byte(`{"sum":1.50,"with space":[1,null,"${x}"]}`)
+	w := &dispatcher.Webhook{}
+	w.SetDefaults()
+	w.URL, w.Headers = "https://example.com/", map[string]string{"X-A": "b"}
+	w.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}}
+	job.Target.Webhook = w
+	job.Triggers = map[string]dispatcher.Trigger{}
+	for name, s := range map[string]dispatcher.Schedule{
+		"berlin":   {Expression: "0 30 8 * * ?", Timezone: "Europe/Berlin", Calendar: "closed", OnExcluded: "next_included"},
+		"interval": {Expression: "rate(5m)"},
+		"both":     {Expression: "0 0 12 * * ?", Timezone: "UTC", Overlap: "both"},
+	} {
+		trigger := dispatcher.Trigger{Schedule: s}
+		trigger.SetDefaults()
+		job.Triggers[name] = trigger
+	}
+	// What a server stores has everything written out.
+	calendars := []dispatcher.Calendar{
+		{App: "finance", Name: "closed", Bases: []string{"holidays"}, Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}}},
+		{App: "finance", Name: "holidays", Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}},
+	}
+	stored, _, err := dispatcher.Apply(nil, job, dispatcher.Prior{}, dispatcher.CompileCalendars(calendars), now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return tfconfig.Content{App: app, Calendars: calendars, Jobs: []dispatcher.Job{stored}}
+}
+
+// written writes an app into a directory of its own, and returns that with the text.
+func written(t *testing.T, c tfconfig.Content) (dir, text string) {
+	t.Helper()
+	var b bytes.Buffer
+	if err := c.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	dir = t.TempDir()
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return dir, b.String()
+}
+
+func TestWriteLeavesDefaultsOutAndEscapes(t *testing.T) {
+	t.Parallel()
+	_, text := written(t, content(t))
+	golden(t, filepath.Join("testdata", "write", "finance.tf"), text)
+	if strings.Contains(text, "\u202e") {
+		t.Error("the file holds control characters")
+	}
+}
+
+func TestWhatIsWrittenIsCleanAndTheSame(t *testing.T) {
+	t.Parallel()
+	c := content(t)
+	dir, _ := written(t, c)
+	if found := lint(t, dir); found != "" {
+		t.Errorf("lint:\n%s", found)
+	}
+	if found := compare(t, dir, c); len(found) > 0 {
+		t.Errorf("differences %+v, want none", found)
+	}
+}
+
+func compare(t *testing.T, dir string, c tfconfig.Content) []tfconfig.Difference {
+	t.Helper()
+	module, err := tfconfig.Load(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := module.Compare(map[string]tfconfig.Content{c.App.Name: c})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return found
+}
+
+func TestCompareNamesEachValueThatDiffers(t *testing.T) {
+	t.Parallel()
+	declared := content(t)
+	dir, _ := written(t, declared)
+	server := content(t)
+	server.App.Enabled = false
+	server.Calendars[1].Rules[0].Dates = []string{"12-26"}
+	job := &server.Jobs[0]
+	job.Target.Webhook.Timeout = dispatcher.Duration(time.Minute)
+	job.Target.Webhook.Headers = map[string]string{"X-A": "c", "X-B": "d"}
+	job.Payload = []byte(`{"sum":2}`)
+	berlin := job.Triggers["berlin"]
+	berlin.Expression = "0 30 9 * * ?"
+	job.Triggers["berlin"] = berlin
+	delete(job.Triggers, "both")
+	server.Jobs = append(server.Jobs, dispatcher.Job{App: "finance", Name: "old"})
+
+	var got []string
+	for _, d := range compare(t, dir, server) {
+		got = append(got, string(d.Change)+" "+d.Name)
+		for _, a := range d.Attributes {
+			got = append(got, a.Path)
+		}
+	}
+	want := []string{"changed finance", "enabled", "changed finance/holidays", "rule[0].dates", "changed finance/9-nightly", "payload",
+		`target.webhook.headers["X-A"]`, `target.webhook.headers["X-B"]`, "target.webhook.timeout", `trigger["berlin"].expression`,
+		`trigger["both"]`, "only_on_server finance/old"}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("differences\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestCompareLeavesOutWhatFilesDoNotFix(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := `
+variable "url" {}
+variable "name" {}
+resource "carillon_job" "a" {
+  app  = "finance"
+  name = "9-nightly"
+  target {
+    webhook {
+      url     = var.url
+      headers = { "X-A" = var.url }
+      auth {
+        bearer {
+          token { value = var.url }
+        }
+      }
+    }
+  }
+  payload = jsonencode({ sum = var.url })
+  retry { max_attempts = 5 }
+  dynamic "trigger" {
+    for_each = var.url
+    labels   = [trigger.key]
+    content { expression = trigger.value }
+  }
+}
+resource "carillon_job" "b" {
+  app  = "finance"
+  name = var.name
+  target {
+    lambda { function = "f" }
+  }
+}
+`
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := compare(t, dir, content(t))
+	if len(found) != 1 || found[0].Change != tfconfig.NotCompared || found[0].Resource != "carillon_job.b" {
+		t.Errorf("differences %+v, want only that job b is not compared", found)
+	}
+}

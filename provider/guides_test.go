@@ -1,0 +1,75 @@
+package provider_test
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+var (
+	// fenced is a piece of configuration in a guide.
+	fenced = regexp.MustCompile("(?s)```(terraform|hcl)\n(.*?)```")
+	// ownFile is the first line of a piece that is a file of its own.
+	ownFile = regexp.MustCompile(`\A# (\S+\.tftest\.hcl)\n`)
+)
+
+// guides returns the pages of the guides by name.
+func guides(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(docsDir, "guides", "*.md"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("guides: %v, %v", files, err)
+	}
+	pages := map[string]string{}
+	for _, file := range files {
+		pages[strings.TrimSuffix(filepath.Base(file), ".md")] = contents(t, file)
+	}
+	return pages
+}
+
+func TestGuidesWorkWordByWord(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	said := map[string][]string{
+		"getting-started":  {"2 added", "next_greeting = "},
+		"from-eventbridge": {"3 added", `"2030-01-01T06:00:00+01:00"`, `"2030-02-01T06:00:00+01:00"`},
+		"testing-a-change": {`report_schedule = "at 07:30 on Monday to Friday; Europe/Berlin"`, `"2030-01-01T07:30:00+01:00"`},
+	}
+	for name, page := range guides(t) {
+		var files []string
+		tests := map[string]string{}
+		for _, piece := range fenced.FindAllStringSubmatch(page, -1) {
+			if file := ownFile.FindStringSubmatch(piece[2]); file != nil {
+				tests[file[1]] = piece[2]
+			} else {
+				files = append(files, piece[2])
+			}
+		}
+		d := f.directory(t, files...)
+		for file, text := range tests {
+			if err := os.WriteFile(filepath.Join(d.path, file), []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		mustSay(t, d.must(t, "apply", "-auto-approve"), said[name]...)
+		if len(said[name]) == 0 {
+			t.Errorf("guide %s: the test does not know what its configuration says", name)
+		}
+		if len(tests) > 0 {
+			mustSay(t, d.must(t, "test"), "2 passed, 0 failed")
+		}
+		d.must(t, "plan", "-detailed-exitcode")
+	}
+}
+
+func TestGuidesBeginWithATitleAndASentence(t *testing.T) {
+	t.Parallel()
+	opening := regexp.MustCompile(`\A# [A-Z][^\n]+\n\n[A-Z][^\n]+\.\n\n`) // what the release makes front matter of
+	for name, page := range guides(t) {
+		if !opening.MatchString(page) {
+			t.Errorf("guide %s begins with %.80q", name, page)
+		}
+	}
+}

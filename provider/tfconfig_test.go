@@ -1,0 +1,100 @@
+package provider
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
+)
+
+// carillon lint must know what the provider knows. Write the file again with
+// UPDATE_TFCONFIG=1 go test ./provider -run TestLintKnowsTheSchemaOfTheProvider.
+func TestLintKnowsTheSchemaOfTheProvider(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join("..", "dispatcher", "tfconfig", "schema.json")
+	all := map[string]tfconfig.Schema{}
+	for kind, r := range map[string]resource.Resource{
+		tfconfig.AppType: newAppResource(), tfconfig.CalendarType: newCalendarResource(), tfconfig.JobType: newJobResource(),
+	} {
+		var resp resource.SchemaResponse
+		r.Schema(t.Context(), resource.SchemaRequest{}, &resp)
+		all[kind] = lintSchema(t, resp.Schema.Attributes)
+	}
+	text, err := json.MarshalIndent(all, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text = append(text, '\n')
+	if os.Getenv("UPDATE_TFCONFIG") != "" {
+		if err := os.WriteFile(file, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(text), string(got)); diff != "" {
+		t.Errorf("%s differs from the schema; write it with UPDATE_TFCONFIG=1 (-want +got):\n%s", file, diff)
+	}
+}
+
+// lintSchema returns attributes as package tfconfig has them: nested ones that users write are blocks.
+func lintSchema(t *testing.T, attributes map[string]schema.Attribute) tfconfig.Schema {
+	t.Helper()
+	all := tfconfig.Schema{}
+	for name, a := range attributes {
+		one := tfconfig.Attribute{Required: a.IsRequired(), ReadOnly: !a.IsRequired() && !a.IsOptional()}
+		switch nested := a.(type) {
+		case schema.SingleNestedAttribute:
+			one.Kind, one.Attributes = tfconfig.Single, lintSchema(t, nested.Attributes)
+		case schema.ListNestedAttribute:
+			one.Kind, one.Attributes = tfconfig.Repeated, lintSchema(t, nested.NestedObject.Attributes)
+		case schema.MapNestedAttribute:
+			one.Kind, one.Attributes = tfconfig.Labelled, lintSchema(t, nested.NestedObject.Attributes)
+		default:
+			one.Kind = lintKind(a.GetType())
+		}
+		if one.Kind == "" && !one.ReadOnly {
+			t.Errorf("attribute %s has type %s, which package tfconfig does not read", name, a.GetType())
+		}
+		all[name] = one
+	}
+	return all
+}
+
+// lintKind returns the kind of an attribute, or nothing.
+func lintKind(of attr.Type) tfconfig.Kind {
+	switch of := of.(type) {
+	case semanticType[durations]:
+		return tfconfig.Length
+	case semanticType[instants]:
+		return tfconfig.Instant
+	case semanticType[documents]:
+		return tfconfig.Document
+	case types.ListType:
+		return map[tfconfig.Kind]tfconfig.Kind{
+			tfconfig.Text: tfconfig.Texts, tfconfig.Number: tfconfig.Numbers, tfconfig.Length: tfconfig.Durations,
+		}[lintKind(of.ElemType)]
+	case types.MapType:
+		if of.ElemType.Equal(types.StringType) {
+			return tfconfig.TextMap
+		}
+	}
+	for kind, is := range map[tfconfig.Kind]attr.Type{
+		tfconfig.Text: types.StringType, tfconfig.Flag: types.BoolType, tfconfig.Number: types.NumberType,
+	} {
+		if of.Equal(is) {
+			return kind
+		}
+	}
+	return ""
+}
