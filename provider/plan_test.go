@@ -242,7 +242,8 @@ func TestChangedCalendarIsNoDriftOfJobs(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	config := func(date string) string {
-		return f.config(job(hook+"trigger \"t\" {\n  expression = \"0 0 0 1 1 ?\"\n  calendar = carillon_calendar.c.name\n}\n") +
+		return f.config(job(hook+
+			"trigger \"t\" {\n  expression = \"0 0 0 1 1 ?\"\n  timezone = \"UTC\"\n  calendar = carillon_calendar.c.name\n}\n") +
 			calendar("rule {\n dates = [\""+date+"\"]\n}"))
 	}
 	d := f.directory(t, config("12-25"))
