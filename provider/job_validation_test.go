@@ -106,7 +106,7 @@ var badJobs = map[string]badDefinition{
 	"queue_limit too large":      {hook + daily + `queue_limit = 1001`, []string{`count_range queue_limit`}},
 	"deletion at once":           {hook + daily + `delete_after_completion = "0s"`, []string{`duration_min delete_after_completion`}},
 	"deletion too soon":          {hook + daily + `delete_after_completion = "59s"`, []string{`duration_min delete_after_completion`}},
-	"deletion in weeks":           {hook + daily + `delete_after_completion = "1w"`, []string{`duration_unit delete_after_completion`}},
+	"deletion in weeks":          {hook + daily + `delete_after_completion = "1w"`, []string{`duration_unit delete_after_completion`}},
 	"misfire_policy unknown":     {nightly(`misfire_policy = "do_nothing"`), []string{`enum trigger["t"].misfire_policy`}},
 	"catch_up_window zero":       {nightly(`catch_up_window = "0s"`), []string{`duration_min trigger["t"].catch_up_window`}},
 	"catch_up_window too short": {
@@ -257,7 +257,7 @@ var badJobs = map[string]badDefinition{
 	"attempts beyond numbers": {retry(`max_attempts = 1e30`), []string{`attempts_range retry.max_attempts`}},
 	"backoff order":           {retry(`base = "1m"; cap = "30s"`), []string{`backoff_order retry.cap`}},
 	"backoff base zero":       {retry(`base = "0s"`), []string{`duration_min retry.base`}},
-	"backoff cap of days":     {retry(`cap = "1w"`), []string{`duration_unit retry.cap`}},
+	"backoff cap of weeks":    {retry(`cap = "1w"`), []string{`duration_unit retry.cap`}},
 	"backoff too long":        {retry(`max_age = "25h"`), []string{`duration_max retry.max_age`}},
 	"delays too many":         {retry(`delays = ["1s", "2s", "3s"]`), []string{`attempts_range retry.delays`}},
 	"delays at fault":         {retry(`delays = ["5", "-1s"]`), []string{`duration_unit retry.delays[0]`, `duration_syntax retry.delays[1]`}},
