@@ -253,7 +253,7 @@ var badJobs = map[string]badDefinition{
 	"attempts beyond numbers": {retry(`max_attempts = 1e30`), []string{`attempts_range retry.max_attempts`}},
 	"backoff order":           {retry(`base = "1m"; cap = "30s"`), []string{`backoff_order retry.cap`}},
 	"backoff base zero":       {retry(`base = "0s"`), []string{`duration_min retry.base`}},
-	"backoff cap of days":     {retry(`cap = "1w"`), []string{`duration_unit retry.cap`}},
+	"backoff cap of weeks":    {retry(`cap = "1w"`), []string{`duration_unit retry.cap`}},
 	"backoff too long":        {retry(`max_age = "25h"`), []string{`duration_max retry.max_age`}},
 	"delays too many":         {retry(`delays = ["1s", "2s", "3s"]`), []string{`attempts_range retry.delays`}},
 	"delays at fault":         {retry(`delays = ["5", "-1s"]`), []string{`duration_unit retry.delays[0]`, `duration_syntax retry.delays[1]`}},

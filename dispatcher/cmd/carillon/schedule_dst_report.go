@@ -14,9 +14,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// dstReportCommand lists the effects of daylight saving on triggers in a year.
+// dstReportCommand lists the effects of daylight saving on triggers in a year, or in the next 12 months.
 type dstReportCommand struct {
-	Year     int    `placeholder:"YEAR" help:"Year to examine, 1970 to 2099. Default: this year."`
+	Year     int    `placeholder:"YEAR" help:"Year to examine, 1970 to 2099. Default: the next 12 months."`
 	Database string `env:"CARILLON_DATABASE,DATABASE_URL" placeholder:"URL" help:"Database whose triggers are examined."`
 	loginFlags
 	File string `placeholder:"FILE" help:"File with triggers to examine instead: lines of name, dialect, expression and zone, then key=value columns as in next --batch, separated by tabs."`
@@ -30,18 +30,19 @@ type namedSpec struct {
 
 // Run prints one line for each transition that affects a trigger.
 func (d *dstReportCommand) Run(ctx context.Context, c console) error {
-	if d.Year == 0 {
-		d.Year = time.Now().Year()
-	}
-	if d.Year < 1970 || d.Year > 2099 {
+	if d.Year != 0 && (d.Year < 1970 || d.Year > 2099) {
 		return &usageError{fmt.Errorf("--year: %d is not between 1970 and 2099", d.Year)}
 	}
 	triggers, err := d.triggers(ctx)
 	if err != nil {
 		return err
 	}
-	// Transitions of zones east and west of UTC belong to the local year, hence the day.
-	from := time.Date(d.Year, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, -1)
+	from, year := time.Now(), ""
+	until := from.AddDate(1, 0, 0)
+	if d.Year != 0 { // transitions of zones east and west of UTC belong to the local year, hence the day
+		from, year = time.Date(d.Year, 1, 1, 0, 0, 0, 0, time.UTC).AddDate(0, 0, -1), fmt.Sprint(d.Year)
+		until = from.AddDate(1, 0, 2)
+	}
 	table := newTable("TRIGGER\tEXPRESSION\tZONE\tLOCAL TIME\tEFFECT\tTRANSITION")
 	problems := 0
 	for _, t := range triggers {
@@ -51,8 +52,8 @@ func (d *dstReportCommand) Run(ctx context.Context, c console) error {
 			fmt.Fprintf(c.err, "carillon: %s: %v\n", t.name, err)
 			continue
 		}
-		for _, shift := range parsed.Shifts(from, from.AddDate(1, 0, 2)) {
-			if strings.HasPrefix(shift.Local, fmt.Sprint(d.Year)) {
+		for _, shift := range parsed.Shifts(from, until) {
+			if strings.HasPrefix(shift.Local, year) {
 				table.add(t.name, t.spec.Expression, parsed.Spec().Timezone, shift.Local, shift.Effect, shift.At)
 			}
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -17,6 +18,7 @@ type scheduleCommand struct {
 
 // scheduleNextCommand prints scheduled times.
 type scheduleNextCommand struct {
+	apiFlags
 	Expression string `arg:"" optional:"" help:"A Quartz, unix or EventBridge expression, rate(5m), at(2026-05-01T10:00:00Z), every 3 months, or every 45 minutes from 9:00 to 17:00 on MON-FRI."`
 	Dialect    string `placeholder:"NAME" help:"Dialect of the expression: quartz, unix, aws, interval, at, calendar_interval or daily_interval. Default: detected."`
 	Timezone   string `placeholder:"ZONE" help:"IANA time zone. Default: UTC."`
@@ -25,14 +27,15 @@ type scheduleNextCommand struct {
 	Gap        string `placeholder:"RULE" help:"Rule for local times that daylight saving skips: skip or next. The default depends on the expression: skip for cron, next for at(...). every n days or more keeps its distance to the skipped time (02:30 becomes 03:30)."`
 	Overlap    string `placeholder:"RULE" help:"Rule for local times that daylight saving repeats: last, first or both. The default depends on the expression: both for cron expressions with all 24 hours, first for every n days or more, otherwise last."`
 	Identity   string `placeholder:"NAME" help:"Identity of the trigger that H hashes, such as app/job/trigger."`
-	Batch      bool   `help:"Read queries from standard input, one per line, and print one line for each; see below."`
+	calendarFlags
+	Batch bool `help:"Read queries from standard input, one per line, and print one line for each; see below."`
 }
 
 // Help documents the format of --batch.
 func (scheduleNextCommand) Help() string { return batchHelp }
 
 // Run prints one scheduled time per line, in UTC and in the schedule's zone.
-func (s *scheduleNextCommand) Run(c console) error {
+func (s *scheduleNextCommand) Run(ctx context.Context, c console) error {
 	if s.Batch {
 		return runBatch(c.in, c.out)
 	}
@@ -49,12 +52,19 @@ func (s *scheduleNextCommand) Run(c console) error {
 			return &usageError{fmt.Errorf("--from: %w", err)}
 		}
 	}
-	parsed, err := schedule.Parse(schedule.Spec{
+	spec := schedule.Spec{
 		Expression: s.Expression, Dialect: schedule.Dialect(s.Dialect), Timezone: s.Timezone,
 		Gap: schedule.Gap(s.Gap), Overlap: schedule.Overlap(s.Overlap), Anchor: from, Identity: s.Identity,
-	})
+	}
+	if err := s.apply(ctx, &s.apiFlags, &spec); err != nil {
+		return err
+	}
+	parsed, err := schedule.Parse(spec)
 	if err != nil {
 		return &usageError{err}
+	}
+	if spec.Timezone == "" && schedule.WallClock(spec.Expression, spec.Dialect) {
+		fmt.Fprintln(c.err, "note: without --timezone, times are in UTC; the trigger of a job must name its zone")
 	}
 	return s.print(c, parsed, from)
 }

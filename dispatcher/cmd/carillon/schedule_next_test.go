@@ -8,6 +8,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 func TestBatchPrintsALinePerQueryAndGoesOnAfterAnInvalidOne(t *testing.T) {
@@ -74,5 +78,89 @@ func TestDSTReportNamesMovedSkippedAndRepeatedFires(t *testing.T) {
 	}
 	if diff := cmp.Diff(want, got); diff != "" || code != 0 {
 		t.Errorf("exit %d, report (-want +got):\n%s%s", code, diff, errs)
+	}
+	// Without a year it is about the next 12 months, which have each jump of Berlin's clock once.
+	if out, errs, code := carillon(t, nil, "schedule", "dst-report", "--file", file); code != 0 || strings.Count(out, "\n") != len(want) {
+		t.Errorf("exit %d, report of the next 12 months:\n%s%s", code, out, errs)
+	}
+}
+
+func TestScheduleNextTakesACalendar(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	for name, content := range map[string]string{
+		"weekends.json": `{"timezone":"Europe/Berlin","rules":[{"weekdays":["SAT","SUN"]}]}`,
+		"holidays.ics":  "BEGIN:VCALENDAR\nBEGIN:VEVENT\nDTSTART;VALUE=DATE:20270503\nEND:VEVENT\nEND:VCALENDAR\n",
+		"bases.json":    `{"bases":["weekends"]}`, "wrong.json": `{"rule":[]}`, "never.json": `{"rules":[{"weekdays":["MO"]}]}`,
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	next := func(args ...string) (string, string, int) {
+		return carillon(t, nil, append([]string{"schedule", "next", "0 8 1 * *", "--timezone=Europe/Berlin", "--from=2027-04-02T00:00:00Z", "--count=1"},
+			args...)...)
+	}
+	for _, tt := range []struct {
+		calendar, on string
+		want         string // the first fire, or a part of the message
+		code         int
+	}{
+		{"", "", "2027-05-01T06:00:00.000Z", 0},
+		{"weekends.json", "", "2027-06-01T06:00:00.000Z", 0},
+		{"weekends.json", "next_day", "2027-05-03T06:00:00.000Z", 0},
+		{"weekends.json", "previous_day", "2027-04-30T06:00:00.000Z", 0},
+		{"holidays.ics", "next_day", "2027-05-01T06:00:00.000Z", 0},
+		{"bases.json", "", "bases, which are calendars of an app", 2},
+		{"wrong.json", "", "give the JSON of a calendar", 2},
+		{"never.json", "", "MO", 2},
+		{"weekends.json", "later", "not one of skip, next_included, next_day, previous_day", 2},
+		{"nosuch", "", "say of which app with --app", 2},
+		{"", "skip", "--on-excluded: needs --calendar", 2},
+	} {
+		args := []string{"--on-excluded=" + tt.on}
+		if tt.calendar == "nosuch" {
+			args = append(args, "--calendar="+tt.calendar)
+		} else if tt.calendar != "" {
+			args = append(args, "--calendar="+filepath.Join(dir, tt.calendar))
+		}
+		out, errs, code := next(args...)
+		said := out
+		if tt.code != 0 {
+			said = errs
+		}
+		if code != tt.code || !strings.Contains(said, tt.want) {
+			t.Errorf("%s, %s: exit %d, want %d and %q:\n%s%s", tt.calendar, tt.on, code, tt.code, tt.want, out, errs)
+		}
+	}
+	if _, errs, _ := carillon(t, nil, "schedule", "next", "0 8 1 * *"); !strings.Contains(errs, "note: without --timezone, times are in UTC") {
+		t.Errorf("without a zone:\n%s", errs)
+	}
+	if _, errs, _ := carillon(t, nil, "schedule", "next", "rate(5m)"); strings.Contains(errs, "note") {
+		t.Errorf("of an interval:\n%s", errs)
+	}
+}
+
+func TestScheduleNextTakesACalendarOfAnApp(t *testing.T) {
+	t.Parallel()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	n := startNode(t, database, newToken(t, database))
+	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{
+		Name: "crm", Enabled: true, Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"},
+	}, client.Condition{}))
+	must[dispatcher.Calendar](t)(n.PutCalendar(t.Context(), dispatcher.Calendar{
+		App: "crm", Name: "weekends", Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{{Weekdays: []string{"SAT", "SUN"}}},
+	}, client.Condition{}))
+	must[dispatcher.Calendar](t)(n.PutCalendar(t.Context(),
+		dispatcher.Calendar{App: "crm", Name: "business", Bases: []string{"weekends"}}, client.Condition{}))
+	api := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
+	out, errs, code := carillon(t, api, "schedule", "next", "0 8 1 * *", "--from=2027-04-02T00:00:00Z", "--count=1", "--app=crm",
+		"--calendar=business", "--on-excluded=next_day")
+	if !strings.HasPrefix(out, "2027-05-03T06:00:00.000Z") || code != 0 || strings.Contains(errs, "note") {
+		t.Errorf("exit %d:\n%s%s", code, out, errs)
+	}
+	if _, errs, code := carillon(t, api, "schedule", "next", "0 8 1 * *", "--app=crm", "--calendar=nosuch"); code != 2 ||
+		!strings.Contains(errs, "nosuch") {
+		t.Errorf("a calendar that is none: exit %d:\n%s", code, errs)
 	}
 }
