@@ -74,6 +74,7 @@ var titles = map[string]string{
 	dispatcher.CodeJSONUTF8:        "Text is not UTF-8",
 	dispatcher.CodeJSONUnknown:     "Field unknown to the API",
 	schedule.WarnJitter:            "Jitter as long as the time between fires",
+	schedule.WarnMovedHour:         "A calendar moves fires to another hour",
 	schedule.CodeJitterRange:       "Jitter out of range",
 	dispatcher.CodeLabelFormat:     "Invalid label",
 	dispatcher.CodeLambdaARN:       "Invalid Lambda function or region",
