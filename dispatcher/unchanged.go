@@ -68,6 +68,7 @@ func (a App) Declares(declared App) bool {
 // declared returns a with its defaults, without what is read-only.
 func (a App) declared() App {
 	a.Retention = cmp.Or(a.Retention, DefaultRetention)
+	a.Defaults = a.Defaults.Normal()
 	if a.Bounds != nil {
 		bounds := a.Bounds.WithoutDefaults(a.Name).WithDefaults(a.Name)
 		bounds.Suspension = Suspension{}
