@@ -36,9 +36,9 @@ func (r *jobResource) ValidateConfig(
 	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
 }
 
-// warnings returns what the API would warn of if the job were declared now. It does not know
-// which fires a calendar excludes: the same plan may create or change the calendar.
-func (r *jobResource) warnings(job dispatcher.Job) dispatcher.Problems {
+// warnings returns what the API would warn of if the job were declared now. With calendars nil, it does
+// not know which fires they exclude.
+func (r *jobResource) warnings(job dispatcher.Job, calendars dispatcher.Calendars) dispatcher.Problems {
 	job.UpdatedAt = r.now().UTC()
 	triggers := map[string]dispatcher.Trigger{}
 	for name, t := range job.Triggers {
@@ -46,7 +46,7 @@ func (r *jobResource) warnings(job dispatcher.Job) dispatcher.Problems {
 		triggers[name] = t
 	}
 	job.Triggers = triggers
-	return job.Warn(nil)
+	return job.Warn(calendars)
 }
 
 // ModifyPlan puts the values that the API will resolve into the plan, refuses instants in the

@@ -94,6 +94,24 @@ func (c *connection) calendarChange(ctx context.Context, app string, uses bool) 
 	return change
 }
 
+// calendarsAfter returns the calendars of a job as the plan leaves them; nil if it uses none, or if one is not known
+// before apply.
+func (c *connection) calendarsAfter(ctx context.Context, job dispatcher.Job) dispatcher.Calendars {
+	var names []string
+	for _, t := range job.Triggers {
+		if t.Calendar != "" {
+			names = append(names, t.Calendar)
+		}
+	}
+	calendars := c.calendarChange(ctx, job.App, len(names) > 0).after
+	for _, name := range names {
+		if _, err := calendars.Find(name); err != nil {
+			return nil
+		}
+	}
+	return calendars
+}
+
 // ModifyPlan notes the calendar as the plan leaves it, so that the plans of jobs show what it does to their fires.
 func (r *calendarResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,

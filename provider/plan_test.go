@@ -173,6 +173,20 @@ func TestDaylightSavingIsWarnedOfOnceAndAnswered(t *testing.T) {
 	d.mustFail(t, []string{"plan"}, `acknowledge[0]: "dts" is not the code of a warning; did you mean dst?`)
 }
 
+// The calendar is of the same plan.
+func TestFiresThatACalendarMovesToAnotherHourAreWarnedOfAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	trigger := "trigger \"t\" {\n  expression = \"0 0 8 * * ?\"\n  timezone = \"UTC\"\n  calendar = carillon_calendar.c.name\n" +
+		"  on_excluded = \"next_included\"\n}\n"
+	d := f.directory(t, f.config(job(hook+trigger)+calendar("rule {\n weekdays = [\"SAT\", \"SUN\"]\n}")))
+	mustSay(t, d.must(t, "plan"), "A calendar moves fires to another hour: crm/nightly", "(moved_hour)")
+	output := d.must(t, "apply", "-auto-approve")
+	if n := strings.Count(output, "A calendar moves fires to another hour"); n != 1 {
+		t.Errorf("an apply warns %d times, want once:\n%s", n, output)
+	}
+}
+
 func TestWarningsOfManyJobsAreSummedUp(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)

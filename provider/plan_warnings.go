@@ -99,6 +99,6 @@ func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics,
 	}
 	var e expander
 	job := expandJob(ctx, &e, config)
-	r.conn.warnOfMistakes(diags, job.App, job.Name, e.aboutKnown(r.warnings(job)))
+	r.conn.warnOfMistakes(diags, job.App, job.Name, e.aboutKnown(r.warnings(job, r.conn.calendarsAfter(ctx, job))))
 	r.conn.warnOfApp(diags, r.conn.appOf(ctx, job.App))
 }
