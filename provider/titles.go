@@ -85,7 +85,6 @@ var titles = map[string]string{
 	dispatcher.CodeNameFormat:      "Invalid name",
 	dispatcher.CodeNameMismatch:    "Two different names",
 	dispatcher.CodeNameTaken:       "The name is taken",
-	schedule.WarnMovedHour:         "A calendar moves fires to another hour",
 	schedule.WarnNoFire:            "Nothing is left to fire",
 	dispatcher.CodeNotFound:        "It does not exist",
 	dispatcher.CodePageCursor:      "Invalid cursor of a page",
