@@ -73,8 +73,8 @@ func TestDSTReportNamesMovedSkippedAndRepeatedFires(t *testing.T) {
 		got = append(got, fields[0]+" "+fields[len(fields)-2]+" "+fields[len(fields)-1])
 	}
 	want := []string{
-		"TRIGGER EFFECT TRANSITION", "skips skipped 2027-03-28T01:00:00Z", "moves moved 2027-03-28T01:00:00Z",
-		"doubles skipped 2027-03-28T01:00:00Z", "doubles doubled 2027-10-31T01:00:00Z",
+		"TRIGGER EFFECT TRANSITION", "skips skipped 2027-03-28T01:00:00.000Z", "moves moved 2027-03-28T01:00:00.000Z",
+		"doubles skipped 2027-03-28T01:00:00.000Z", "doubles doubled 2027-10-31T01:00:00.000Z",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || code != 0 {
 		t.Errorf("exit %d, report (-want +got):\n%s%s", code, diff, errs)
