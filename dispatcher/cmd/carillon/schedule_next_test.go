@@ -98,8 +98,8 @@ func TestScheduleNextTakesACalendar(t *testing.T) {
 		}
 	}
 	next := func(args ...string) (string, string, int) {
-		return carillon(t, nil, append([]string{"schedule", "next", "0 8 1 * *", "--timezone=Europe/Berlin", "--from=2027-04-02T00:00:00Z", "--count=1"},
-			args...)...)
+		all := []string{"schedule", "next", "0 8 1 * *", "--timezone=Europe/Berlin", "--from=2027-04-02T00:00:00Z", "--count=1"}
+		return carillon(t, nil, append(all, args...)...)
 	}
 	for _, tt := range []struct {
 		calendar, on string
