@@ -16,10 +16,11 @@ import (
 
 // appCommand shows apps, sets their bounds, and moves them between installations.
 type appCommand struct {
-	Show    appShowCommand    `cmd:"" help:"Show an app with its bounds and what it uses of them." example:"carillon app show billing"`
-	Bounds  appBoundsCommand  `cmd:"" help:"Print or set the bounds of an app, as JSON." example:"carillon app bounds billing --set bounds.json"`
-	Suspend appSuspendCommand `cmd:"" help:"Stop an app until an operator resumes it." example:"carillon app suspend billing --reason \"floods a partner\""`
-	Resume  appResumeCommand  `cmd:"" help:"Lift the suspension of an app." example:"carillon app resume billing"`
+	Show     appShowCommand     `cmd:"" help:"Show an app with its bounds and what it uses of them." example:"carillon app show billing"`
+	Bounds   appBoundsCommand   `cmd:"" help:"Print or set the bounds of an app, as JSON." example:"carillon app bounds billing --set bounds.json"`
+	Defaults appDefaultsCommand `cmd:"" help:"Print or set what the jobs of an app get where they leave it out, as JSON." example:"carillon app defaults billing --set defaults.json"`
+	Suspend  appSuspendCommand  `cmd:"" help:"Stop an app until an operator resumes it." example:"carillon app suspend billing --reason \"floods a partner\""`
+	Resume   appResumeCommand   `cmd:"" help:"Lift the suspension of an app." example:"carillon app resume billing"`
 
 	Export appExportCommand `cmd:"" help:"Disable an app and print it for another installation." example:"carillon app export billing"`
 	Import appImportCommand `cmd:"" help:"Create an app from what export printed." example:"carillon app import --disabled"`

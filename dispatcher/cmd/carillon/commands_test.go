@@ -35,6 +35,7 @@ type commandRow struct {
 func commandRows() map[string]commandRow {
 	const read, operate, write, admin = dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite, dispatcher.ScopeAdmin
 	return map[string]commandRow{
+		"app defaults":        {args: "shop", needs: read, schema: "JobDefaults"},
 		"app bounds":          {args: "shop", needs: read, schema: "Bounds"},
 		"app export":          {args: "moved", needs: write, schema: "Export"},
 		"app import":          {needs: write, input: `{"app": {"name": "moved"}}`, code: exitFailure},

@@ -73,8 +73,8 @@ func TestDSTReportNamesMovedSkippedAndRepeatedFires(t *testing.T) {
 		got = append(got, fields[0]+" "+fields[len(fields)-2]+" "+fields[len(fields)-1])
 	}
 	want := []string{
-		"TRIGGER EFFECT TRANSITION", "skips skipped 2027-03-28T01:00:00Z", "moves moved 2027-03-28T01:00:00Z",
-		"doubles skipped 2027-03-28T01:00:00Z", "doubles doubled 2027-10-31T01:00:00Z",
+		"TRIGGER EFFECT TRANSITION", "skips skipped 2027-03-28T01:00:00.000Z", "moves moved 2027-03-28T01:00:00.000Z",
+		"doubles skipped 2027-03-28T01:00:00.000Z", "doubles doubled 2027-10-31T01:00:00.000Z",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || code != 0 {
 		t.Errorf("exit %d, report (-want +got):\n%s%s", code, diff, errs)
@@ -98,8 +98,8 @@ func TestScheduleNextTakesACalendar(t *testing.T) {
 		}
 	}
 	next := func(args ...string) (string, string, int) {
-		return carillon(t, nil, append([]string{"schedule", "next", "0 8 1 * *", "--timezone=Europe/Berlin", "--from=2027-04-02T00:00:00Z", "--count=1"},
-			args...)...)
+		all := []string{"schedule", "next", "0 8 1 * *", "--timezone=Europe/Berlin", "--from=2027-04-02T00:00:00Z", "--count=1"}
+		return carillon(t, nil, append(all, args...)...)
 	}
 	for _, tt := range []struct {
 		calendar, on string
