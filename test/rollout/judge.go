@@ -163,7 +163,7 @@ func (s *service) verify(ctx context.Context, w *world, to time.Time) error {
 		return fmt.Errorf("carillon token create: %w", err)
 	}
 	verify := exec.CommandContext(ctx, program, "verify", appName, "--endpoint", address, //nolint:gosec // this program built it
-		"--from", w.from.UTC().Format(time.RFC3339), "--to", to.UTC().Format(time.RFC3339))
+		"--since", w.from.UTC().Format(time.RFC3339), "--until", to.UTC().Format(time.RFC3339))
 	verify.Env = append(os.Environ(), "CARILLON_TOKEN="+strings.TrimSpace(string(token)))
 	if out, err := verify.CombinedOutput(); err != nil {
 		return fmt.Errorf("carillon verify: %w: %s", err, out)

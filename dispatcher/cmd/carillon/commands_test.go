@@ -134,7 +134,7 @@ func newShop(t *testing.T) *shop {
 	}
 	must[dispatcher.Calendar](t)(s.PutCalendar(ctx, dispatcher.Calendar{App: "shop", Name: "holidays", Description: hostile,
 		Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}, client.Condition{}))
-	job := webhookJob("shop", "orders", r.URL, map[string]string{"nightly": "0 30 2 * * ?"})
+	job := webhookJob("shop", "orders", r.URL, map[string]string{"nightly": "0 30 6 * * ?"})
 	job.Description = hostile
 	job.Labels = dispatcher.Labels{"team": "payments", "tier": "one"}
 	nightly := job.Triggers["nightly"]
