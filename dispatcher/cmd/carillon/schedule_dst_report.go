@@ -53,7 +53,7 @@ func (d *dstReportCommand) Run(ctx context.Context, c console) error {
 		}
 		for _, shift := range parsed.Shifts(from, from.AddDate(1, 0, 2)) {
 			if strings.HasPrefix(shift.Local, fmt.Sprint(d.Year)) {
-				table.add(t.name, t.spec.Expression, parsed.Spec().Timezone, shift.Local, shift.Effect, shift.At.Format(time.RFC3339))
+				table.add(t.name, t.spec.Expression, parsed.Spec().Timezone, shift.Local, shift.Effect, shift.At)
 			}
 		}
 	}
