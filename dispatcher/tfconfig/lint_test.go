@@ -88,6 +88,12 @@ resource "carillon_job" "j" {
   }
 }
 `
+	const app = `
+resource "carillon_app" "a" {
+  name = "a"
+  %s
+}
+`
 	for name, tt := range map[string]struct{ files, want map[string]string }{
 		"not HCL":        {files: map[string]string{"main.tf": "resource {{"}, want: map[string]string{"hcl_syntax": ""}},
 		"JSON syntax":    {files: map[string]string{"main.tf.json": "{}"}, want: map[string]string{"hcl_not_read": "JSON"}},
@@ -109,6 +115,27 @@ resource "carillon_job" "j" {
 			files: map[string]string{"main.tf": strings.Replace(fmt.Sprintf(job, `"0 0 8 * * ?"`), "  trigger",
 				"  retry {\n    delays = [\"5s\", \"10\"]\n  }\n  trigger", 1)},
 			want: map[string]string{"duration_unit": "main.tf:9:21"},
+		},
+		"no zone anywhere": {
+			files: map[string]string{"main.tf": strings.Replace(fmt.Sprintf(app+job, "", `"0 0 8 * * ?"`), "    timezone   = \"UTC\"\n", "", 1)},
+			want:  map[string]string{"timezone_required": "main.tf:13:3"},
+		},
+		"the default zone of the app": {
+			files: map[string]string{"main.tf": strings.Replace(
+				fmt.Sprintf(app+job, `default_timezone = "Europe/Berlin"`, `"0 0 8 * * ?"`), "    timezone   = \"UTC\"\n", "", 1)},
+		},
+		"a default zone that is not known": {
+			files: map[string]string{"main.tf": strings.Replace(
+				fmt.Sprintf(app+job, `default_timezone = var.zone`, `"0 0 8 * * ?"`), "    timezone   = \"UTC\"\n", "", 1)},
+			want: map[string]string{"timezone_required": "warning: timezone is missing"},
+		},
+		"a default that is wrong": {
+			files: map[string]string{"main.tf": fmt.Sprintf(app+job, `default_timezone = "Mars/Olympus"`, `"0 0 8 * * ?"`)},
+			want:  map[string]string{"tz_unknown": "main.tf:4:22"},
+		},
+		"a warning that is answered": {
+			files: map[string]string{"main.tf": strings.Replace(strings.Replace(fmt.Sprintf(job, `"0 30 2 * * ?"`), "UTC", "Europe/Berlin", 1),
+				"  target", "  acknowledge = [\"dst\"]\n  target", 1)},
 		},
 		"a file that is read at plan": {files: map[string]string{"main.tf": fmt.Sprintf(job, `file("expression.txt")`)}},
 	} {

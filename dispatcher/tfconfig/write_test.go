@@ -22,6 +22,7 @@ func content(t *testing.T) tfconfig.Content {
 	job := dispatcher.Job{App: "finance", Name: "9-nightly"}
 	job.SetDefaults()
 	job.Retry.MaxAttempts = 5
+	job.Acknowledge = []string{"moved_hour"}
 	job.Payload = []byte(`{"sum":1.50,"with space":[1,null,"${x}"]}`)
 	w := &dispatcher.Webhook{}
 	w.SetDefaults()
@@ -137,8 +138,9 @@ func TestCompareLeavesOutWhatFilesDoNotFix(t *testing.T) {
 variable "url" {}
 variable "name" {}
 resource "carillon_job" "a" {
-  app  = "finance"
-  name = "9-nightly"
+  app         = "finance"
+  name        = "9-nightly"
+  acknowledge = ["moved_hour"]
   target {
     webhook {
       url     = var.url
@@ -217,8 +219,9 @@ func TestCompareFillsInWhatTheAppGives(t *testing.T) {
 	dir := t.TempDir()
 	text := `
 resource "carillon_job" "a" {
-  app  = "finance"
-  name = "9-nightly"
+  app         = "finance"
+  name        = "9-nightly"
+  acknowledge = ["moved_hour"]
   target {
     webhook { url = "https://example.com/" }
   }

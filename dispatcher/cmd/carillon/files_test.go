@@ -19,6 +19,9 @@ func declareFinance(t *testing.T, n *node) {
 	ctx, absent := t.Context(), client.Condition{Absent: true}
 	app := dispatcher.App{Name: "finance", Description: "pays ${bills} at %{if} \x22night\x22\n\u202e", Enabled: true,
 		Retention: dispatcher.Duration(48 * time.Hour), Bounds: &dispatcher.Bounds{Lambda: dispatcher.LambdaBounds{Functions: []string{"*"}}}}
+	app.Defaults = &dispatcher.JobDefaults{Timezone: "Europe/Berlin", Headers: map[string]string{"X-Default": "d"},
+		MisfirePolicy: "skip", ConcurrencyPolicy: "forbid", Retry: &dispatcher.Retry{MaxAttempts: 7, Base: dispatcher.DefaultBase,
+			Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}}
 	must[dispatcher.App](t)(n.PutApp(ctx, app, absent))
 	for _, c := range []dispatcher.Calendar{
 		{App: "finance", Name: "holidays", Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{

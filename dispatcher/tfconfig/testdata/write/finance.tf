@@ -44,9 +44,10 @@ import {
 }
 
 resource "carillon_job" "_9-nightly" {
-  app     = carillon_app.finance.name
-  name    = "9-nightly"
-  payload = "{\"sum\":1.50,\"with space\":[1,null,\"$${x}\"]}"
+  app         = carillon_app.finance.name
+  name        = "9-nightly"
+  acknowledge = ["moved_hour"]
+  payload     = "{\"sum\":1.50,\"with space\":[1,null,\"$${x}\"]}"
 
   target {
     webhook {
