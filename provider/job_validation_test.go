@@ -102,7 +102,7 @@ var badJobs = map[string]badDefinition{
 	"queue_limit too large":      {hook + daily + `queue_limit = 1001`, []string{`count_range queue_limit`}},
 	"deletion at once":           {hook + daily + `delete_after_completion = "0s"`, []string{`duration_min delete_after_completion`}},
 	"deletion too soon":          {hook + daily + `delete_after_completion = "59s"`, []string{`duration_min delete_after_completion`}},
-	"deletion in weeks":           {hook + daily + `delete_after_completion = "1w"`, []string{`duration_unit delete_after_completion`}},
+	"deletion in weeks":          {hook + daily + `delete_after_completion = "1w"`, []string{`duration_unit delete_after_completion`}},
 	"misfire_policy unknown":     {nightly(`misfire_policy = "do_nothing"`), []string{`enum trigger["t"].misfire_policy`}},
 	"catch_up_window zero":       {nightly(`catch_up_window = "0s"`), []string{`duration_min trigger["t"].catch_up_window`}},
 	"catch_up_window too short": {
