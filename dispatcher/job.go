@@ -18,6 +18,8 @@ type Job struct {
 	// Priority orders the fires of the app that wait for a node: higher goes first; 0 to
 	// MaxPriority.
 	Priority int `json:"priority"`
+	// Labels are for people and programs to tell jobs apart, such as team=payments. Nothing depends on them.
+	Labels Labels `json:"labels,omitempty"`
 	// NodeLabels are the labels a node must have to run the job; empty: any node may. Fires wait
 	// while no node has them.
 	NodeLabels Labels `json:"node_labels,omitempty"`
@@ -140,6 +142,7 @@ func (j Job) Validate() error {
 	CheckName(&problems, "/name", j.Name)
 	checkText(&problems, "/description", j.Description)
 	checkRange(&problems, "/priority", j.Priority, 0, MaxPriority)
+	j.Labels.check(&problems, "/labels")
 	j.NodeLabels.check(&problems, "/node_labels")
 	if j.Delivery != "" {
 		CheckEnum(&problems, "/delivery", "delivery", j.Delivery, []Delivery{AtLeastOnce, AtMostOnce})

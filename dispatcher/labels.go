@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Labels describe a node (zone=a, disk=ssd), and what a job requires of its nodes.
+// Labels describe a node (zone=a, disk=ssd), what a job requires of its nodes, and a job (team=payments).
 type Labels map[string]string
 
 // MaxLabels bounds the labels of a node and of a job.
@@ -38,12 +38,15 @@ func (l Labels) Validate() error {
 }
 
 // String writes labels as name=value, joined with commas, in order: equal labels are equal texts.
-func (l Labels) String() string {
+func (l Labels) String() string { return strings.Join(l.Pairs(), ",") }
+
+// Pairs returns labels as name=value, in order.
+func (l Labels) Pairs() []string {
 	pairs := make([]string, 0, len(l))
 	for _, key := range sortedKeys(l) {
 		pairs = append(pairs, key+"="+l[key])
 	}
-	return strings.Join(pairs, ",")
+	return pairs
 }
 
 // ParseLabels reads what Labels.String wrote; empty text is no labels.

@@ -56,6 +56,8 @@ type Page struct {
 	Limit int
 	// Cursor is the key of the last item of the previous page; empty for the first page.
 	Cursor string
+	// Labels selects the jobs that have all of them; nil: every job. Other lists do without.
+	Labels Labels
 	// Bytes ends a page of jobs or calendars after the item with which they have about as many bytes, with ErrPageBytes if
 	// there are more; 0: no bound.
 	Bytes int

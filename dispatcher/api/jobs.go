@@ -8,8 +8,13 @@ import (
 )
 
 func (a *API) listJobs(r *request) (response, error) {
+	labels, err := r.labels()
+	if err != nil {
+		return response{}, err
+	}
 	name := func(job dispatcher.Job) string { return job.Name }
 	return pagedByName(r, name, func(page dispatcher.Page) ([]dispatcher.Job, error) {
+		page.Labels = labels
 		return a.store.Jobs(r.Context(), r.PathValue("app"), page)
 	})
 }

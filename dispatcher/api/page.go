@@ -48,6 +48,9 @@ func checkQuery(rt route, r *request) error {
 		known[name] = true
 	}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if rt.repeated != "" && name == rt.repeated {
+			continue
+		}
 		switch {
 		case len(problems) > maxProblems:
 			return problems
@@ -118,6 +121,22 @@ func pagedByName[T any](r *request, name func(T) string, read func(dispatcher.Pa
 		return response{}, err
 	}
 	return paged(page, name, read)
+}
+
+// labels reads the labels that the jobs of a list have.
+func (r *request) labels() (dispatcher.Labels, error) {
+	labels := dispatcher.Labels{}
+	for _, pair := range r.URL.Query()["label"] {
+		name, value, is := strings.Cut(pair, "=")
+		if before, twice := labels[name]; !is || twice && before != value {
+			return nil, &dispatcher.Problem{Path: "/label", Code: dispatcher.CodeLabelFormat,
+				Message: "label " + dispatcher.Echo(pair) + " is not NAME=VALUE, or has another value than before; a job has one value of each"}
+		}
+		labels[name] = value
+	}
+	var problems dispatcher.Problems
+	problems.AddError("/label", labels.Validate())
+	return labels, problems.Err()
 }
 
 // runQuery reads the parameters of the lists of runs and misfires.

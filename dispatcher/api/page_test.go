@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -158,4 +159,27 @@ func TestRunsAreFiltered(t *testing.T) {
 			t.Errorf("GET runs%s gives %d runs, want %d", query, len(got.Items), want)
 		}
 	}
+}
+
+func TestJobsAreFoundByTheirLabels(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.declare()
+	w.must(http.StatusOK, "PUT", oneJob, strings.Replace(validJob, "{", `{"labels":{"team":"pay","tier":"1"},`, 1))
+	w.must(http.StatusCreated, "PUT", oneApp+"/jobs/other", strings.Replace(validJob, "{", `{"labels":{"team":"pay"},`, 1))
+	for query, want := range map[string]string{
+		"": "other sync", "?label=team=pay": "other sync", "?label=team=pay&label=tier=1": "sync", "?label=tier%3D1": "sync", "?label=team=x": "",
+	} {
+		var names []string
+		for _, job := range into[struct{ Items []dispatcher.Job }](w.must(http.StatusOK, "GET", oneApp+"/jobs"+query, "")).Items {
+			names = append(names, job.Name)
+		}
+		if got := strings.Join(names, " "); got != want {
+			t.Errorf("jobs%s are %q, want %q", query, got, want)
+		}
+	}
+	w.do("GET", oneApp+"/jobs?label=team", "").refused(422, "/label label_format")
+	w.do("GET", oneApp+"/jobs?label=a=1&label=a=2", "").refused(422, "/label label_format")
+	w.do("GET", oneApp+"/jobs?label=%22=1", "").refused(422, "/label/\" label_format")
+	w.do("PUT", oneJob, strings.Replace(validJob, "{", `{"labels":{"team":"a b"},`, 1)).refused(422, "/labels/team label_format")
 }

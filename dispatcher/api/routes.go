@@ -19,6 +19,8 @@ type route struct {
 	outage bool
 	// query lists the known query parameters.
 	query []string
+	// repeated is the one of them that may be given several times; empty: none.
+	repeated string
 	// body tells that a POST takes a body, and large that it may be as large as an app.
 	body, large bool
 	serve       func(*API, *request) (response, error)
@@ -26,6 +28,7 @@ type route struct {
 
 var (
 	pageQuery           = []string{"limit", "cursor"}
+	jobsQuery           = []string{"label", "limit", "cursor"}
 	runsQuery           = []string{"job", "trigger", "state", "from", "to", "limit", "cursor"}
 	explainQuery        = []string{"at"}
 	verifyQuery         = []string{"from", "to", "limit", "cursor"}
@@ -66,7 +69,7 @@ var routes = []route{
 	{method: "GET", path: appPath + "/export", scope: read, serve: (*API).exportApp},
 	{method: "POST", path: appPath + "/import", scope: write, body: true, large: true, serve: (*API).importApp},
 
-	{method: "GET", path: appPath + "/jobs", scope: read, query: pageQuery, serve: (*API).listJobs},
+	{method: "GET", path: appPath + "/jobs", scope: read, query: jobsQuery, repeated: "label", serve: (*API).listJobs},
 	{method: "GET", path: jobPath, scope: read, serve: (*API).getJob},
 	{method: "PUT", path: jobPath, scope: write, serve: (*API).putJob},
 	{method: "DELETE", path: jobPath, scope: write, serve: (*API).deleteJob},

@@ -18,7 +18,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
@@ -122,6 +121,10 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	if got, err := c.Jobs(ctx, "crm", dispatcher.Page{}); err != nil || len(got.Items) != 1 {
 		t.Errorf("Jobs = %+v, %v", got, err)
 	}
+	labels := dispatcher.Labels{"team": "pay", "tier": "1"}
+	if got, err := c.Jobs(ctx, "crm", dispatcher.Page{Labels: labels}); err != nil || len(got.Items) != 0 {
+		t.Errorf("Jobs with labels that none has = %+v, %v", got, err)
+	}
 	testLedger(t, c)
 	testNodes(t, c, s)
 	testCalendars(t, c)
@@ -175,43 +178,6 @@ func testLedger(t *testing.T, c *client.Client) {
 	period := verify.Query{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: dispatcher.Page{Limit: 5}}
 	if got, err := c.Verify(ctx, period); err != nil || len(got.Items) != 1 || !got.Items[0].From.Equal(period.From) {
 		t.Errorf("Verify = %+v, %v", got, err)
-	}
-}
-
-func testCalendars(t *testing.T, c *client.Client) {
-	t.Helper()
-	ctx := t.Context()
-	declared := dispatcher.Calendar{App: "crm", Name: "holidays", Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}
-	calendar, err := c.PutCalendar(ctx, declared, client.Condition{Absent: true})
-	if err != nil || calendar.Revision != 1 || !cmp.Equal(calendar.Rules, declared.Rules) {
-		t.Fatalf("PutCalendar = %+v, %v", calendar, err)
-	}
-	if got, err := c.Calendar(ctx, "crm", "holidays"); err != nil || !cmp.Equal(got, calendar) {
-		t.Errorf("Calendar = %+v, %v, want %+v", got, err, calendar)
-	}
-	if got, err := c.Calendars(ctx, "crm", dispatcher.Page{Limit: 1}); err != nil || len(got.Items) != 1 {
-		t.Errorf("Calendars = %+v, %v", got, err)
-	}
-	user := dispatcher.Calendar{App: "crm", Name: "user", Bases: []string{"holidays"}}
-	if _, err := c.PutCalendar(ctx, user, client.Condition{}); err != nil {
-		t.Error(err)
-	}
-	if err := c.DeleteCalendar(ctx, "crm", "holidays", client.Condition{Existing: true}); !errors.Is(err, dispatcher.ErrConflict) {
-		t.Errorf("DeleteCalendar of one in use = %v, want ErrConflict", err)
-	}
-	if waiting, err := c.DeleteCalendarWhenUnused(ctx, "crm", "holidays", client.Condition{Existing: true}); err != nil || !waiting {
-		t.Errorf("DeleteCalendarWhenUnused of one in use = %t, %v, want true", waiting, err)
-	}
-	if waiting, err := c.DeleteCalendarWhenUnused(ctx, "crm", "user", client.Condition{Existing: true}); err != nil || waiting {
-		t.Errorf("DeleteCalendarWhenUnused of one that is not in use = %t, %v, want false", waiting, err)
-	}
-	for _, name := range []string{"user", "holidays"} {
-		if _, err := c.PutCalendar(ctx, dispatcher.Calendar{App: "crm", Name: name}, client.Condition{}); err != nil {
-			t.Error(err)
-		}
-		if err := c.DeleteCalendar(ctx, "crm", name, client.Condition{Existing: true}); err != nil {
-			t.Error(err)
-		}
 	}
 }
 

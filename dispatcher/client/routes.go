@@ -82,7 +82,7 @@ func (c *Client) ImportApp(ctx context.Context, name string, export json.RawMess
 	})
 }
 
-// Jobs lists the jobs of an app by name.
+// Jobs lists the jobs of an app by name, those that have page.Labels.
 func (c *Client) Jobs(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.Job], error) {
 	return list[dispatcher.Job](ctx, c, path("apps", app, "jobs")+params(dispatcher.RunQuery{Page: page}))
 }
@@ -376,6 +376,9 @@ func params(q dispatcher.RunQuery) string {
 
 // addPage adds what all lists have that are bounded by times.
 func addPage(values url.Values, from, to time.Time, page dispatcher.Page) {
+	for _, pair := range page.Labels.Pairs() {
+		values.Add("label", pair)
+	}
 	if page.Cursor != "" {
 		values.Set("cursor", page.Cursor)
 	}

@@ -60,10 +60,10 @@ func (s *store) AuditEntries(ctx context.Context, query dispatcher.AuditQuery) (
 	return page, nil
 }
 
-// auditArgs are the parameters of a statement that is being written.
-type auditArgs []any
+// statementArgs are the parameters of a statement that is being written.
+type statementArgs []any
 
-func (a *auditArgs) add(value any) string {
+func (a *statementArgs) add(value any) string {
 	*a = append(*a, value)
 	return fmt.Sprintf("$%d", len(*a))
 }
@@ -71,7 +71,7 @@ func (a *auditArgs) add(value any) string {
 // auditStatement returns the statement for a page, and an entry more. Each app, and each of the two meanings of an actor,
 // is looked up by itself, so that each look reads an index in the order of the page and no more than a page.
 func auditStatement(query dispatcher.AuditQuery) (string, []any, error) {
-	var args auditArgs
+	var args statementArgs
 	limit := args.add(query.Limit + 1)
 	common, err := auditConditions(query, &args)
 	if err != nil {
@@ -111,7 +111,7 @@ func auditStatement(query dispatcher.AuditQuery) (string, []any, error) {
 }
 
 // auditConditions returns those that every look has, with an AND before each.
-func auditConditions(query dispatcher.AuditQuery, args *auditArgs) (string, error) {
+func auditConditions(query dispatcher.AuditQuery, args *statementArgs) (string, error) {
 	var all strings.Builder
 	where := func(condition string, values ...any) {
 		names := make([]any, len(values))

@@ -28,6 +28,7 @@ var jobFields = fields[jobRow]{
 	{name: "paused", ref: func(j *jobRow) any { return &j.Paused }},
 	{name: "pause", ref: func(j *jobRow) any { return pauseColumn(&j.Pause) }},
 	{name: "priority", ref: func(j *jobRow) any { return &j.Priority }},
+	{name: "labels", ref: func(j *jobRow) any { return labelsColumn(&j.Labels) }},
 	{name: "node_labels", ref: func(j *jobRow) any { return labelsColumn(&j.NodeLabels) }},
 	{name: "delivery", ref: func(j *jobRow) any { return &j.Delivery }},
 	{name: "concurrency_policy", ref: func(j *jobRow) any { return &j.ConcurrencyPolicy }},
@@ -130,11 +131,12 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 	if _, err := findApp(ctx, s.read, app, ""); err != nil {
 		return nil, err
 	}
-	// $1 app, $2 last name of the page before, $3 limit
+	args := statementArgs{dispatcher.AppID(app), page.Cursor, page.Limit}
+	// $1 app, $2 last name of the page before, $3 limit, from $4 on: labels
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
-		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL ORDER BY j.name LIMIT $3`
+		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL` + withLabels(page.Labels, &args) + ` ORDER BY j.name LIMIT $3`
 	rows, ended := collectPage(ctx, s.read, page, scanJob, func(j jobRow) int { return len(j.TriggerNames) * triggerBytes },
-		list, dispatcher.AppID(app), page.Cursor, page.Limit)
+		list, args...)
 	if ended != nil && !errors.Is(ended, dispatcher.ErrPageBytes) {
 		return nil, ended
 	}
@@ -151,6 +153,18 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 		}
 	}
 	return jobs, cmp.Or(err, ended)
+}
+
+// withLabels is the condition that jobs AS j have labels, with an AND before it. Those without any are not in its index.
+func withLabels(labels dispatcher.Labels, args *statementArgs) string {
+	if len(labels) == 0 {
+		return ""
+	}
+	condition := ` AND j.labels <> ''`
+	for _, pair := range labels.Pairs() {
+		condition += ` AND replace(',' || j.labels || ',', ` + args.add(","+pair+",") + `, '') <> ',' || j.labels || ','`
+	}
+	return condition
 }
 
 // JobsByID returns jobs without their triggers, with the values of their secrets.
@@ -359,6 +373,7 @@ func asStored(job dispatcher.Job) (dispatcher.Job, error) {
 	if err != nil {
 		return job, fmt.Errorf("job %s/%s: stored %w", job.App, job.Name, err)
 	}
+	row.Labels = dispatcher.ParseLabels(job.Labels.String())
 	row.NodeLabels = dispatcher.ParseLabels(job.NodeLabels.String())
 	if len(job.Acknowledge) == 0 {
 		row.Acknowledge = nil

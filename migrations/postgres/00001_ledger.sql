@@ -75,6 +75,7 @@ CREATE TABLE jobs (
   paused        BOOLEAN NOT NULL,         -- an operator's wish; schedulers never write it
   pause         TEXT,                     -- JSON: by whom, when and why; NULL: it is not paused
   priority      INTEGER NOT NULL,         -- higher goes first within the app
+  labels        TEXT    NOT NULL DEFAULT '', -- name=value,...: for people
   node_labels   TEXT    NOT NULL,         -- name=value,...: what a node must have
   delivery      TEXT    NOT NULL,
   retry         TEXT    NOT NULL,         -- JSON
@@ -96,6 +97,7 @@ CREATE TABLE jobs (
   UNIQUE (app_id, name)
 );
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
+CREATE INDEX jobs_labelled ON jobs (app_id, name) WHERE labels <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX jobs_expired ON jobs ((completed_at + delete_after_completion)) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
 

@@ -67,6 +67,7 @@ CREATE TABLE jobs (
   paused INTEGER NOT NULL,
   pause TEXT,
   priority INTEGER NOT NULL,
+  labels TEXT NOT NULL DEFAULT '',
   node_labels TEXT NOT NULL,
   delivery TEXT NOT NULL,
   retry TEXT NOT NULL,
@@ -88,6 +89,7 @@ CREATE TABLE jobs (
   UNIQUE (app_id, name)
 ) STRICT;
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
+CREATE INDEX jobs_labelled ON jobs (app_id, name) WHERE labels <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX jobs_expired ON jobs (completed_at + delete_after_completion) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
 

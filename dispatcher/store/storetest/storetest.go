@@ -27,6 +27,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 	tests := map[string]func(*testing.T, *fixture){
 		"apps are created, replaced, listed and deleted":                  testApps,
 		"jobs are created, replaced, listed and deleted":                  testJobs,
+		"jobs are found by their labels":                                  testJobLabels,
 		"a job's revision never comes twice":                              testRevisions,
 		"an edit keeps what it does not change and records what it drops": testEdits,
 		"pauses hold fires and outlive edits":                             testPause,

@@ -1,0 +1,46 @@
+package storetest
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Jobs are found by all the labels that are asked for, page by page; a part of a label is another label.
+func testJobLabels(t *testing.T, f *fixture) {
+	for name, labels := range map[string]dispatcher.Labels{
+		"a": {"team": "pay", "tier": "1"}, "b": {"team": "pay"}, "c": {"team": "payments", "tier": "1"}, "d": nil,
+		"e": {"xteam": "pay", "tier": "1", "a.b": "c_d"}, "f": {"team": "pay", "tier": "1", "zone": "eu"}, "g": {"a.b": "cxd"},
+	} {
+		j := job(name, nil)
+		j.Labels = labels
+		f.put(j, t0)
+	}
+	for _, tt := range []struct {
+		labels dispatcher.Labels
+		want   string
+	}{
+		{nil, "a b c d e f g"},
+		{dispatcher.Labels{"team": "pay"}, "a b f"},
+		{dispatcher.Labels{"team": "pay", "tier": "1"}, "a f"},
+		{dispatcher.Labels{"tier": "1"}, "a c e f"},
+		{dispatcher.Labels{"a.b": "c_d"}, "e"},
+		{dispatcher.Labels{"team": "none"}, ""},
+	} {
+		var names []string
+		for cursor := ""; ; cursor = names[len(names)-1] {
+			page, err := f.Jobs(t.Context(), "shop", dispatcher.Page{Limit: 2, Cursor: cursor, Labels: tt.labels})
+			f.must(err)
+			if len(page) == 0 {
+				break
+			}
+			for _, j := range page {
+				names = append(names, j.Name)
+			}
+		}
+		if got := strings.Join(names, " "); got != tt.want {
+			t.Errorf("jobs with %v: got %q, want %q", tt.labels, got, tt.want)
+		}
+	}
+}
