@@ -139,8 +139,8 @@ func TestTimezoneIsRequiredAtPlan(t *testing.T) {
 	mustChangeNothing(t, d)
 	d.rewrite(t, f.config(strings.Replace(local, "default_timezone = \"UTC\"", "", 1)))
 	d.mustFail(t, []string{"plan"}, `"at(2099-01-01T00:00:00)"`, "(time_zone_missing)")
-	d.rewrite(t, f.config("resource \"carillon_app\" \"a\" {\n name = \"crm\"\n}\nresource \"carillon_job\" \"j\" {\n app = \"crm\"\n name = \"nightly\"\n"+
-		hook+`trigger "t" { expression = "rate(5 minutes)" }`+"\n}\n"))
+	elapsed := withDefaults(`default_headers = { X-Team = "crm" }` + "\n")
+	d.rewrite(t, f.config(strings.ReplaceAll(elapsed, "0 30 4 * * ?", "rate(5 minutes)")))
 	d.must(t, "apply", "-auto-approve")
 	mustChangeNothing(t, d)
 }

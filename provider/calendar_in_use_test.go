@@ -125,7 +125,7 @@ func TestMissingCalendarsAreToldAtPlan(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	uses := func(calendar, more string) string {
-		return f.config(job(hook + "trigger \"t\" {\n expression = \"0 0 2 * * ?\"\n timezone = \"UTC\"\n calendar = \"" + calendar + "\"\n}\n" + more))
+		return f.config(job(hook + "trigger \"t\" {\n expression = \"0 0 2 * * ?\"\n calendar = \"" + calendar + "\"\n}\n" + more))
 	}
 	const missing = `trigger["t"].calendar: app "crm" has no calendar "holiday"`
 	d := f.directory(t, uses("holiday", ""))

@@ -11,11 +11,6 @@ resource "carillon_calendar" "holidays" {
   # Dates of every year, and one date of 2030.
   rule { dates = ["01-01", "05-01", "10-03", "12-24/12-26", "2030-04-22"] }
   rule { weekdays = ["SAT", "SUN"] }
-
-  # Terraform then updates the triggers before it destroys the calendar that they used.
-  lifecycle {
-    create_before_destroy = true
-  }
 }
 
 # Excludes everything outside office hours, and all holidays.

@@ -1,0 +1,22 @@
+resource "carillon_app" "crm" {
+  name = "crm"
+}
+
+resource "carillon_job" "migration" {
+  app  = carillon_app.crm.name
+  name = "migration"
+  target {
+    webhook {
+      url = "https://example.com/migrate"
+    }
+  }
+  trigger "local" {
+    expression = "at(2099-05-01T10:00:00)"
+  }
+  trigger "past" {
+    expression = "at(2020-05-01T10:00:00Z)"
+  }
+  trigger "utc" {
+    expression = "at(2099-05-01T10:00:00Z)"
+  }
+}
