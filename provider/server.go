@@ -36,6 +36,16 @@ func (s server) PlanResourceChange(
 	return s.ProviderServer.PlanResourceChange(ctx, req)
 }
 
+// ValidateResourceConfig spares the framework the jobs that it has nothing to say about.
+func (s server) ValidateResourceConfig(
+	ctx context.Context, req *tfprotov6.ValidateResourceConfigRequest,
+) (*tfprotov6.ValidateResourceConfigResponse, error) {
+	if resp, err := s.unchanged.validate(ctx, s.provider.conn, req); resp != nil || err != nil {
+		return resp, err
+	}
+	return s.ProviderServer.ValidateResourceConfig(ctx, req)
+}
+
 // ReadResource spares the framework the jobs, most of which are as they were.
 func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
 	resp, err := s.unchanged.read(ctx, s.provider.conn, req)

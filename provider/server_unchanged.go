@@ -21,6 +21,7 @@ type unchangedJobs struct {
 	schema   schema.Schema
 	kind     tftypes.Type
 	defaults map[string]*defaultOf
+	required map[string]requiredIn
 }
 
 const jobType = "carillon_job"
@@ -28,7 +29,10 @@ const jobType = "carillon_job"
 func newUnchangedJobs(ctx context.Context) unchangedJobs {
 	var resp resource.SchemaResponse
 	newJobResource().Schema(ctx, resource.SchemaRequest{}, &resp)
-	return unchangedJobs{schema: resp.Schema, kind: resp.Schema.Type().TerraformType(ctx), defaults: defaultsOf(ctx, resp.Schema.Attributes)}
+	return unchangedJobs{
+		schema: resp.Schema, kind: resp.Schema.Type().TerraformType(ctx),
+		defaults: defaultsOf(ctx, resp.Schema.Attributes), required: requiredOf(resp.Schema.Attributes),
+	}
 }
 
 // plan returns nil unless the job is unchanged. Terraform proposes what the configuration says, and elsewhere what the

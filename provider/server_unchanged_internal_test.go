@@ -1,8 +1,10 @@
 package provider
 
 import (
+	"reflect"
 	"testing"
 
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 )
@@ -139,5 +141,51 @@ func TestReadKeepsWhatMeansTheSame(t *testing.T) {
 	read := nested(state, "2m", "2030-01-02T00:00:00Z")
 	if got, err := settle(t.Context(), u.schema.Type(), prior, read); err != nil || !got.Equal(read) {
 		t.Errorf("got %v, %v, want what was read", got, err)
+	}
+}
+
+func TestJobsHaveNoValidatorsThatValidateLeavesOut(t *testing.T) {
+	t.Parallel()
+	var walk func(at string, attributes map[string]schema.Attribute)
+	walk = func(at string, attributes map[string]schema.Attribute) {
+		for name, a := range attributes {
+			if validators := reflect.ValueOf(a).FieldByName("Validators"); validators.IsValid() && validators.Len() > 0 {
+				t.Errorf("%s%s has a validator, which unchangedJobs.validate does not run", at, name)
+			}
+			switch a := a.(type) {
+			case schema.SingleNestedAttribute:
+				walk(at+name+".", a.Attributes)
+			case schema.MapNestedAttribute:
+				walk(at+name+".", a.NestedObject.Attributes)
+			}
+		}
+	}
+	walk("", newUnchangedJobs(t.Context()).schema.Attributes)
+}
+
+func TestIncompleteJobsAreLeftToTheFramework(t *testing.T) {
+	t.Parallel()
+	u := newUnchangedJobs(t.Context())
+	config, _ := unchangedJob(t, u)
+	if !complete(u.required, tftypes.NewValue(u.kind, config)) {
+		t.Error("a job with all that is required counts as incomplete")
+	}
+	triggers := u.kind.(tftypes.Object).AttributeTypes["trigger"].(tftypes.Map)
+	none := map[string]tftypes.Value{}
+	for name, kind := range triggers.ElementType.(tftypes.Object).AttributeTypes {
+		none[name] = tftypes.NewValue(kind, nil)
+	}
+	for name, value := range map[string]tftypes.Value{
+		"name": tftypes.NewValue(tftypes.String, nil),
+		"trigger": tftypes.NewValue(triggers, map[string]tftypes.Value{
+			"t": tftypes.NewValue(triggers.ElementType, none),
+		}),
+	} {
+		before := config[name]
+		config[name] = value
+		if complete(u.required, tftypes.NewValue(u.kind, config)) {
+			t.Errorf("%s lacks what is required, and the job counts as complete", name)
+		}
+		config[name] = before
 	}
 }
