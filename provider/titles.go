@@ -82,7 +82,6 @@ var titles = map[string]string{
 	dispatcher.CodeMediaType:       "The request is not JSON",
 	dispatcher.CodeMethodNotServed: "The API does not serve this method",
 	dispatcher.CodeMethodUnknown:   "Unknown HTTP method",
-	schedule.WarnMovedHour:         "A fire moves to another hour",
 	dispatcher.CodeNameFormat:      "Invalid name",
 	dispatcher.CodeNameMismatch:    "Two different names",
 	dispatcher.CodeNameTaken:       "The name is taken",
