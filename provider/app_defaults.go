@@ -103,16 +103,20 @@ func (c *connection) shownJob(ctx context.Context, diags *diag.Diagnostics, job 
 	if app := c.appOf(ctx, job.App); !known && app != nil {
 		given = app.Defaults
 	}
-	return flattenFilled(ctx, diags, job, prior, given)
+	m := flattenFilled(ctx, diags, job, prior, given)
+	c.showLabels(ctx, diags, job.Labels, prior.Labels, &m)
+	return m
 }
 
 // writtenJob returns the model of a job that was written. What the plan leaves out, the app has given.
-func writtenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, plan jobModel) jobModel {
+func (c *connection) writtenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, plan jobModel) jobModel {
 	given := &dispatcher.JobDefaults{Retry: &job.Retry}
 	if w := job.Target.Webhook; w != nil {
 		given.Headers = w.Headers
 	}
-	return flattenFilled(ctx, diags, job, plan, given)
+	m := flattenFilled(ctx, diags, job, plan, given)
+	c.showLabels(ctx, diags, job.Labels, plan.Labels, &m)
+	return m
 }
 
 // flattenFilled returns the model of a job without what prior leaves out and an app has given.

@@ -12,9 +12,11 @@ import (
 
 // connection is what the provider block gives to resources and data sources.
 type connection struct {
-	*client.Client          // nil while an argument of the provider block is unknown
-	endpoint       string   // as configured, for messages; it holds no credentials
-	unknown        []string // the arguments of the provider block that are unknown
+	*client.Client                   // nil while an argument of the provider block is unknown
+	endpoint       string            // as configured, for messages; it holds no credentials
+	unknown        []string          // the arguments of the provider block that are unknown
+	labels         map[string]string // default_labels
+	labelsUnknown  bool
 	bounds         knownBounds
 	apps           knownApps
 	defaults       knownDefaults

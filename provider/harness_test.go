@@ -84,8 +84,11 @@ func (f *fixture) run(t *testing.T, steps ...resource.TestStep) {
 }
 
 // config puts the provider block of this fixture before resources.
-func (f *fixture) config(resources string) string {
-	return providerBlock(fmt.Sprintf("endpoint = %q\n token = %q", f.endpoint, f.token)) + resources
+func (f *fixture) config(resources string) string { return f.configWith("", resources) }
+
+// configWith is config with more arguments of the provider block, which begin a line.
+func (f *fixture) configWith(arguments, resources string) string {
+	return providerBlock(fmt.Sprintf("endpoint = %q\n token = %q%s", f.endpoint, f.token, arguments)) + resources
 }
 
 func providerBlock(arguments string) string {

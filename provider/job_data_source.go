@@ -26,6 +26,7 @@ type jobDataModel struct {
 	Description types.String                `tfsdk:"description"`
 	Enabled     types.Bool                  `tfsdk:"enabled"`
 	Priority    types.Int64                 `tfsdk:"priority"`
+	Labels      map[string]string           `tfsdk:"labels"`
 	State       types.String                `tfsdk:"state"`
 	Revision    types.Int64                 `tfsdk:"revision"`
 	Triggers    map[string]triggerDataModel `tfsdk:"triggers"`
@@ -56,8 +57,11 @@ func (d *jobDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 			"description": computedString("Free text."),
 			"enabled":     computedBool("Whether the triggers of the job fire."),
 			"priority":    computedInt("Which fires of the app go first when they wait for a node: those with the higher priority."),
-			"state":       computedString("Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`."),
-			"revision":    computedInt("Number of the current version of the job."),
+			"labels": schema.MapAttribute{
+				Computed: true, ElementType: types.StringType, MarkdownDescription: "Labels of the job; null if it has none.",
+			},
+			"state":    computedString("Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`."),
+			"revision": computedInt("Number of the current version of the job."),
 			"triggers": schema.MapNestedAttribute{
 				Computed: true, MarkdownDescription: "The triggers by name.",
 				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
@@ -109,7 +113,7 @@ func validNames(diags *diag.Diagnostics, app, name types.String) bool {
 func flattenJobData(job dispatcher.Job) jobDataModel {
 	m := jobDataModel{
 		App: types.StringValue(job.App), Name: types.StringValue(job.Name), Description: types.StringValue(job.Description),
-		Enabled: types.BoolValue(job.Enabled), Priority: types.Int64Value(int64(job.Priority)),
+		Enabled: types.BoolValue(job.Enabled), Priority: types.Int64Value(int64(job.Priority)), Labels: job.Labels,
 		State: types.StringValue(string(job.State)), Revision: types.Int64Value(job.Revision),
 		Triggers: map[string]triggerDataModel{},
 	}

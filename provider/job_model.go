@@ -26,6 +26,8 @@ type jobModel struct {
 	Retry             types.Object   `tfsdk:"retry"`
 	DeleteAfter       durationString `tfsdk:"delete_after_completion"`
 	NodeLabels        types.Map      `tfsdk:"node_labels"`
+	Labels            types.Map      `tfsdk:"labels"`
+	LabelsAll         types.Map      `tfsdk:"labels_all"`
 	Acknowledge       types.List     `tfsdk:"acknowledge"`
 	Target            types.Object   `tfsdk:"target"`
 	Payload           jsonString     `tfsdk:"payload"`
@@ -49,6 +51,7 @@ func expandJob(ctx context.Context, e *expander, m jobModel) dispatcher.Job {
 	expandConcurrency(e, m, &job)
 	expandDeleteAfter(e, m, &job)
 	job.NodeLabels = e.stringMap("/node_labels", m.NodeLabels)
+	job.Labels = e.stringMap("/labels", m.Labels)
 	job.Acknowledge = e.stringList("/acknowledge", m.Acknowledge)
 	job.Target = expandTarget(ctx, e, m.Target)
 	job.Payload = []byte(e.string("/payload", m.Payload))
@@ -59,7 +62,7 @@ func expandJob(ctx context.Context, e *expander, m jobModel) dispatcher.Job {
 	return job
 }
 
-// flattenJob returns the model of a job from the API, except its retry: flattenFilled adds it. prior is the plan or state that it
+// flattenJob returns the model of a job from the API, except its retry and labels: flattenFilled and withLabels add them. prior is the plan or state that it
 // replaces; flatten.go says why that matters.
 func flattenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior jobModel) jobModel {
 	m := jobModel{

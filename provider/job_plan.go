@@ -76,6 +76,7 @@ func (r *jobResource) ModifyPlan(
 		return
 	}
 	plan.ConcurrencyPolicy = config.ConcurrencyPolicy
+	plan.LabelsAll = r.conn.plannedLabels(ctx, &resp.Diagnostics, plan.Labels)
 	r.warnOfConfig(ctx, &resp.Diagnostics, config)
 	var kept bool
 	if old != nil {

@@ -48,7 +48,7 @@ func (r *jobResource) Create(ctx context.Context, req resource.CreateRequest, re
 		return
 	}
 	// An invalid job is reported before any request is made.
-	job, problems := plannedJob(ctx, plan, config, nil)
+	job, problems := r.plannedJob(ctx, plan, config, nil)
 	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
 		return
 	}
@@ -57,7 +57,7 @@ func (r *jobResource) Create(ctx context.Context, req resource.CreateRequest, re
 		r.conn.reportCreate(&resp.Diagnostics, "job", importID(plan.App, plan.Name), err)
 		return
 	}
-	model := writtenJob(ctx, &resp.Diagnostics, job, plan)
+	model := r.conn.writtenJob(ctx, &resp.Diagnostics, job, plan)
 	if !plan.NextFireTimes.IsUnknown() {
 		model.NextFireTimes = plan.NextFireTimes // the schedules did not change; keepMoving says why they stay
 	}
@@ -96,7 +96,7 @@ func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	job, problems := plannedJob(ctx, plan, config, &state)
+	job, problems := r.plannedJob(ctx, plan, config, &state)
 	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
 		return
 	}
@@ -111,7 +111,7 @@ func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, re
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update job %q", id), err)
 		return
 	}
-	model := writtenJob(ctx, &resp.Diagnostics, job, plan)
+	model := r.conn.writtenJob(ctx, &resp.Diagnostics, job, plan)
 	if !plan.NextFireTimes.IsUnknown() {
 		model.NextFireTimes = plan.NextFireTimes // the schedules did not change; keepMoving says why they stay
 	}
@@ -148,11 +148,12 @@ func (r *jobResource) ImportState(
 // could not be found at plan because their values were unknown. The API would find most of them
 // too, but it has no form for a duration or an instant that cannot be parsed. state is nil for
 // a new job.
-func plannedJob(ctx context.Context, plan, config jobModel, state *jobModel) (dispatcher.Job, dispatcher.Problems) {
+func (r *jobResource) plannedJob(ctx context.Context, plan, config jobModel, state *jobModel) (dispatcher.Job, dispatcher.Problems) {
 	var e expander
 	job := expandJob(ctx, &e, plan)
 	job.Target = job.Target.WithSecrets(secretsToWrite(ctx, &e, job, config, state))
 	problems := e.problemsWith(job.Validate())
 	leaveToApp(ctx, &job, plan, config)
+	job.Labels = r.conn.withDefaultLabels(job.Labels)
 	return job, problems
 }

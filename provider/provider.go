@@ -39,9 +39,10 @@ func New(version string) func() provider.Provider {
 }
 
 type providerModel struct {
-	Endpoint types.String `tfsdk:"endpoint"`
-	Token    types.String `tfsdk:"token"`
-	RetryFor types.String `tfsdk:"retry_for"`
+	Endpoint      types.String `tfsdk:"endpoint"`
+	Token         types.String `tfsdk:"token"`
+	RetryFor      types.String `tfsdk:"retry_for"`
+	DefaultLabels types.Map    `tfsdk:"default_labels"`
 }
 
 func (p *carillonProvider) Metadata(_ context.Context, _ provider.MetadataRequest, resp *provider.MetadataResponse) {
@@ -72,6 +73,11 @@ func (p *carillonProvider) Schema(_ context.Context, _ provider.SchemaRequest, r
 				MarkdownDescription: "How long a request is tried again while no node accepts the connection, the API has no database or " +
 					"there are too many requests: a duration of at most `1h`, so that no apply fails while nodes restart. A request is never " +
 					"repeated if that could do anything twice. With `0s` there is one try. Default: `" + formatDuration(defaultRetryFor) + "`.",
+			},
+			"default_labels": schema.MapAttribute{
+				Optional: true, ElementType: types.StringType,
+				MarkdownDescription: "Labels of all jobs, such as `{ repository = \"infrastructure\" }`. A job may replace them by `labels` " +
+					"of the same name. Default: none.",
 			},
 		},
 	}
@@ -130,6 +136,7 @@ func connect(model providerModel, version string, diags *diag.Diagnostics) *conn
 				"Copy exactly what `carillon token create` printed, without quotes or the end of the line.")
 	}
 	retryFor := retryFor(model.RetryFor, diags)
+	conn.labels, conn.labelsUnknown = defaultLabels(model.DefaultLabels, diags)
 	if diags.HasError() || len(conn.unknown) > 0 {
 		return conn
 	}

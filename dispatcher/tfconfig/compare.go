@@ -126,6 +126,7 @@ func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
 func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]AttributeDifference, error) {
 	var declared any
 	var err error
+	there := object
 	switch object := object.(type) {
 	case dispatcher.App:
 		var app dispatcher.App
@@ -136,16 +137,22 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 		if object.Bounds != nil {
 			object.Bounds = new(object.Bounds.WithDefaults(object.Name))
 		}
+		there = object
 	case dispatcher.Calendar:
 		declared, err = calendarOf(r)
 	case dispatcher.Job:
 		var job dispatcher.Job
 		job, err = jobOf(r, defaults)
+		object.Labels = maps.Clone(object.Labels)
+		maps.DeleteFunc(object.Labels, func(name, _ string) bool { // default_labels of the provider, which may be declared elsewhere
+			_, here := job.Labels[name]
+			return !here
+		})
 		for name, t := range job.Triggers {
 			resolve(&t, dispatcher.Identity(job.App, job.Name, name))
 			job.Triggers[name] = t
 		}
-		declared = job
+		declared, there = job, object
 	}
 	if err != nil {
 		return nil, err
@@ -154,7 +161,7 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 	if err != nil {
 		return nil, err
 	}
-	server, err := treeOf(object)
+	server, err := treeOf(there)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,64 @@
+package provider
+
+import (
+	"context"
+	"maps"
+
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// defaultLabels returns the default_labels of the provider block, and whether they are known only after apply.
+func defaultLabels(value types.Map, diags *diag.Diagnostics) (labels map[string]string, unknown bool) {
+	var e expander
+	labels = e.stringMap("/default_labels", value)
+	if len(e.unknown) > 0 {
+		return nil, true
+	}
+	problems := e.problems
+	problems.AddError("/default_labels", dispatcher.Labels(labels).Validate())
+	for _, p := range problems {
+		diags.AddAttributeError(path.Root("default_labels"), "Invalid default_labels of the Carillon provider", p.Message)
+	}
+	return labels, false
+}
+
+// withDefaultLabels returns the labels of a job with those of the provider that it does not replace.
+func (c *connection) withDefaultLabels(own map[string]string) dispatcher.Labels {
+	if len(c.labels) == 0 {
+		return own
+	}
+	all := maps.Clone(c.labels)
+	maps.Copy(all, own)
+	return all
+}
+
+// plannedLabels returns labels_all of a plan.
+func (c *connection) plannedLabels(ctx context.Context, diags *diag.Diagnostics, own types.Map) types.Map {
+	var e expander
+	labels := e.stringMap("/labels", own)
+	if c == nil || c.labelsUnknown || len(e.unknown) > 0 {
+		return types.MapUnknown(types.StringType)
+	}
+	all := c.withDefaultLabels(labels)
+	var problems dispatcher.Problems
+	problems.AddError("/labels", all.Validate())
+	reportProblems(diags, problems)
+	return flattenStringMap(ctx, diags, all, types.MapNull(types.StringType))
+}
+
+// showLabels sets the labels of a job in its model. Default ones that prior does not write are in labels_all only.
+func (c *connection) showLabels(ctx context.Context, diags *diag.Diagnostics, labels dispatcher.Labels, prior types.Map, m *jobModel) {
+	own, written := map[string]string{}, prior.Elements()
+	for name, value := range labels {
+		_, here := written[name]
+		if given, isDefault := c.labels[name]; here || !isDefault || given != value {
+			own[name] = value
+		}
+	}
+	m.Labels = flattenStringMap(ctx, diags, own, prior)
+	m.LabelsAll = flattenStringMap(ctx, diags, labels, types.MapNull(types.StringType))
+}
