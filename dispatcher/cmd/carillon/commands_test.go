@@ -52,7 +52,7 @@ func commandRows() map[string]commandRow {
 		"context show":        {local: "it shows a file"},
 		"context use":         {local: "it changes a file"},
 		"dev":                 {local: "it is a server"},
-		"diff":                {args: "../../tfconfig/testdata/write", needs: read, code: exitFailure},
+		"diff":                {args: "../../tfconfig/testdata/write", needs: read, code: exitNegative},
 		"doctor":              {local: "it examines the machine of a node"},
 		"explain":             {args: "shop/orders/nightly {at}", needs: read, schema: "Explanation"},
 		"export":              {args: "shop", needs: read},

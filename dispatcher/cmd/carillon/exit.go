@@ -21,7 +21,7 @@ const (
 	exitRefused     = 5 // the token is refused, or lacks a scope or an app
 	exitConflict    = 6 // the state of the thing does not permit it, or someone else has changed it
 	exitUnreachable = 7 // the API cannot be reached, or is overloaded
-	exitNegative    = 8 // the command worked, and what it found is not well: a failed run, an unexplained fire
+	exitNegative    = 8 // the command worked, and what it found is not well: a failed run, an unexplained fire, a problem in a file
 )
 
 // usageError is an invalid flag or variable.

@@ -100,7 +100,7 @@ func (d *diffCommand) Run(ctx context.Context, c console) error {
 		}
 	}
 	if differ > 0 {
-		return fmt.Errorf("files and server differ about %d of apps, calendars and jobs", differ)
+		return &negativeError{fmt.Errorf("files and server differ about %d of apps, calendars and jobs", differ)}
 	}
 	return nil
 }

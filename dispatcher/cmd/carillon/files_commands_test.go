@@ -77,14 +77,14 @@ func TestLintExitsByWhatItFinds(t *testing.T) {
 		want string // in the output
 	}{
 		"a clean directory": {dir: directory(t, fmt.Sprintf(billingFiles, "https://example.com/"))},
-		"a misspelt name": {dir: directory(t, wrong), code: exitFailure,
+		"a misspelt name": {dir: directory(t, wrong), code: exitNegative,
 			want: `main.tf:18:5: trigger has no "timezon"; did you mean timezone? (hcl_unknown)`},
 		"a warning":                   {dir: directory(t, gap), want: "main.tf:17:18: warning: daylight saving skips"},
-		"a warning with --strict":     {dir: directory(t, gap), args: []string{"--strict"}, code: exitFailure, want: "(dst)"},
+		"a warning with --strict":     {dir: directory(t, gap), args: []string{"--strict"}, code: exitNegative, want: "(dst)"},
 		"a directory that is missing": {dir: filepath.Join(t.TempDir(), "nothing"), code: exitUsage},
 		"a directory without files":   {dir: t.TempDir(), code: exitUsage},
 		"contents that terminals obey": {dir: directory(t, "resource \"carillon_app\" \"a\" {\n  name = \"\\u001b[31m\"\n \"\x1b[2J\" = 3\n}"),
-			code: exitFailure, want: `\x1b`},
+			code: exitNegative, want: `\x1b`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -110,7 +110,7 @@ func TestLintPrintsProblemsAsJSON(t *testing.T) {
 			Warning              bool
 		}
 	}
-	if err := json.Unmarshal([]byte(out), &list); err != nil || code != exitFailure {
+	if err := json.Unmarshal([]byte(out), &list); err != nil || code != exitNegative {
 		t.Fatalf("exit %d, %v:\n%s", code, err, out)
 	}
 	if len(list.Items) != 1 {
@@ -138,10 +138,10 @@ func TestDiffShowsWhatAnApplyWouldChange(t *testing.T) {
     trigger["yearly"].expression: server "0 0 8 1 1 ?", files "0 0 9 1 1 ?"
 - job billing/other: only on the server
 `
-	if got := strings.ReplaceAll(out, dir, "DIR"); got != want || code != exitFailure {
+	if got := strings.ReplaceAll(out, dir, "DIR"); got != want || code != exitNegative {
 		t.Errorf("exit %d and\n%s%s\nwant exit 1 and\n%s", code, got, errs, want)
 	}
-	if out, _, code := carillon(t, env, "diff", "-o", "jsonl", dir); code != exitFailure || strings.Count(out, "\n") != 3 ||
+	if out, _, code := carillon(t, env, "diff", "-o", "jsonl", dir); code != exitNegative || strings.Count(out, "\n") != 3 ||
 		!strings.Contains(out, `"path":"trigger[\"yearly\"].expression","server":"0 0 8 1 1 ?","files":"0 0 9 1 1 ?"`) {
 		t.Errorf("exit %d and\n%s\nwant three lines of JSON", code, out)
 	}

@@ -44,7 +44,7 @@ func (l *lintCommand) Run(c console) error {
 		}
 	}
 	if failures > 0 {
-		return fmt.Errorf("problems found: %d", failures)
+		return &negativeError{fmt.Errorf("problems found: %d", failures)}
 	}
 	if l.Output == outputTable {
 		fmt.Fprintf(c.err, "carillon: directories checked: %d; no problems\n", modules)
