@@ -163,10 +163,18 @@ func (r *reader) see(block string) {
 
 func (r *reader) waitFor(what string, there func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(patience); !there(); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(patience); !there(); r.pause(100 * time.Millisecond) {
 		if time.Now().After(end) {
 			r.t.Fatalf("not seen in %s: %s\n\nfirst terminal:\n%s\n\nsecond terminal:\n%s", patience, what, r.first.String(), r.second.String())
 		}
+	}
+}
+
+// pause lets time pass in the real world.
+func (r *reader) pause(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-r.t.Context().Done():
 	}
 }
 
@@ -208,7 +216,7 @@ func TestTutorial(t *testing.T) {
 		t.Log(title)
 		if strings.Contains(step, "Press Ctrl-C") && strings.Contains(step, "wait for two minutes") {
 			r.interrupt()
-			time.Sleep(2 * time.Minute) //nolint:forbidigo // as the reader does
+			r.pause(2 * time.Minute)
 			r.start()
 		}
 		for _, m := range block.FindAllStringSubmatch(step, -1) {

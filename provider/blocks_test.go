@@ -73,7 +73,7 @@ func TestNestedArgumentsOfResourcesAreBlocksWithoutDefaults(t *testing.T) {
 			sends(path+"."+b.TypeName, b.Block)
 		}
 	}
-	got, err := provider.NewServer("test").GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
+	got, err := provider.NewServer(t.Context(), "test").GetProviderSchema(t.Context(), &tfprotov6.GetProviderSchemaRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

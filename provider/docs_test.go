@@ -62,7 +62,7 @@ func TestEveryAttributeIsDescribed(t *testing.T) {
 // schemas returns the schemas as Terraform gets them, by the name of their page without extension.
 func schemas(t *testing.T) map[string]*tfprotov6.Schema {
 	t.Helper()
-	server := provider.NewServer("test")
+	server := provider.NewServer(context.Background(), "test")
 	got, err := server.GetProviderSchema(context.Background(), &tfprotov6.GetProviderSchemaRequest{})
 	if err != nil || len(got.Diagnostics) > 0 {
 		t.Fatalf("schema: %v, %v", err, got.Diagnostics)
@@ -157,7 +157,7 @@ func pages(t *testing.T) map[string]string {
 // functions returns the functions as Terraform gets them.
 func functions(t *testing.T) map[string]*tfprotov6.Function {
 	t.Helper()
-	got, err := provider.NewServer("test").GetFunctions(t.Context(), &tfprotov6.GetFunctionsRequest{})
+	got, err := provider.NewServer(t.Context(), "test").GetFunctions(t.Context(), &tfprotov6.GetFunctionsRequest{})
 	if err != nil || len(got.Diagnostics) > 0 {
 		t.Fatalf("functions: %v, %v", err, got.Diagnostics)
 	}

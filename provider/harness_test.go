@@ -77,7 +77,7 @@ func (f *fixture) run(t *testing.T, steps ...resource.TestStep) {
 	t.Helper()
 	resource.UnitTest(t, resource.TestCase{
 		ProtoV6ProviderFactories: map[string]func() (tfprotov6.ProviderServer, error){
-			"carillon": func() (tfprotov6.ProviderServer, error) { return provider.NewServer("test"), nil },
+			"carillon": func() (tfprotov6.ProviderServer, error) { return provider.NewServer(t.Context(), "test"), nil },
 		},
 		Steps: steps,
 	})

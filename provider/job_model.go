@@ -62,8 +62,8 @@ func expandJob(ctx context.Context, e *expander, m jobModel) dispatcher.Job {
 	return job
 }
 
-// flattenJob returns the model of a job from the API, except its retry and labels: flattenFilled and withLabels add them. prior is the plan or state that it
-// replaces; flatten.go says why that matters.
+// flattenJob returns the model of a job from the API, except its retry and labels: flattenFilled and showLabels add them.
+// prior is the plan or state that it replaces; flatten.go says why that matters.
 func flattenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, prior jobModel) jobModel {
 	m := jobModel{
 		ID:                types.StringValue(job.App + "/" + job.Name),

@@ -42,8 +42,8 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 					either(dispatcher.WarningCodes) + ". The code ends a warning, in parentheses. An explicit `gap` of the trigger " +
 					"answers `dst`, too. Default: none.",
 			},
-			"labels": optionalStringMap("Labels of the job itself, such as `{ team = \"payments\" }`, by which `carillon job list --label` and the " +
-				"API find it. Together with the `default_labels` of the provider at most 16; a label here replaces a default one of the " +
+			"labels": optionalStringMap("Labels of the job itself, such as `{ team = \"payments\" }`, by which `carillon job list --label` and " +
+				"the API find it. Together with the `default_labels` of the provider at most 16; a label here replaces a default one of the " +
 				"same name. Default: none."),
 			"labels_all": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,

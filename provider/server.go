@@ -21,9 +21,9 @@ type server struct {
 }
 
 // NewServer returns the server of the provider. version becomes part of the user agent.
-func NewServer(version string) tfprotov6.ProviderServer {
+func NewServer(ctx context.Context, version string) tfprotov6.ProviderServer {
 	p := &carillonProvider{version: version}
-	return server{providerserver.NewProtocol6(p)(), p, newUnchangedJobs(context.Background())}
+	return server{providerserver.NewProtocol6(p)(), p, newUnchangedJobs(ctx)}
 }
 
 // PlanResourceChange spares the framework the jobs that are unchanged.

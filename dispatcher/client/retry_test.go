@@ -192,7 +192,9 @@ func TestRollingRestartFailsNoWrite(t *testing.T) {
 		t.Fatal(err)
 	}
 	address := reserved.Addr().String()
-	reserved.Close()
+	if err := reserved.Close(); err != nil {
+		t.Fatal(err)
+	}
 	refused, release := make(chan struct{}), make(chan struct{})
 	var tries, starting atomic.Int32
 	transport := roundTripper(func(r *http.Request) (*http.Response, error) {

@@ -101,7 +101,7 @@ func (x *moveDays) move(f int64, steps int) (moved, int) {
 		}
 		moment := x.zoned.momentOf(to)
 		steps -= zoneSteps
-		at, until = moment.pick(x.zoned.overlap)*1000+(f-second*1000), 0
+		at = moment.pick(x.zoned.overlap)*1000 + (f - second*1000)
 		if moment.gap {
 			if at = moment.first * 1000; x.zoned.gap != GapNext {
 				until, excluded = at, false

@@ -186,26 +186,31 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		if err := addUsage(ctx, t, &stored, t.now); err != nil {
 			return err
 		}
-		if created {
-			if err := t.reserveNames(ctx, app.Name); err != nil {
-				return err
-			}
-		}
-		t.notify(dispatcher.Notification{App: app.Name})
-		// Claims follow at once: they look at the app. The handler goes on with the clocks that remain.
-		if _, err := t.followApp(ctx, dispatcher.AppID(app.Name), followAtOnce); err != nil {
-			return err
-		}
-		if enabled := app.Enabled && !bounds.Suspended; before.enabled != enabled {
-			action := map[bool]string{true: "enable", false: "disable"}[enabled]
-			if err := t.audit(ctx, action, app.Name, "app "+app.Name, stored.Revision); err != nil {
-				return err
-			}
-		}
-		c := auditEntry{action: "put", app: app.Name, subject: "app " + app.Name, revision: stored.Revision, before: audited}
-		return t.auditApp(ctx, c, stored)
+		return t.afterPutApp(ctx, stored, before, created, audited)
 	})
 	return stored, created, err
+}
+
+// afterPutApp does what follows from a change of an app: nodes hear of it, and the audit log says what was before.
+func (t *tx) afterPutApp(ctx context.Context, stored dispatcher.App, before appBefore, created bool, audited any) error {
+	if created {
+		if err := t.reserveNames(ctx, stored.Name); err != nil {
+			return err
+		}
+	}
+	t.notify(dispatcher.Notification{App: stored.Name})
+	// Claims follow at once: they look at the app. The handler goes on with the clocks that remain.
+	if _, err := t.followApp(ctx, dispatcher.AppID(stored.Name), followAtOnce); err != nil {
+		return err
+	}
+	if enabled := stored.Enabled && !stored.Bounds.Suspended; before.enabled != enabled {
+		action := map[bool]string{true: "enable", false: "disable"}[enabled]
+		if err := t.audit(ctx, action, stored.Name, "app "+stored.Name, stored.Revision); err != nil {
+			return err
+		}
+	}
+	c := auditEntry{action: "put", app: stored.Name, subject: "app " + stored.Name, revision: stored.Revision, before: audited}
+	return t.auditApp(ctx, c, stored)
 }
 
 // appBefore is what a change of an app has to know of it; no revision: there is none.

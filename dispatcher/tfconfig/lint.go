@@ -165,7 +165,7 @@ func (l *linter) job(r *Resource) error {
 }
 
 // needs are the values next to another one that decide whether that is right.
-var needs = map[string][]string{ //nolint:gochecknoglobals // a table
+var needs = map[string][]string{
 	"expression":      {"dialect", "start_at", "end_at", "repeat_count", "gap", "overlap", "calendar", "on_excluded"},
 	"timezone":        {"expression", "dialect"},
 	"gap":             {"expression", "dialect"},

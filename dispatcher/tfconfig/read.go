@@ -85,7 +85,7 @@ func blockForm(name string, a Attribute) string {
 }
 
 // notAttributes are blocks of every resource that say nothing about the resource itself.
-var notAttributes = []string{"lifecycle", "connection", "provisioner"} //nolint:gochecknoglobals // a table
+var notAttributes = []string{"lifecycle", "connection", "provisioner"}
 
 // nested reads a block inside of n.
 func (r reader) nested(n *node, given *hclsyntax.Block, schema Schema, s scope) {

@@ -22,7 +22,7 @@ type Resource struct {
 	root *node
 }
 
-// File, Line and Column say where it is declared.
+// File is the path of the file that declares it.
 func (r *Resource) File() string { return r.at.Filename }
 
 // Line of the declaration, from 1.
@@ -161,7 +161,7 @@ func instancesOf(body *hclsyntax.Body, s scope) (all []instance, by string, ok b
 }
 
 // metaArguments are attributes of every resource.
-var metaArguments = []string{"count", "for_each", "depends_on", "provider"} //nolint:gochecknoglobals // a table
+var metaArguments = []string{"count", "for_each", "depends_on", "provider"}
 
 // resource reads all instances of a resource.
 func (l *loader) resource(block *hclsyntax.Block, s scope) {

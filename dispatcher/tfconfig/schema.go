@@ -54,7 +54,7 @@ const (
 var schemaText []byte
 
 // Schemas returns the schemas of the resources by their types. They must not be changed.
-var Schemas = sync.OnceValue(func() map[string]Schema { //nolint:gochecknoglobals // a table
+var Schemas = sync.OnceValue(func() map[string]Schema {
 	var all map[string]Schema
 	if err := json.Unmarshal(schemaText, &all); err != nil {
 		panic(fmt.Sprintf("schema.json: %v", err)) // the provider's test wrote it
@@ -78,7 +78,7 @@ func (s Schema) names() []string {
 }
 
 // fields are the names that the API has for some attributes and blocks.
-var fields = map[string]string{"trigger": "triggers", "rule": "rules", "secret": "secrets"} //nolint:gochecknoglobals // a table
+var fields = map[string]string{"trigger": "triggers", "rule": "rules", "secret": "secrets"}
 
 // field returns the API's name of an attribute.
 func field(name string) string {

@@ -78,7 +78,7 @@ type writer struct {
 }
 
 // order is the order in which people expect the most important attributes. Others follow by name, blocks last.
-var order = []string{ //nolint:gochecknoglobals // a table
+var order = []string{
 	"app", "name", "description", "enabled", "expression", "timezone", "url", "method", "function", "reference", "value",
 	"target", "webhook", "lambda", "retry", "trigger",
 }
@@ -163,7 +163,7 @@ func (w *writer) tokens(name string, a Attribute, value any) hclwrite.Tokens {
 		return nameOf(CalendarType, w.labels[CalendarType+"/"+text])
 	case name == "bases":
 		var all []hclwrite.Tokens
-		for _, base := range value.([]any) { //nolint:errcheck // the schema says so
+		for _, base := range value.([]any) {
 			text, _ := base.(string)
 			if to := w.labels[CalendarType+"/"+text]; to != "" {
 				all = append(all, nameOf(CalendarType, to))
@@ -178,7 +178,7 @@ func (w *writer) tokens(name string, a Attribute, value any) hclwrite.Tokens {
 		return hclwrite.TokensForValue(cty.StringVal(short(text)))
 	case a.Kind == Durations:
 		var all []cty.Value
-		for _, element := range value.([]any) { //nolint:errcheck // the schema says so
+		for _, element := range value.([]any) {
 			text, _ := element.(string)
 			all = append(all, cty.StringVal(short(text)))
 		}

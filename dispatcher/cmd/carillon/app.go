@@ -35,7 +35,7 @@ type appExportCommand struct {
 
 // Run disables the app, waits until nothing of it is in flight, and prints it. If that fails, the app is as it was.
 func (e *appExportCommand) Run(ctx context.Context, c console) error {
-	api, err := e.client()
+	api, err := e.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ type appImportCommand struct {
 
 // Run reads an export from standard input and creates its app.
 func (i *appImportCommand) Run(ctx context.Context, c console) error {
-	api, err := i.client()
+	api, err := i.client(ctx)
 	if err != nil {
 		return err
 	}

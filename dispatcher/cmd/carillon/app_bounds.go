@@ -22,7 +22,7 @@ type appShowCommand struct {
 
 // Run prints the app, what it uses of its quotas, and the jobs outside its bounds.
 func (s *appShowCommand) Run(ctx context.Context, c console) error {
-	api, err := s.client()
+	api, err := s.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (s *appShowCommand) Run(ctx context.Context, c console) error {
 	for _, line := range appLines(app) {
 		shown.add(line[0], line[1])
 	}
-	if err := shown.print(c); err != nil {
+	if err := shown.show(c); err != nil {
 		return err
 	}
 	sayBreaks(c.out, breaks)
@@ -151,7 +151,7 @@ type appBoundsCommand struct {
 
 // Run prints the bounds as JSON, after it has set them.
 func (b *appBoundsCommand) Run(ctx context.Context, c console) error {
-	api, err := b.client()
+	api, err := b.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -212,7 +212,7 @@ func (r *appResumeCommand) Run(ctx context.Context, c console) error {
 }
 
 func (a apiFlags) suspend(ctx context.Context, c console, name string, suspended bool, reason string) error {
-	api, err := a.client()
+	api, err := a.client(ctx)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ type appDefaultsCommand struct {
 
 // Run prints the defaults as JSON, after it has set them.
 func (d *appDefaultsCommand) Run(ctx context.Context, c console) error {
-	api, err := d.client()
+	api, err := d.client(ctx)
 	if err != nil {
 		return err
 	}

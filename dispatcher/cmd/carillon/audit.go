@@ -82,7 +82,7 @@ func (a *auditCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, err := a.client()
+	api, err := a.client(ctx)
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,7 @@ type calendarListCommand struct {
 
 // Run prints the calendars.
 func (l *calendarListCommand) Run(ctx context.Context, c console) error {
-	api, err := l.client()
+	api, err := l.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -61,7 +61,7 @@ func (s *calendarShowCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, err := s.client()
+	api, err := s.client(ctx)
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 
@@ -35,8 +36,8 @@ func (a *apiFlags) AfterApply(parsed *kong.Context) error {
 }
 
 // client returns a client of the API that the command is to call.
-func (a *apiFlags) client() (*client.Client, error) {
-	to, err := a.connection()
+func (a *apiFlags) client(ctx context.Context) (*client.Client, error) {
+	to, err := a.connection(ctx)
 	if err != nil {
 		return nil, &usageError{err}
 	}
@@ -55,7 +56,7 @@ func (c connection) newClient() (*client.Client, error) {
 
 // connection decides where to connect. A token goes only to the endpoint that it was given for: either all comes from a
 // context, which flags may change, or all from flags and variables. A context that is named comes before variables.
-func (a *apiFlags) connection() (connection, error) {
+func (a *apiFlags) connection(ctx context.Context) (connection, error) {
 	given := connection{cmp.Or(a.Endpoint, defaultEndpoint), a.Token, a.clientTLSFlags}
 	if a.Context == "" && (a.Endpoint != "" || a.Token != "") {
 		if a.Token == "" {
@@ -81,11 +82,11 @@ func (a *apiFlags) connection() (connection, error) {
 		return given, fmt.Errorf("--endpoint: the token of context %s goes only to its own endpoint; "+
 			"give --token, too, or leave out --endpoint", dispatcher.Echo(name))
 	}
-	return a.over(found)
+	return a.over(ctx, found)
 }
 
 // over returns the connection of a context with the changes of the command line.
-func (a *apiFlags) over(found apiContext) (connection, error) {
+func (a *apiFlags) over(ctx context.Context, found apiContext) (connection, error) {
 	to := connection{found.Endpoint, "", clientTLSFlags{found.CACert, found.ClientCert, found.ClientKey}}
 	for name, change := range map[string]struct {
 		from string
@@ -100,7 +101,7 @@ func (a *apiFlags) over(found apiContext) (connection, error) {
 	}
 	var err error
 	if to.token == "" {
-		to.token, err = found.secret()
+		to.token, err = found.secret(ctx)
 	}
 	return to, err
 }

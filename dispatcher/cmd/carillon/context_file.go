@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,7 +99,7 @@ func (f contextFile) write() error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(temporary.Name()) // it is gone if all went well
+	defer func() { _ = os.Remove(temporary.Name()) }() // it is gone if all went well
 	_, err = temporary.Write(append(text, '\n'))
 	if err := errors.Join(err, temporary.Close()); err != nil {
 		return err
@@ -123,14 +124,14 @@ func (f contextFile) get(name string) (apiContext, error) {
 }
 
 // secret returns the token of a context, as it is now.
-func (a apiContext) secret() (string, error) {
+func (a apiContext) secret(ctx context.Context) (string, error) {
 	var text []byte
 	var err error
 	switch {
 	case a.TokenFile != "":
 		text, err = os.ReadFile(a.TokenFile)
 	case a.TokenCommand != "":
-		command := exec.Command("sh", "-c", a.TokenCommand)
+		command := exec.CommandContext(ctx, "sh", "-c", a.TokenCommand)
 		command.Stdin, command.Stderr = os.Stdin, os.Stderr
 		if text, err = command.Output(); err != nil {
 			err = fmt.Errorf("the context's token command failed: %w", err)

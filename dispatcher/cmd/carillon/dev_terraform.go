@@ -97,7 +97,7 @@ func (t terraformRun) prepare(ctx context.Context, s dispatcher.Store) (err erro
 	if err != nil {
 		return err
 	}
-	api, err := (&apiFlags{Endpoint: t.endpoint, Token: token}).client()
+	api, err := (&apiFlags{Endpoint: t.endpoint, Token: token}).client(ctx)
 	if err != nil {
 		return err
 	}

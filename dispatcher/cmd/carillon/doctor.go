@@ -112,7 +112,7 @@ func (d *doctorCommand) print(c console, findings []finding) error {
 		}
 		t.add(stateCell(f.Health), f.Check, line)
 	}
-	return t.print(c)
+	return t.show(c)
 }
 
 // checkConfiguration is what serve --check does, and a warning for each variable that no flag reads.

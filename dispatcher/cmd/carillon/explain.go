@@ -28,7 +28,7 @@ func (e *explainCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	api, err := e.client()
+	api, err := e.client(ctx)
 	if err != nil {
 		return err
 	}

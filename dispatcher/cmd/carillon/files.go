@@ -20,7 +20,7 @@ type exportCommand struct {
 
 // Run prints the resources of the app, its calendars and its jobs, each with a block that imports it.
 func (e *exportCommand) Run(ctx context.Context, c console) error {
-	api, err := e.client()
+	api, err := e.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (d *diffCommand) Run(ctx context.Context, c console) error {
 			return fmt.Errorf("%s:%d:%d: %s (%s); carillon lint lists all problems of the files", p.File, p.Line, p.Column, p.Message, p.Code)
 		}
 	}
-	api, err := d.client()
+	api, err := d.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,7 +106,7 @@ func (d *diffCommand) Run(ctx context.Context, c console) error {
 }
 
 // changeMarks begin the lines of differences, as in the output of Terraform: what an apply would do.
-var changeMarks = map[tfconfig.Change]struct{ sign, words string }{ //nolint:gochecknoglobals // a table
+var changeMarks = map[tfconfig.Change]struct{ sign, words string }{
 	tfconfig.OnlyInFiles:  {"+", "only in the files"},
 	tfconfig.OnlyOnServer: {"-", "only on the server"},
 	tfconfig.Changed:      {"~", "different"},

@@ -39,7 +39,7 @@ func (l *jobListCommand) Validate() error {
 
 // Run prints the jobs.
 func (l *jobListCommand) Run(ctx context.Context, c console) error {
-	api, err := l.client()
+	api, err := l.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -106,12 +106,12 @@ type jobFlags struct {
 }
 
 // open returns a client, and the names of app and job.
-func (j *jobFlags) open() (api *client.Client, app, job string, err error) {
+func (j *jobFlags) open(ctx context.Context) (api *client.Client, app, job string, err error) {
 	names, err := cutPath(j.Job, "APP/JOB", 2)
 	if err != nil {
 		return nil, "", "", err
 	}
-	api, err = j.client()
+	api, err = j.client(ctx)
 	return api, names[0], names[1], err
 }
 
@@ -120,7 +120,7 @@ type jobShowCommand struct{ jobFlags }
 
 // Run prints the job.
 func (s *jobShowCommand) Run(ctx context.Context, c console) error {
-	api, app, name, err := s.open()
+	api, app, name, err := s.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -16,12 +16,14 @@ type pauseFlags struct {
 }
 
 // set calls change with the job and the trigger, which may be empty, and prints the job, or for people what was done.
-func (p *pauseFlags) set(c console, said string, change func(api *client.Client, app, job, trigger string) (dispatcher.Job, error)) error {
+func (p *pauseFlags) set(
+	ctx context.Context, c console, said string, change func(api *client.Client, app, job, trigger string) (dispatcher.Job, error),
+) error {
 	names, err := cutPath(p.Job, "APP/JOB[/TRIGGER]", 2)
 	if err != nil {
 		return err
 	}
-	api, err := p.client()
+	api, err := p.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -45,7 +47,7 @@ type jobPauseCommand struct {
 // Run pauses it.
 func (p *jobPauseCommand) Run(ctx context.Context, c console) error {
 	why := dispatcher.PauseRequest{Reason: p.Reason}
-	return p.set(c, "is paused: its fires are owed until you resume it",
+	return p.set(ctx, c, "is paused: its fires are owed until you resume it",
 		func(api *client.Client, app, job, trigger string) (dispatcher.Job, error) {
 			return api.PauseJobFor(ctx, app, job, trigger, why, client.Condition{})
 		})
@@ -56,7 +58,7 @@ type jobResumeCommand struct{ pauseFlags }
 
 // Run resumes it.
 func (r *jobResumeCommand) Run(ctx context.Context, c console) error {
-	return r.set(c, "goes on; fires that were missed follow the misfire_policy of their triggers",
+	return r.set(ctx, c, "goes on; fires that were missed follow the misfire_policy of their triggers",
 		func(api *client.Client, app, job, trigger string) (dispatcher.Job, error) {
 			return api.PauseJob(ctx, app, job, trigger, false, client.Condition{})
 		})

@@ -14,7 +14,7 @@ type jobRunCommand struct {
 
 // Run queues a run, and waits for its end if asked to.
 func (r *jobRunCommand) Run(ctx context.Context, c console) error {
-	api, app, job, err := r.open()
+	api, app, job, err := r.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -33,7 +33,7 @@ type runRetryCommand struct {
 
 // Run queues the run again, and waits for its end if asked to.
 func (r *runRetryCommand) Run(ctx context.Context, c console) error {
-	api, err := r.client()
+	api, err := r.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -49,7 +49,7 @@ type runCancelCommand struct{ runFlags }
 
 // Run cancels the run.
 func (r *runCancelCommand) Run(ctx context.Context, c console) error {
-	api, err := r.client()
+	api, err := r.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -67,5 +67,5 @@ func printRunLine(c console, o outputFlags, run dispatcher.Run) error {
 	}
 	t := &table{}
 	t.add(runCells(run)...)
-	return t.print(c)
+	return t.show(c)
 }

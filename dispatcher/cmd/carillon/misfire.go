@@ -27,7 +27,7 @@ func (m *misfireListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, err := m.client()
+	api, err := m.client(ctx)
 	if err != nil {
 		return err
 	}

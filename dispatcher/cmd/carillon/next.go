@@ -50,7 +50,7 @@ func (n *nextCommand) Run(ctx context.Context, c console) error {
 	if n.For <= 0 || n.For.Std() > 366*24*time.Hour || n.Each < 1 || n.Each > 1000 {
 		return &usageError{fmt.Errorf("--for %s has to be at most 8760h, and --each %d from 1 to 1000", n.For, n.Each)}
 	}
-	api, err := n.client()
+	api, err := n.client(ctx)
 	if err != nil {
 		return err
 	}

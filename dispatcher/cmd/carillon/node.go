@@ -23,7 +23,7 @@ type nodeListCommand struct {
 
 // Run prints the nodes.
 func (n *nodeListCommand) Run(ctx context.Context, c console) error {
-	api, err := n.client()
+	api, err := n.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -51,7 +51,7 @@ func (n *nodeFlags) set(ctx context.Context, c console, state dispatcher.NodeSta
 	if err != nil {
 		return &usageError{fmt.Errorf("node %s: %w; ids are 16 hexadecimal digits", dispatcher.Echo(n.ID), err)}
 	}
-	api, err := n.client()
+	api, err := n.client(ctx)
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ type items[T any] struct {
 	Items []T `json:"items"`
 }
 
-// printList prints a list: as a table, a row makes the cells of an item, under titles that tabs separate.
+// showList prints a list: as a table, a row makes the cells of an item, under titles that tabs separate.
 func printList[T any](o outputFlags, c console, all []T, titles string, row func(T) []any) error {
 	switch o.Output {
 	case outputJSON:
@@ -49,10 +49,10 @@ func printList[T any](o outputFlags, c console, all []T, titles string, row func
 	for _, one := range all {
 		t.add(row(one)...)
 	}
-	return t.print(c)
+	return t.show(c)
 }
 
-// printObject prints one object; shown adds the lines that people see of it.
+// showObject prints one object; shown adds the lines that people see of it.
 func printObject(o outputFlags, c console, object any, show func(*lines)) error {
 	switch o.Output {
 	case outputJSON:
@@ -62,7 +62,7 @@ func printObject(o outputFlags, c console, object any, show func(*lines)) error 
 	}
 	var l lines
 	show(&l)
-	return l.print(c)
+	return l.show(c)
 }
 
 // lines are names with their values, and paragraphs of them.
@@ -78,7 +78,7 @@ func (l *lines) add(name string, value any) {
 // paragraph leaves a line empty.
 func (l *lines) paragraph() { l.table.rows = append(l.table.rows, nil) }
 
-func (l *lines) print(c console) error { return l.table.print(c) }
+func (l *lines) show(c console) error { return l.table.show(c) }
 
 // table is text in columns. Its cells may hold anything: they are made plain.
 type table struct{ rows [][]any }
@@ -97,8 +97,8 @@ func newTable(titles string) *table {
 // add adds a row.
 func (t *table) add(cells ...any) { t.rows = append(t.rows, cells) }
 
-// print prints the rows, with each column as wide as its widest cell.
-func (t *table) print(c console) error {
+// show prints the rows, with each column as wide as its widest cell.
+func (t *table) show(c console) error {
 	var widths []int
 	for _, row := range t.rows {
 		for i, cell := range row {
@@ -142,7 +142,7 @@ func cellOf(value any, colours bool) string {
 	return plain(fmt.Sprint(value))
 }
 
-// printJSON prints a value as indented JSON.
+// showJSON prints a value as indented JSON.
 func printJSON(w io.Writer, value any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
@@ -155,7 +155,7 @@ func printJSON(w io.Writer, value any) error {
 	return err
 }
 
-// printJSONLine prints a value as one line of JSON.
+// showJSONLine prints a value as one line of JSON.
 func printJSONLine(w io.Writer, value any) error {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -46,7 +46,7 @@ func TestTablesLineUp(t *testing.T) {
 	table.add("größer", stateCell("failed"), "")
 	table.add("a\x1b", stateCell("ok"), "b\nc")
 	var out strings.Builder
-	if err := table.print(console{out: &out}); err != nil {
+	if err := table.show(console{out: &out}); err != nil {
 		t.Fatal(err)
 	}
 	want := "NAME    STATE   NOTE\ngrößer  failed\na\\x1b   ok      b\\nc\n"

@@ -44,7 +44,7 @@ func printRollback(o outputFlags, c console, rollback *dispatcher.Rollback) erro
 }
 
 func (r *rollbackFlags) resolve(ctx context.Context, c console, choice dispatcher.RollbackChoice) error {
-	api, err := r.client()
+	api, err := r.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -60,7 +60,7 @@ type rollbackShowCommand struct{ rollbackFlags }
 
 // Run prints it.
 func (r *rollbackShowCommand) Run(ctx context.Context, c console) error {
-	api, err := r.client()
+	api, err := r.client(ctx)
 	if err != nil {
 		return err
 	}

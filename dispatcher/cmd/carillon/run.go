@@ -35,7 +35,7 @@ type runShowCommand struct {
 
 // Run prints the run, with a paragraph for each attempt.
 func (r *runShowCommand) Run(ctx context.Context, c console) error {
-	api, err := r.client()
+	api, err := r.client(ctx)
 	if err != nil {
 		return err
 	}

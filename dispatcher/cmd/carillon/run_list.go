@@ -96,7 +96,7 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, err := r.client()
+	api, err := r.client(ctx)
 	if err != nil {
 		return err
 	}

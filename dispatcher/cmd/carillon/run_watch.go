@@ -33,7 +33,7 @@ type runWatchCommand struct {
 
 // Run prints each change of the run until it ends.
 func (w *runWatchCommand) Run(ctx context.Context, c console) error {
-	api, err := w.client()
+	api, err := w.client(ctx)
 	if err != nil {
 		return err
 	}

@@ -43,7 +43,7 @@ func (f calendarFlags) apply(ctx context.Context, api *apiFlags, spec *schedule.
 }
 
 func (f calendarFlags) ofApp(ctx context.Context, flags *apiFlags, spec *schedule.Spec) error {
-	api, err := flags.client()
+	api, err := flags.client(ctx)
 	if err != nil {
 		return err
 	}

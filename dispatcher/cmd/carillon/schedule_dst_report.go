@@ -58,7 +58,7 @@ func (d *dstReportCommand) Run(ctx context.Context, c console) error {
 			}
 		}
 	}
-	if err := table.print(c); err != nil {
+	if err := table.show(c); err != nil {
 		return err
 	}
 	if problems > 0 {

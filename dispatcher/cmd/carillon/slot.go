@@ -16,7 +16,7 @@ type slotListCommand struct{ jobFlags }
 
 // Run prints the slots.
 func (s *slotListCommand) Run(ctx context.Context, c console) error {
-	api, app, job, err := s.open()
+	api, app, job, err := s.open(ctx)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func (t *tailCommand) Run(ctx context.Context, c console) error {
 	case t.Since < 0 || t.Since.Std() > time.Hour:
 		return &usageError{fmt.Errorf("--since: %s is not between 0s and 1h; carillon run list goes further back", t.Since)}
 	}
-	api, err := t.client()
+	api, err := t.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (t *tailCommand) Run(ctx context.Context, c console) error {
 		found, err := f.poll(ctx, time.Now())
 		switch {
 		case ctx.Err() != nil:
-			return nil // interrupted
+			return nil //nolint:nilerr // interrupted
 		case err != nil && exitCodeOfAPI(err) == exitUnreachable && f.polled:
 			if !quiet {
 				fmt.Fprintf(c.err, "carillon: %s; trying again\n", plain(err.Error()))

@@ -55,7 +55,7 @@ type tokenListCommand struct {
 
 // Run lists the tokens.
 func (t *tokenListCommand) Run(ctx context.Context, c console) error {
-	api, err := t.client()
+	api, err := t.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -82,7 +82,7 @@ type tokenShowCommand struct{ tokenFlags }
 
 // Run shows the token.
 func (t *tokenShowCommand) Run(ctx context.Context, c console) error {
-	api, err := t.client()
+	api, err := t.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -118,7 +118,7 @@ func (t *tokenRotateCommand) Validate() error {
 
 // Run rotates the token.
 func (t *tokenRotateCommand) Run(ctx context.Context, c console) error {
-	api, err := t.client()
+	api, err := t.client(ctx)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ type tokenRevokeCommand struct {
 
 // Run revokes the token. It names the revision that it has seen, so that it does not revoke another token that took the name.
 func (t *tokenRevokeCommand) Run(ctx context.Context) error {
-	api, err := t.client()
+	api, err := t.client(ctx)
 	if err != nil {
 		return err
 	}

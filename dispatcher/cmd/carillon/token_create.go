@@ -123,7 +123,7 @@ func (t *tokenCreateCommand) create(ctx context.Context, token dispatcher.APITok
 		return dispatcher.IssuedToken{}, err
 	}
 	if !inDatabase {
-		c, err := t.client()
+		c, err := t.client(ctx)
 		if err != nil {
 			return dispatcher.IssuedToken{}, fmt.Errorf("%w\nthe first token is made with --database URL (CARILLON_DATABASE)", err)
 		}

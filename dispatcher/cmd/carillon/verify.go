@@ -29,7 +29,7 @@ func (v *verifyCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	query := verify.Query{App: v.App, From: from, To: to, Page: dispatcher.Page{Limit: verifyPage}}
-	api, err := v.client()
+	api, err := v.client(ctx)
 	if err != nil {
 		return err
 	}

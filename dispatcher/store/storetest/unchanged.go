@@ -72,22 +72,7 @@ func testUnchanged(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(before, got); diff != "" || created != [3]bool{} {
 		t.Errorf("put as they are stored: created %v (-want +got):\n%s", created, diff)
 	}
-	for what, put := range map[string]func() (any, bool, error){
-		"app": func() (any, bool, error) { a, is, err := f.PutApp(ctx, before.App, at(later)); return a, is, err },
-		"calendar": func() (any, bool, error) {
-			c, is, err := f.PutCalendar(ctx, before.Calendar, at(later))
-			return c, is, err
-		},
-		"job": func() (any, bool, error) { j, is, err := f.PutJob(ctx, before.Job, at(later)); return j, is, err },
-		"pause": func() (any, bool, error) {
-			j, err := f.PauseJob(ctx, "shop", "tick", "b", true, at(later))
-			return j, false, err
-		},
-		"resume": func() (any, bool, error) {
-			j, err := f.PauseJob(ctx, "shop", "tick", "", false, at(later))
-			return j, false, err
-		},
-	} {
+	for what, put := range f.putsOf(before.App, before.Calendar, before.Job, later) {
 		_, is, err := put()
 		f.must(err)
 		if is {
@@ -107,6 +92,29 @@ func testUnchanged(t *testing.T, f *fixture) {
 	}
 	if heard, want := <-notifications, (dispatcher.Notification{JobID: dispatcher.JobID("shop", "tick")}); heard != want {
 		t.Errorf("heard first %+v, want %+v", heard, want)
+	}
+}
+
+// putsOf are the ways to say once more what is stored.
+func (f *fixture) putsOf(
+	app dispatcher.App, c dispatcher.Calendar, j dispatcher.Job, later time.Time,
+) map[string]func() (any, bool, error) {
+	ctx := f.T.Context()
+	return map[string]func() (any, bool, error){
+		"app": func() (any, bool, error) { stored, is, err := f.PutApp(ctx, app, at(later)); return stored, is, err },
+		"calendar": func() (any, bool, error) {
+			stored, is, err := f.PutCalendar(ctx, c, at(later))
+			return stored, is, err
+		},
+		"job": func() (any, bool, error) { stored, is, err := f.PutJob(ctx, j, at(later)); return stored, is, err },
+		"pause": func() (any, bool, error) {
+			stored, err := f.PauseJob(ctx, "shop", "tick", "b", true, at(later))
+			return stored, false, err
+		},
+		"resume": func() (any, bool, error) {
+			stored, err := f.PauseJob(ctx, "shop", "tick", "", false, at(later))
+			return stored, false, err
+		},
 	}
 }
 

@@ -2,6 +2,7 @@
 package main
 
 import (
+	"context"
 	"flag"
 	"log"
 	"os"
@@ -28,7 +29,7 @@ func main() {
 	if err := saveTime(); err != nil {
 		log.Fatal(err)
 	}
-	start := func() tfprotov6.ProviderServer { return provider.NewServer(version) }
+	start := func() tfprotov6.ProviderServer { return provider.NewServer(context.Background(), version) }
 	if err := tf6server.Serve(provider.Address, start, options...); err != nil {
 		log.Fatal(err)
 	}
