@@ -116,7 +116,7 @@ func TestProblemsAreReportedOnceAndNeverForUnknownValues(t *testing.T) {
 	ctx := context.Background()
 	var diags diag.Diagnostics
 	trigger := flattenObject(ctx, &diags, triggerType(), triggerModel{
-		Expression: types.StringUnknown(), Timezone: types.StringValue("CEST"), MisfireAfter: newSemanticString[durations]("1d"),
+		Expression: types.StringUnknown(), Timezone: types.StringValue("CEST"), MisfireAfter: newSemanticString[durations]("1w"),
 	})
 	m := jobModel{
 		Name: types.StringUnknown(), Target: types.ObjectUnknown(targetType().AttrTypes),

@@ -337,7 +337,7 @@ func TestTwoNodesShareWithoutDoubleOrMissingFires(t *testing.T) {
 		for i := range perJob {
 			trigger := dispatcher.Trigger{}
 			trigger.SetDefaults()
-			trigger.Expression, trigger.StartAt, trigger.EndAt = "* * * * * ?", &start, &end
+			trigger.Expression, trigger.Timezone, trigger.StartAt, trigger.EndAt = "* * * * * ?", "UTC", &start, &end
 			job.Triggers[fmt.Sprintf("t%d-%d", j, i)] = trigger
 		}
 		must[dispatcher.Job](t)(a.PutJob(t.Context(), job, client.Condition{}))
