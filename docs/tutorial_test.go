@@ -144,7 +144,15 @@ func (r *reader) failedTime() string {
 		}
 		return false
 	})
-	return time.Now().UTC().Format("2006-01-02T") + found + "Z"
+	now := time.Now().UTC()
+	at, err := time.Parse(time.RFC3339, now.Format("2006-01-02T")+found+"Z")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	if at.After(now) { // midnight has passed since
+		at = at.AddDate(0, 0, -1)
+	}
+	return at.Format(time.RFC3339)
 }
 
 // see waits for each line of a block of output. Times, ids and durations are others here.
