@@ -31,12 +31,11 @@ const (
 	Request Place = "request"
 	Node    Place = "node"
 	Test    Place = "test"
-	Open    Place = "open"
 )
 
 // Rows returns the rows of the table, and of each place if some are named. It ends with an error at a row that has no place.
 func Rows(places ...Place) ([]Row, error) {
-	known := []Place{API, Warning, Request, Node, Test, Open}
+	known := []Place{API, Warning, Request, Node, Test}
 	var rows []Row
 	for i, line := range strings.Split(table, "\n") {
 		cells := strings.Split(strings.Trim(line, "|"), " | ")
