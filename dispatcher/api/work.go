@@ -121,8 +121,8 @@ func (a *API) takeTurn(r *request) error {
 	t, wait := a.work.begin(r.Context(), app)
 	if t == nil {
 		share := strconv.Itoa(int(workShare * float64(a.work.turns) * time.Minute.Seconds()))
-		return a.limited(r, limitedWork, "requests of app "+dispatcher.Echo(app)+" have kept this node busy for more than "+share+
-			" s in a minute, which is the most for one app; ask for less at a time", wait)
+		return a.limited(r, limitedWork, "the request waited for earlier ones of app "+dispatcher.Echo(app)+
+			", on which this node works for "+share+" s of a minute at most; ask for less at a time", wait)
 	}
 	r.turn = t
 	return nil
