@@ -5,6 +5,7 @@ import (
 	"errors"
 	"hash/fnv"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -342,6 +343,8 @@ func (f *faulty) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
 
 func (f *faulty) Record(ctx context.Context, records []dispatcher.Record) error {
 	f.rows.Add(int64(len(records)))
+	// The engine uses the slice again once this returns, and an overtaken call executes after that.
+	records = slices.Clone(records)
 	return act(ctx, f, "Record", func(ctx context.Context) error { return f.Store.Record(ctx, records) })
 }
 
