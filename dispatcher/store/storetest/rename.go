@@ -180,7 +180,8 @@ func testRenamedHistory(t *testing.T, f *fixture) {
 		t.Error("verify (-want +got):\n" + diff)
 	}
 	explain := func(trigger string, minute int) (verify.Explanation, error) {
-		return verify.Explain(ctx, f.Store, verify.ExplainQuery{App: "shop", Job: "second", Trigger: trigger, At: minutes(minute), Now: minutes(8)})
+		query := verify.ExplainQuery{App: "shop", Job: "second", Trigger: trigger, At: minutes(minute), Now: minutes(8)}
+		return verify.Explain(ctx, f.Store, query)
 	}
 	for minute, verdict := range map[int]verify.Verdict{
 		1: verify.VerdictRun, 4: verify.VerdictMisfire, 6: verify.VerdictRun, 9: verify.VerdictPlanned,
