@@ -205,29 +205,37 @@ type namedIDs struct{ job, trigger int64 }
 // idsOf returns the ids of what names stand for, or ErrNotFound if one that is not empty never existed. What was deleted
 // keeps its name until it is purged.
 func (s *store) idsOf(ctx context.Context, app, job, trigger string) (of namedIDs, err error) {
-	find := func(kind, shown, query string, args ...any) (int64, error) {
-		id, found, err := first(ctx, s.read, scanInt, query, args...)
-		if err == nil && !found {
-			err = dispatcher.NotFound(kind, shown)
-		}
-		return id, err
-	}
 	if app == "" {
 		return of, nil
 	}
 	// $1 id
-	if _, err = find("app", app, `SELECT id FROM apps WHERE id = $1`, dispatcher.AppID(app)); err != nil || job == "" {
+	const apps = `SELECT id FROM apps WHERE id = $1`
+	if _, err = s.idOf(ctx, "app", app, apps, dispatcher.AppID(app)); err != nil || job == "" {
 		return of, err
 	}
-	// $1 app, $2 name
-	const jobs = `SELECT id FROM jobs WHERE app_id = $1 AND name = $2`
-	if of.job, err = find("job", app+"/"+job, jobs, dispatcher.AppID(app), job); err != nil || trigger == "" {
+	if of.job, err = s.JobKey(ctx, app, job); err != nil || trigger == "" {
 		return of, err
 	}
 	// $1 job, $2 name
 	const triggers = `SELECT id FROM triggers WHERE job_id = $1 AND name = $2`
-	of.trigger, err = find("trigger", app+"/"+job+"/"+trigger, triggers, of.job, trigger)
+	of.trigger, err = s.idOf(ctx, "trigger", app+"/"+job+"/"+trigger, triggers, of.job, trigger)
 	return of, err
+}
+
+// JobKey returns the id of a job, deleted or not.
+func (s *store) JobKey(ctx context.Context, app, name string) (int64, error) {
+	// $1 app, $2 name
+	const jobs = `SELECT id FROM jobs WHERE app_id = $1 AND name = $2`
+	return s.idOf(ctx, "job", app+"/"+name, jobs, dispatcher.AppID(app), name)
+}
+
+// idOf returns the id that a query finds, or ErrNotFound of what is shown so.
+func (s *store) idOf(ctx context.Context, kind, shown, query string, args ...any) (int64, error) {
+	id, found, err := first(ctx, s.read, scanInt, query, args...)
+	if err == nil && !found {
+		err = dispatcher.NotFound(kind, shown)
+	}
+	return id, err
 }
 
 // Run returns a run with its attempts.

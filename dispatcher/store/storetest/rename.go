@@ -188,8 +188,12 @@ func testRenamedHistory(t *testing.T, f *fixture) {
 	} {
 		got, err := explain("tock", minute)
 		f.must(err)
-		if got.Verdict != verdict {
-			t.Errorf("minute %d: %s (%s), want %s", minute, got.Verdict, got.Reason, verdict)
+		step := `revision 1 came into force (put): "rate(1m0s)" in UTC, called tick`
+		if minute > 5 {
+			step = `revision 2 came into force (rename): "rate(1m0s)" in UTC`
+		}
+		if got.Verdict != verdict || got.Steps[0].What != step {
+			t.Errorf("minute %d: %s (%s) after %q, want %s after %q", minute, got.Verdict, got.Reason, got.Steps[0].What, verdict, step)
 		}
 	}
 	_, err = explain("tick", 1)
