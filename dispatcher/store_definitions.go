@@ -36,6 +36,10 @@ type Definitions interface {
 	// PauseJob sets or lifts an operator's pause of a job, or of one trigger if trigger is not
 	// empty, and increments the revision, which voids every fire already in a node's memory.
 	PauseJob(ctx context.Context, app, job, trigger string, paused bool, change Change) (Job, error)
+	// RenameJob renames a job, triggers of it, or both at once. What was derived from the old names stays; see Job.Origin.
+	// It returns the job under its new name. Problems: a name is taken, also by a deleted job whose history is kept, or
+	// nothing would change, or there is no such trigger.
+	RenameJob(ctx context.Context, app, name string, rename JobRename, change Change) (Job, error)
 
 	// PutCalendar creates or replaces a calendar. It returns the calendar as stored, and whether
 	// it was created. In the same transaction, the triggers that depend on it, also through

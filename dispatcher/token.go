@@ -126,10 +126,14 @@ func (t APIToken) Validate() error {
 	return problems.Err()
 }
 
-func listed(scopes []Scope) string {
-	names := make([]string, len(scopes))
-	for i, scope := range scopes {
-		names[i] = string(scope)
+// listed joins words for a message.
+func listed[S ~string](words []S) string {
+	if len(words) == 0 {
+		return "none"
+	}
+	names := make([]string, len(words))
+	for i, word := range words {
+		names[i] = string(word)
 	}
 	return strings.Join(names, ", ")
 }

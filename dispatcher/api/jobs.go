@@ -76,6 +76,29 @@ func pause(paused bool) func(*API, *request) (response, error) {
 	}
 }
 
+// renameJob needs a condition, as a DELETE does: a client that has read an older revision may mean other names.
+func (a *API) renameJob(r *request) (response, error) {
+	var rename dispatcher.JobRename
+	problems := r.decode(&rename)
+	addInvalid(&problems, rename.Validate())
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	if len(r.Header.Values("If-Match")) == 0 {
+		revision, err := a.revision(r)
+		if err != nil {
+			return response{}, err
+		}
+		return response{}, needsCondition(r, revision)
+	}
+	change, err := a.change(r)
+	if err != nil {
+		return response{}, err
+	}
+	job, err := a.store.RenameJob(r.Context(), r.PathValue("app"), r.PathValue("job"), rename, change)
+	return response{revision: job.Revision, body: a.warned(job)}, a.explainFailed(r, change, err)
+}
+
 func (a *API) runJob(r *request) (response, error) {
 	if _, err := a.revision(r); err != nil { // a missing job comes before a disabled app
 		return response{}, err

@@ -169,6 +169,7 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"Outcome": reflect.TypeFor[dispatcher.Outcome](),
 		"Misfire": reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](),
 		"PauseRequest": reflect.TypeFor[dispatcher.PauseRequest](),
+		"JobRename":    reflect.TypeFor[dispatcher.JobRename](),
 		"Problem":      reflect.TypeFor[dispatcher.Problem](),
 		"MissedRange":  reflect.TypeFor[dispatcher.MissedRange](),
 		"Slot":         reflect.TypeFor[dispatcher.Slot](), "SlotList": reflect.TypeFor[list[dispatcher.Slot]](),

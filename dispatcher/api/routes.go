@@ -77,6 +77,7 @@ var routes = []route{
 	{method: "POST", path: jobPath + "/run", scope: operate, serve: (*API).runJob},
 	{method: "POST", path: jobPath + "/pause", scope: write, body: true, serve: pause(true)},
 	{method: "POST", path: jobPath + "/resume", scope: write, serve: pause(false)},
+	{method: "POST", path: jobPath + "/rename", scope: write, body: true, serve: (*API).renameJob},
 	{method: "POST", path: triggerPath + "/pause", scope: write, body: true, serve: pause(true)},
 	{method: "POST", path: triggerPath + "/resume", scope: write, serve: pause(false)},
 	{method: "GET", path: triggerPath + "/explain", scope: read, query: explainQuery, serve: (*API).explain},

@@ -1,6 +1,7 @@
 package client
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -100,6 +101,17 @@ func (c *Client) Job(ctx context.Context, app, name string) (dispatcher.Job, err
 // DeleteJob deletes a job; its runs and misfires stay.
 func (c *Client) DeleteJob(ctx context.Context, app, name string, cond Condition) error {
 	return c.remove(ctx, path("apps", app, "jobs", name), cond)
+}
+
+// RenameJob renames a job, triggers of it, or both at once, and returns it under its new name. It needs a condition.
+// ErrConflict: another job or trigger has a new name, or the history of a deleted job of that name is still kept.
+func (c *Client) RenameJob(
+	ctx context.Context, app, job string, rename dispatcher.JobRename, cond Condition,
+) (dispatcher.Job, error) {
+	return send(ctx, c, request[dispatcher.Job]{
+		method: http.MethodPost, path: path("apps", app, "jobs", job, "rename"), body: rename, cond: cond,
+		is: isJob(app, cmp.Or(rename.Name, job)),
+	})
 }
 
 // Calendars lists the calendars of an app by name.

@@ -1,0 +1,72 @@
+package dispatcher
+
+import "slices"
+
+// JobRename is the body of a request to rename a job, triggers of it, or both at once. Everything that was derived from
+// the old names stays: event ids, the fire times of H and of jitter, secrets, pauses, history and live runs.
+type JobRename struct {
+	// Name is the new name of the job; empty keeps it.
+	Name string `json:"name,omitempty"`
+	// Triggers holds new names of triggers by their current ones. Two triggers can swap their names.
+	Triggers map[string]string `json:"triggers,omitempty"`
+}
+
+// Validate returns everything wrong with r that does not depend on the job, as Problems, or nil.
+func (r JobRename) Validate() error {
+	var problems Problems
+	if r.Name == "" && len(r.Triggers) == 0 {
+		problems.Add("", CodeRequired, "nothing is to be renamed; give the new name of the job in name, or new names of its triggers "+
+			"by their current ones in triggers")
+	}
+	if r.Name != "" {
+		CheckName(&problems, "/name", r.Name)
+	}
+	if len(r.Triggers) > MaxTriggers {
+		problems.Add("/triggers", CodeTooMany, "%d triggers are to be renamed; a job has at most %d", len(r.Triggers), MaxTriggers)
+		return problems
+	}
+	for _, old := range sortedKeys(r.Triggers) {
+		CheckName(&problems, Pointer("triggers", old), r.Triggers[old])
+	}
+	return problems.Err()
+}
+
+// Check returns what keeps r from being done to job, as Problems, or nil: it changes nothing, names triggers that job does
+// not have, or gives a trigger a name that another one has then.
+func (r JobRename) Check(job Job) error {
+	if err := r.Validate(); err != nil {
+		return err
+	}
+	var problems Problems
+	after := map[string][]string{} // the triggers by their names afterwards
+	for _, name := range sortedKeys(job.Triggers) {
+		after[r.Trigger(name)] = append(after[r.Trigger(name)], name)
+	}
+	changes := r.Name != "" && r.Name != job.Name
+	for _, old := range sortedKeys(r.Triggers) {
+		at, name := Pointer("triggers", old), r.Triggers[old]
+		if _, has := job.Triggers[old]; !has {
+			known := sortedKeys(job.Triggers)
+			problems.Add(at, CodeEnum, "job %s has no trigger %s%s; it has %s", Echo(job.App+"/"+job.Name), Echo(old),
+				DidYouMean(old, known), listed(known))
+			continue
+		}
+		changes = changes || name != old
+		if others := slices.DeleteFunc(after[name], func(one string) bool { return one == old }); len(others) > 0 {
+			problems.Add(at, CodeNameTaken, "trigger %s cannot be named %s, because trigger %s has that name then; give each its own",
+				Echo(old), Echo(name), Echo(others[0]))
+		}
+	}
+	if !changes && len(problems) == 0 {
+		problems.Add("", CodeRequired, "every name that is given is the current one; give a new one")
+	}
+	return problems.Err()
+}
+
+// Trigger returns the name that a trigger has afterwards.
+func (r JobRename) Trigger(name string) string {
+	if renamed, is := r.Triggers[name]; is {
+		return renamed
+	}
+	return name
+}
