@@ -35,10 +35,12 @@ func scheduleChanges(before, after dispatcher.Job, calendars map[string]bool) []
 
 // keepsFires reports whether a planned job has the schedules that it had. If they or its calendars change, it adds a
 // warning that shows what this does to its fires: Terraform shows the values of attributes, but a reviewer wants to
-// know when the job will run.
-func (r *jobResource) keepsFires(ctx context.Context, diags *diag.Diagnostics, before dispatcher.Job, plan jobModel) bool {
+// know when the job will run. before is the job of the state under the names that renames gives it.
+func (r *jobResource) keepsFires(
+	ctx context.Context, diags *diag.Diagnostics, before dispatcher.Job, plan jobModel, renames renaming,
+) bool {
 	var e expander
-	after := expandJob(ctx, &e, plan)
+	after := withOrigins(expandJob(ctx, &e, plan), before)
 	names := scheduleChanges(before, after, nil)
 	keeps := len(names) == 0 && e.allKnown("/triggers") && e.allKnown("/enabled")
 	if r.conn == nil || len(r.conn.unknown) > 0 || e.isUnknown("/triggers") {
@@ -54,7 +56,7 @@ func (r *jobResource) keepsFires(ctx context.Context, diags *diag.Diagnostics, b
 	calendars := r.conn.calendarChange(ctx, after.App, reads)
 	if names = scheduleChanges(before, after, calendars.changed); len(names) > 0 {
 		r.warnOfFires(diags, &e, names, &fireReport{
-			before: r.conn.withAnchors(ctx, before, names), after: after, now: r.now().UTC(),
+			before: r.conn.withAnchors(ctx, before, renames, names), after: after, now: r.now().UTC(),
 			calendars: calendars, budget: schedule.NewSteps(firesBudget),
 		})
 	}
@@ -89,8 +91,11 @@ func (r *jobResource) warnOfFires(diags *diag.Diagnostics, e *expander, names []
 	if len(further) > 0 {
 		text += fmt.Sprintf("\n%d more triggers change: %s.\n", len(further), strings.Join(further, ", "))
 	}
+	if renamed := likelyRename(f.before, f.after); renamed != "" {
+		text += "\n" + renamed
+	}
 	r.conn.warn(diags, warning{
-		kind: "fires", title: "Fires change", thing: f.after.App + "/" + f.after.Name, at: at,
+		kind: "fires", title: "Fires change", thing: f.before.App + "/" + f.before.Name, at: at,
 		detail: strings.TrimRight(text, "\n"), inFull: changesInFull,
 	}, "more jobs")
 }
@@ -160,7 +165,7 @@ func (f *fireReport) schedule(job dispatcher.Job, calendars dispatcher.Calendars
 	if _, err := calendars.Find(t.Calendar); err != nil {
 		calendars = nil // the same plan creates it, from values that are not known yet
 	}
-	s, err := t.Parse(dispatcher.Identity(job.App, job.Name, name), anchor, calendars)
+	s, err := t.Parse(job.Identity(name), anchor, calendars)
 	if err != nil {
 		return nil
 	}
@@ -178,7 +183,7 @@ func (f *fireReport) zone(name string) *time.Location {
 	if !ok {
 		t = f.before.Triggers[name]
 	}
-	s, err := t.Parse(dispatcher.Identity(f.after.App, f.after.Name, name), f.now, nil)
+	s, err := t.Parse(f.after.Identity(name), f.now, nil)
 	if err != nil {
 		return time.UTC
 	}
@@ -198,19 +203,30 @@ func countsFromApply(t dispatcher.Trigger) bool {
 }
 
 // withAnchors returns a job from the state with the times from which its changed triggers count, which
-// only the API knows. If it cannot be read, they count from now.
-func (c *connection) withAnchors(ctx context.Context, job dispatcher.Job, names []string) dispatcher.Job {
+// only the API knows, where the job still has its former names. If it cannot be read, they count from now.
+func (c *connection) withAnchors(ctx context.Context, job dispatcher.Job, renames renaming, names []string) dispatcher.Job {
 	counts := func(name string) bool { return countsFromApply(job.Triggers[name]) }
 	if !slices.ContainsFunc(names, counts) {
 		return job
 	}
-	stored, err := c.Job(ctx, job.App, job.Name)
+	stored, err := c.Job(ctx, job.App, renames.from)
 	if err != nil {
 		return job
 	}
+	stored = renames.of(stored)
 	job.Triggers = maps.Clone(job.Triggers)
 	for name, t := range job.Triggers {
 		t.AnchorAt = stored.Triggers[name].AnchorAt
+		job.Triggers[name] = t
+	}
+	return job
+}
+
+// withOrigins returns a planned job with the origins of the one that it replaces, which decide about H and jitter.
+func withOrigins(job, before dispatcher.Job) dispatcher.Job {
+	job.Origin = before.Origin
+	for name, t := range job.Triggers {
+		t.Origin = before.Triggers[name].Origin
 		job.Triggers[name] = t
 	}
 	return job
