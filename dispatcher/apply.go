@@ -11,6 +11,10 @@ import (
 // Prior is what is left of deleted definitions under the names that a job declares again.
 type Prior struct {
 	Revision int64 // of the deleted job; 0: there was none
+	// Origin is that of a new job, as Job.Origin holds it. Origins are those of triggers that the job did not have, by name;
+	// absent: the name.
+	Origin  string
+	Origins map[string]string
 	// Fired are the latest scheduled times of deleted triggers, by name, where they lie ahead of now, because a
 	// node claims a fire shortly before it is due. A trigger that is declared again fires after that, so
 	// that no fire comes twice.
@@ -26,6 +30,7 @@ type Prior struct {
 // that they are explained. The error is Problems: a time in the past, an unknown calendar, a secret
 // that would be sent to another origin, or an invalid definition.
 func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Time) (Job, []Misfire, error) {
+	declared = declared.withOrigins(old, prior)
 	if err := declared.Validate(); err != nil {
 		return Job{}, nil, err
 	}
@@ -62,6 +67,23 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 	}
 	job.State, job.Warnings = job.RollUp(false), job.Warn(calendars)
 	return job, missed, nil
+}
+
+// withOrigins returns j with the origins of old, which it replaces, and where that has none, those of prior.
+func (j Job) withOrigins(old *Job, prior Prior) Job {
+	j.Origin = prior.Origin
+	if old != nil {
+		j.Origin = old.Origin
+	}
+	j.Triggers = maps.Clone(j.Triggers)
+	for name, t := range j.Triggers {
+		t.Origin = prior.Origins[name]
+		if before, known := old.trigger(name); known {
+			t.Origin = before.Origin
+		}
+		j.Triggers[name] = t
+	}
+	return j
 }
 
 // Retire returns the misfires that explain the fires that were due when job was deleted at now.
@@ -101,7 +123,7 @@ func applyTrigger(budget *schedule.Budget, old *Job, job Job, name string, prior
 	t := job.Triggers[name]
 	t.Paused, t.Error, t.PrevFireTime, t.NextFireTime, t.DueAt, t.Fired = false, "", nil, nil, nil, 0
 	t.State, t.AnchorAt, t.Pause = TriggerWaiting, now, Pause{}
-	s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars)
+	s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars)
 	if err != nil {
 		return t, nil, err
 	}
@@ -117,7 +139,7 @@ func applyTrigger(budget *schedule.Budget, old *Job, job Job, name string, prior
 				t.AnchorAt, t.Fired = before.AnchorAt, before.Fired
 				return t, nil, nil
 			}
-			if s, err = t.continued(before, s, Identity(job.App, job.Name, name), calendars); err != nil {
+			if s, err = t.continued(before, s, job.Identity(name), calendars); err != nil {
 				return t, nil, err
 			}
 		}
@@ -218,11 +240,11 @@ func dropDue(budget *schedule.Budget, job Job, name string, calendars Calendars,
 		return nil
 	}
 	missed := Misfire{
-		App: job.App, Job: job.Name, Trigger: name, From: *t.NextFireTime, To: *t.NextFireTime, Count: 1,
+		App: job.App, Job: job.Name, Trigger: name, JobID: job.Key(), TriggerID: job.TriggerKey(name), From: *t.NextFireTime, To: *t.NextFireTime, Count: 1,
 		Decision: DecisionSkip, Reason: reason, DecidedAt: now,
 	}
 	// A definition that cannot be evaluated has no later fires to count.
-	if s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars); err == nil {
+	if s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars); err == nil {
 		if missed.To, missed.Count, _, _, err = missedFires(budget, s, missed.From, now); err != nil {
 			missed.To = now
 		}

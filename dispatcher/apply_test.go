@@ -317,7 +317,8 @@ func TestRemovalExplainsDueFires(t *testing.T) {
 	old, _ := revise(t, nil, job(minutely), monday)
 	now := monday.Add(150 * time.Second)
 	want := []dispatcher.Misfire{{
-		App: "crm", Job: "sync", Trigger: "t", From: monday.Add(time.Minute), To: monday.Add(2 * time.Minute), Count: 2,
+		App: "crm", Job: "sync", Trigger: "t", JobID: dispatcher.JobID("crm", "sync"), TriggerID: dispatcher.TriggerID("crm", "sync", "t"),
+		From: monday.Add(time.Minute), To: monday.Add(2 * time.Minute), Count: 2,
 		Decision: dispatcher.DecisionSkip, Reason: "the trigger was removed", DecidedAt: now,
 	}}
 	_, missed := revise(t, &old, job(""), now)

@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"context"
-	"maps"
 	"strconv"
 	"time"
 )
@@ -34,6 +33,9 @@ type ExportedJob struct {
 	Paused   bool  `json:"paused"`
 	// PauseReason is why the job is paused. Elsewhere, the pause is that of the import.
 	PauseReason string `json:"pause_reason,omitempty"`
+	// Origin is the name that the event ids and the fire times of H and of jitter are derived from, if it is not that of the
+	// job, which was renamed. It may end in "~2" and so on.
+	Origin string `json:"origin,omitempty"`
 	// Triggers say where each trigger of the job stands.
 	Triggers map[string]ExportedTrigger `json:"triggers"`
 }
@@ -41,6 +43,8 @@ type ExportedJob struct {
 // ExportedTrigger is where a trigger stands.
 type ExportedTrigger struct {
 	Paused bool `json:"paused"`
+	// Origin is as that of ExportedJob.
+	Origin string `json:"origin,omitempty"`
 	// PauseReason is as that of ExportedJob.
 	PauseReason string       `json:"pause_reason,omitempty"`
 	State       TriggerState `json:"state"`
@@ -68,11 +72,11 @@ type ExportedRun struct {
 	RetryUntil    *time.Time `json:"retry_until,omitempty"`
 }
 
-// Key returns the key of a waiting run of an app.
-func (r ExportedRun) Key(app string) RunKey {
-	key := RunKey{TriggerID: JobID(app, r.Job), ScheduledAt: r.ScheduledAt, Kind: r.Kind}
+// Key returns the key of a waiting run of job.
+func (r ExportedRun) Key(job Job) RunKey {
+	key := RunKey{TriggerID: job.Key(), ScheduledAt: r.ScheduledAt, Kind: r.Kind}
 	if r.Kind != KindManual {
-		key.TriggerID = TriggerID(app, r.Job, r.Trigger)
+		key.TriggerID = job.TriggerKey(r.Trigger)
 	}
 	return key
 }
@@ -111,12 +115,13 @@ func (e Export) Validate() error {
 				Echo(one.Job.App+"/"+one.Job.Name), Echo(e.App.Name))
 		}
 		jobs[one.Job.Name] = true
-		problems.AddError(at+"/job", one.Job.Validate())
+		problems.AddError(at+"/job", one.WithOrigins().Validate())
 		checkText(&problems, at+"/pause_reason", one.PauseReason)
 		for _, name := range sortedKeys(one.Triggers) {
 			checkText(&problems, at+Pointer("triggers", name)+"/pause_reason", one.Triggers[name].PauseReason)
 		}
 	}
+	e.checkOrigins(&problems)
 	for i, run := range e.Waiting {
 		if at := Pointer("waiting_runs", strconv.Itoa(i)); !jobs[run.Job] || run.State != RunQueued && run.State != RunRetrying {
 			problems.Add(at, CodeEnum, "run of job %s in state %s is not a queued or retrying run of a job of the export",
@@ -129,11 +134,10 @@ func (e Export) Validate() error {
 // Restore returns the job as it is to be stored: it goes on where it stood. prior is the revision of a deleted job
 // of that name, by who imports it: here, the pauses are theirs.
 func (e ExportedJob) Restore(prior int64, calendars Calendars, by string, now time.Time) (Job, error) {
-	job := e.Job
+	job := e.WithOrigins()
 	(*JobDefaults)(nil).Fill(&job) // an export has all, but its author may have left something out
 	job.Revision, job.Paused, job.CreatedAt, job.UpdatedAt = max(e.Revision, prior+1), e.Paused, now, now
 	job.Pause = importedPause(e.Paused, by, e.PauseReason, now)
-	job.Triggers = maps.Clone(job.Triggers)
 	var problems Problems
 	for _, name := range sortedKeys(job.Triggers) {
 		at := Pointer("triggers", name)
@@ -143,7 +147,7 @@ func (e ExportedJob) Restore(prior int64, calendars Calendars, by string, now ti
 				"the export does not say where trigger %s stands; take the file as carillon app export wrote it", Echo(name))
 			continue
 		}
-		t, err := job.Triggers[name].restore(state, Identity(job.App, job.Name, name), calendars)
+		t, err := job.Triggers[name].restore(state, job.Identity(name), calendars)
 		problems.AddError(at, err)
 		t.Pause = importedPause(state.Paused, by, state.PauseReason, now)
 		job.Triggers[name] = t

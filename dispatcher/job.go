@@ -7,9 +7,12 @@ import (
 
 // Job is a target, what is sent to it, and the triggers that say when.
 type Job struct {
-	// App and Name identify the job; they are chosen by the client and cannot change.
+	// App and Name identify the job; they are chosen by the client. A JobRename changes Name.
 	App  string `json:"app"`
 	Name string `json:"name"`
+	// Origin is the name that keys, event ids and H are derived from, if it is not Name: the one that the job was created
+	// with. If another job had that origin, "~2" follows it, or "~3" and so on.
+	Origin string `json:"-"`
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description"`
 	// Enabled is whether the triggers of the job fire. A disabled trigger misses nothing: when
@@ -167,7 +170,7 @@ func (j Job) Validate() error {
 		path := Pointer("triggers", name)
 		CheckName(&problems, path, name)
 		var wrong Problems
-		j.Triggers[name].check(&wrong, Identity(j.App, j.Name, name))
+		j.Triggers[name].check(&wrong, j.Identity(name))
 		problems.AddError(path, wrong.Err())
 	}
 	return problems.Err()

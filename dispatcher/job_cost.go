@@ -17,7 +17,7 @@ func (j Job) CheckCost(calendars Calendars, now time.Time) error {
 	budget := schedule.NewSteps(jobSteps)
 	for _, name := range sortedKeys(j.Triggers) {
 		t := j.Triggers[name]
-		s, err := t.Parse(Identity(j.App, j.Name, name), now, calendars)
+		s, err := t.Parse(j.Identity(name), now, calendars)
 		if err != nil {
 			continue
 		}

@@ -1,6 +1,10 @@
 package dispatcher
 
-import "slices"
+import (
+	"cmp"
+	"slices"
+	"time"
+)
 
 // JobRename is the body of a request to rename a job, triggers of it, or both at once. Everything that was derived from
 // the old names stays: event ids, the fire times of H and of jitter, secrets, pauses, history and live runs.
@@ -31,30 +35,53 @@ func (r JobRename) Validate() error {
 	return problems.Err()
 }
 
-// Check returns what keeps r from being done to job, as Problems, or nil: it changes nothing, names triggers that job does
-// not have, or gives a trigger a name that another one has then.
-func (r JobRename) Check(job Job) error {
+// Apply returns job as it is after r at now: under its new names, with its origins, at the next revision. The error is
+// Problems: r changes nothing, names triggers that job does not have, gives a trigger a name that another one has then, or a
+// template does not take the new name.
+func (r JobRename) Apply(job Job, now time.Time) (Job, error) {
+	if err := r.check(job); err != nil {
+		return Job{}, err
+	}
+	renamed := job
+	renamed.Revision, renamed.UpdatedAt = job.Revision+1, now
+	renamed.Name = cmp.Or(r.Name, job.Name)
+	renamed.Origin = originOf(job.CreatedAs(), renamed.Name)
+	renamed.Triggers = make(map[string]Trigger, len(job.Triggers))
+	for name, t := range job.Triggers {
+		to := r.trigger(name)
+		t.Origin = originOf(job.triggerOrigin(name), to)
+		renamed.Triggers[to] = t
+	}
+	var problems Problems
+	if err := renamed.tryTemplates(); err != nil && renamed.Name != job.Name {
+		problems.Add("/name", CodeTemplateForm, "job %s cannot be named %s: %v", Echo(job.App+"/"+job.Name), Echo(renamed.Name), err)
+	}
+	return renamed, problems.Err()
+}
+
+// check returns what keeps r from being done to job, but for templates.
+func (r JobRename) check(job Job) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
 	var problems Problems
 	after := map[string][]string{} // the triggers by their names afterwards
 	for _, name := range sortedKeys(job.Triggers) {
-		after[r.Trigger(name)] = append(after[r.Trigger(name)], name)
+		after[r.trigger(name)] = append(after[r.trigger(name)], name)
 	}
 	changes := r.Name != "" && r.Name != job.Name
 	for _, old := range sortedKeys(r.Triggers) {
 		at, name := Pointer("triggers", old), r.Triggers[old]
 		if _, has := job.Triggers[old]; !has {
 			known := sortedKeys(job.Triggers)
-			problems.Add(at, CodeEnum, "job %s has no trigger %s%s; it has %s", Echo(job.App+"/"+job.Name), Echo(old),
+			problems.Add(at, CodeEnum, "job %s has no trigger %s%s; its triggers: %s", Echo(job.App+"/"+job.Name), Echo(old),
 				DidYouMean(old, known), listed(known))
 			continue
 		}
 		changes = changes || name != old
-		if others := slices.DeleteFunc(after[name], func(one string) bool { return one == old }); len(others) > 0 {
-			problems.Add(at, CodeNameTaken, "trigger %s cannot be named %s, because trigger %s has that name then; give each its own",
-				Echo(old), Echo(name), Echo(others[0]))
+		if other := slices.IndexFunc(after[name], func(one string) bool { return one != old }); other >= 0 {
+			problems.Add(at, CodeNameTaken, "trigger %s cannot be named %s, because trigger %s would have that name, too; give it another one",
+				Echo(old), Echo(name), Echo(after[name][other]))
 		}
 	}
 	if !changes && len(problems) == 0 {
@@ -63,8 +90,8 @@ func (r JobRename) Check(job Job) error {
 	return problems.Err()
 }
 
-// Trigger returns the name that a trigger has afterwards.
-func (r JobRename) Trigger(name string) string {
+// trigger returns the name that a trigger has afterwards.
+func (r JobRename) trigger(name string) string {
 	if renamed, is := r.Triggers[name]; is {
 		return renamed
 	}

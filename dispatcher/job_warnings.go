@@ -21,7 +21,7 @@ func (j Job) Warn(calendars Calendars) []Problem {
 		one.warn(j, &problems)
 	}
 	for _, name := range sortedKeys(j.Triggers) {
-		warnings := j.Triggers[name].warn(Identity(j.App, j.Name, name), calendars, j.UpdatedAt)
+		warnings := j.Triggers[name].warn(j.Identity(name), calendars, j.UpdatedAt)
 		problems.AddError(Pointer("triggers", name), warnings.Err())
 	}
 	return j.unanswered(problems)

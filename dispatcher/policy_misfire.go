@@ -47,6 +47,9 @@ type Misfire struct {
 	App     string `json:"app"`
 	Job     string `json:"job"`
 	Trigger string `json:"trigger"`
+	// JobID and TriggerID are the keys of the job and the trigger.
+	JobID     int64 `json:"-"`
+	TriggerID int64 `json:"-"`
 	// From and To are the first and last missed instants, both inclusive; Count is how many.
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
@@ -63,7 +66,7 @@ type Misfire struct {
 
 // Cursor returns the cursor of the page of misfires that follows m.
 func (m Misfire) Cursor() string {
-	return RunKey{TriggerID: TriggerID(m.App, m.Job, m.Trigger), ScheduledAt: m.From, Kind: KindCatchUp}.String()
+	return RunKey{TriggerID: m.TriggerID, ScheduledAt: m.From, Kind: KindCatchUp}.String()
 }
 
 // Decision is what happened to missed fires.

@@ -14,7 +14,7 @@ func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calen
 			continue
 		}
 		t.State = t.State.Stored()
-		s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, after)
+		s, err := t.Parse(job.Identity(name), t.AnchorAt, after)
 		if err != nil {
 			t.State, t.Error = TriggerError, err.Error()
 			triggers[name] = t
@@ -42,7 +42,7 @@ func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calen
 func RescheduleForZones(job Job, name string, calendars Calendars, now time.Time) (Trigger, []Misfire) {
 	t := job.Triggers[name]
 	t.State = t.State.Stored()
-	s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars)
+	s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars)
 	if err != nil {
 		t.State, t.Error = TriggerError, err.Error()
 		return t, nil

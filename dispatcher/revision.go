@@ -14,6 +14,8 @@ import (
 // this revision scheduled, nil if none; Enabled and Paused combine those of the trigger and its job.
 type TriggerRevision struct {
 	Trigger
+	// Name is that of the trigger in this revision.
+	Name string
 	// Revision is that of the job, CalendarRevision that of the app's calendars.
 	Revision, CalendarRevision int64
 	// From is when the revision came into force, and Cause is why.
@@ -31,6 +33,7 @@ type Cause string
 // The causes.
 const (
 	CausePut      Cause = "put"
+	CauseRename   Cause = "rename" // of the trigger or its job
 	CauseImport   Cause = "import" // the app came from elsewhere, with the runs that waited there
 	CausePause    Cause = "pause"
 	CauseResume   Cause = "resume"
@@ -41,7 +44,10 @@ const (
 
 // TriggerHistory is the history of one trigger.
 type TriggerHistory struct {
-	Name string
+	// Name is that of the trigger now. ID is its key, and Identity what H in its expression and its jitter hash.
+	Name     string
+	ID       int64
+	Identity string
 	// Revisions are those in force since the time asked for, oldest first; never empty.
 	Revisions []TriggerRevision
 	// Next is the scheduled time that is to be claimed or settled next, zero if there is none.
@@ -68,15 +74,17 @@ type Revisions interface {
 	AppHistory(ctx context.Context, app string, at, now time.Time) (AppHistory, error)
 	// EveryJobName lists the names of an app's jobs in order, deleted ones included.
 	EveryJobName(ctx context.Context, app string, page Page) ([]string, error)
-	// TriggerHistories returns the histories of a job's triggers by name, removed ones included,
-	// with the revisions in force at since or later. A fire that is claimed after this call is
+	// JobKey returns the key of a job, also of a deleted one; ErrNotFound: there is none of that name.
+	JobKey(ctx context.Context, app, name string) (int64, error)
+	// TriggerHistories returns the histories of the triggers of a job, by its key, in the order of their names, removed
+	// ones included, with the revisions in force at since or later. A fire that is claimed after this call is
 	// not earlier than Next.
-	TriggerHistories(ctx context.Context, app, job string, since time.Time) ([]TriggerHistory, error)
+	TriggerHistories(ctx context.Context, job int64, since time.Time) ([]TriggerHistory, error)
 	// CalendarsAt returns the calendars of an app as they were at a calendar revision.
 	CalendarsAt(ctx context.Context, app string, revision int64) ([]Calendar, error)
-	// Fires returns the scheduled runs of a job between two times, both inclusive, in order, at
+	// Fires returns the scheduled runs of a job, by its key, between two times, both inclusive, in order, at
 	// most limit.
-	Fires(ctx context.Context, app, job string, from, to time.Time, limit int) ([]RunKey, error)
+	Fires(ctx context.Context, job int64, from, to time.Time, limit int) ([]RunKey, error)
 }
 
 // Span is a period, both ends inclusive, in which one revision schedules the fires of a trigger.
@@ -130,21 +138,21 @@ func (h *TriggerHistory) At(t time.Time) (*TriggerRevision, *Span) {
 	return nil, nil
 }
 
-// PastSchedules evaluates the schedules of one job as they were at earlier revisions.
+// PastSchedules evaluates the schedules of an app as they were at earlier revisions.
 type PastSchedules struct {
 	revisions Revisions
-	app, job  string
+	app       string
 	calendars map[int64]Calendars // by revision
 }
 
-// NewPastSchedules returns the past schedules of a job.
-func NewPastSchedules(revisions Revisions, app, job string) *PastSchedules {
-	return &PastSchedules{revisions: revisions, app: app, job: job, calendars: map[int64]Calendars{}}
+// NewPastSchedules returns the past schedules of an app.
+func NewPastSchedules(revisions Revisions, app string) *PastSchedules {
+	return &PastSchedules{revisions: revisions, app: app, calendars: map[int64]Calendars{}}
 }
 
-// At returns the schedule of a trigger at a revision, with the calendars of that revision. The error
-// is an *UnreadableError if this version of the program cannot evaluate the schedule.
-func (p *PastSchedules) At(ctx context.Context, trigger string, r *TriggerRevision) (*schedule.Schedule, error) {
+// At returns the schedule of a trigger at a revision, with the calendars of that revision. identity is that of its
+// TriggerHistory. The error is an *UnreadableError if this version of the program cannot evaluate the schedule.
+func (p *PastSchedules) At(ctx context.Context, identity string, r *TriggerRevision) (*schedule.Schedule, error) {
 	calendars, known := p.calendars[r.CalendarRevision]
 	if r.Calendar != "" && !known {
 		all, err := p.revisions.CalendarsAt(ctx, p.app, r.CalendarRevision)
@@ -154,7 +162,7 @@ func (p *PastSchedules) At(ctx context.Context, trigger string, r *TriggerRevisi
 		calendars = CompileCalendars(all)
 		p.calendars[r.CalendarRevision] = calendars
 	}
-	s, err := r.Parse(Identity(p.app, p.job, trigger), r.AnchorAt, calendars)
+	s, err := r.Parse(identity, r.AnchorAt, calendars)
 	if err != nil {
 		return nil, &UnreadableError{err}
 	}
@@ -173,29 +181,30 @@ func FiresAround(s *schedule.Schedule, at time.Time) (previous, next time.Time) 
 }
 
 // FiresAroundInForce is FiresAround by the schedule and calendars that were in force at a scheduled
-// time of a trigger. The error is a *TemplateError if this version of the program cannot evaluate
+// time of a trigger, which is named by the keys of its job and of itself. The error is a *TemplateError if this version of the program cannot evaluate
 // them.
 func FiresAroundInForce(
-	ctx context.Context, revisions Revisions, app, job, trigger string, at time.Time,
+	ctx context.Context, revisions Revisions, app string, job, trigger int64, at time.Time,
 ) (previous, next time.Time, err error) {
-	histories, err := revisions.TriggerHistories(ctx, app, job, at)
+	histories, err := revisions.TriggerHistories(ctx, job, at)
 	if err != nil {
 		return previous, next, err
 	}
-	i := slices.IndexFunc(histories, func(h TriggerHistory) bool { return h.Name == trigger })
+	i := slices.IndexFunc(histories, func(h TriggerHistory) bool { return h.ID == trigger })
 	if i < 0 {
 		return previous, next, nil
 	}
-	revision, _ := histories[i].At(at)
+	history := &histories[i]
+	revision, _ := history.At(at)
 	if revision == nil {
 		return previous, next, nil
 	}
-	s, err := NewPastSchedules(revisions, app, job).At(ctx, trigger, revision)
+	s, err := NewPastSchedules(revisions, app).At(ctx, history.Identity, revision)
 	var unreadable *UnreadableError
 	switch {
 	case errors.As(err, &unreadable):
 		return previous, next, &TemplateError{Problems{{
-			Path: Pointer("triggers", trigger), Code: CodeTemplateField,
+			Path: Pointer("triggers", history.Name), Code: CodeTemplateField,
 			Message: "the schedule of the run cannot be evaluated: " + err.Error(),
 		}}}
 	case err != nil:

@@ -62,7 +62,7 @@ type Rollbacks interface {
 func SkipDue(job Job, name string, calendars Calendars, until time.Time, reason string) (Trigger, []Misfire) {
 	t := job.Triggers[name]
 	t.State = t.State.Stored()
-	s, err := t.Parse(Identity(job.App, job.Name, name), t.AnchorAt, calendars)
+	s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars)
 	if err != nil {
 		t.State, t.Error = TriggerError, err.Error()
 		return t, nil

@@ -237,6 +237,8 @@ type JobVersion struct {
 	Job
 	// TriggerNames are the names of its triggers.
 	TriggerNames []string
+	// TriggerOrigins are the Origin of those triggers that have one, by name.
+	TriggerOrigins map[string]string
 	// Bounds are those of the job's app, with defaults, and AWSExternalID is that of the app.
 	Bounds        *Bounds
 	AWSExternalID string

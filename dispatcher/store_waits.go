@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -68,9 +69,9 @@ type HostQuery struct {
 	Overdue time.Time
 }
 
-// HostWaitID returns the key of the runs of a job that wait for a host; see AppID.
-func HostWaitID(app, job, host string) int64 {
-	return hashID("host", app, job, strings.ReplaceAll(host, "/", "%2F"))
+// HostWaitID returns the key of the runs of a job, by its key, that wait for a host; see AppID.
+func HostWaitID(job int64, host string) int64 {
+	return hashID("host", strconv.FormatInt(job, 10), strings.ReplaceAll(host, "/", "%2F"))
 }
 
 // HostWaits are what waits for hosts.

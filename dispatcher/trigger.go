@@ -38,6 +38,8 @@ type Trigger struct {
 	// AnchorAt is when the schedule was declared or last changed. Intervals without a start and
 	// repeat counts are counted from it. A fixed delay counts from the end of its latest run.
 	AnchorAt time.Time `json:"anchor_at"`
+	// Origin is to the trigger what Job.Origin is to its job.
+	Origin string `json:"-"`
 	// Fired counts the fires of a fixed delay that have ended or were skipped, against RepeatCount.
 	Fired int `json:"-"`
 }

@@ -40,7 +40,7 @@ func (j Job) declared() (Job, error) {
 	j.resolve()
 	j.Paused, j.Pause, j.State, j.Revision, j.CreatedAt, j.UpdatedAt, j.Warnings = false, Pause{}, "", 0, time.Time{}, time.Time{}, nil
 	for name, t := range j.Triggers {
-		s, err := t.Parse(Identity(j.App, j.Name, name), time.Time{}, nil)
+		s, err := t.Parse(j.Identity(name), time.Time{}, nil)
 		if err != nil {
 			return j, err
 		}

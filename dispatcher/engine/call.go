@@ -50,7 +50,8 @@ func (e *Engine) addFires(ctx context.Context, run heldRun, call *dispatcher.Cal
 	}
 	var template *dispatcher.TemplateError
 	untilDone(ctx, e.log, "read the schedule of a run", 1, func() (err error) {
-		call.PreviousFire, call.NextFire, err = dispatcher.FiresAroundInForce(ctx, e.store, call.App, call.Job, call.Trigger, run.ScheduledAt)
+		call.PreviousFire, call.NextFire, err = dispatcher.FiresAroundInForce(ctx, e.store, call.App, run.JobID, run.TriggerID,
+			run.ScheduledAt)
 		if errors.As(err, &template) {
 			return nil // another try would not change it
 		}

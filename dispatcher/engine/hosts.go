@@ -31,7 +31,7 @@ func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
 	next.At, next.NotAttempted = outcome.EndedAt.Add(d.wait).Truncate(time.Millisecond).Add(time.Millisecond), true
 	if d.class == dispatcher.ClassCircuitOpen {
 		next.Wait = &dispatcher.HostWait{
-			ID:    dispatcher.HostWaitID(a.call.App, a.call.Job, run.Queue.Host),
+			ID:    dispatcher.HostWaitID(run.JobID, run.Queue.Host),
 			AppID: dispatcher.AppID(a.call.App), JobID: run.JobID, Host: run.Queue.Host, Pause: d.pause, ProbeAt: next.At,
 		}
 	}
@@ -53,11 +53,7 @@ func (e *Engine) checkHost(ctx context.Context, a *attempt) result {
 
 // hostResponds lets the runs of a job go that wait for its host. If that fails, the next probe does it.
 func (e *Engine) hostResponds(ctx context.Context, run heldRun) {
-	job, ok := e.jobs.get(run.JobID, 0)
-	if !ok {
-		return
-	}
-	id := dispatcher.HostWaitID(job.App, job.Name, run.Queue.Host)
+	id := dispatcher.HostWaitID(run.JobID, run.Queue.Host)
 	e.logIf(ctx, "let runs go that wait for a host", e.store.HostResponded(ctx, id, time.Time{}))
 	e.retries.remind(reminder{e.clock.now().Add(flowPause), id}, e.clock.until)
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -162,7 +161,7 @@ func prepare(v dispatcher.JobVersion) *preparedJob {
 		d.outside = outsideOf(*v.Bounds, v.Job)
 	}
 	for _, name := range v.TriggerNames {
-		d.triggers[dispatcher.TriggerID(v.App, v.Name, name)] = name
+		d.triggers[v.TriggerKey(name)] = name
 	}
 	return d
 }
@@ -199,7 +198,7 @@ func (j *jobCache) call(run heldRun) (dispatcher.Call, error) {
 	}
 	return dispatcher.Call{
 		App: d.App, Job: d.Name, Trigger: name, Key: run.RunKey, Attempt: run.Attempt,
-		EventID: dispatcher.EventID(cmp.Or(d.Installation, j.installation), d.App, d.Name, name, run.ScheduledAt, run.Kind),
+		EventID: d.EventID(j.installation, name, run.ScheduledAt, run.Kind),
 		Target:  d.Target, Templates: d.templates, Payload: d.Payload, Delivery: d.Delivery, Retry: d.Retry, Slots: d.Slots(),
 		Bounds: bounds, AWSExternalID: d.AWSExternalID,
 	}, nil

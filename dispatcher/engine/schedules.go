@@ -67,7 +67,8 @@ func (e *Engine) parse(ctx context.Context, trigger *candidate, job *preparedJob
 	if job.Err != nil {
 		return nil, job.Err
 	}
-	if _, ok := job.triggers[trigger.ID]; !ok {
+	name, ok := job.triggers[trigger.ID]
+	if !ok {
 		return nil, errGone
 	}
 	known := &knownTrigger{
@@ -75,7 +76,7 @@ func (e *Engine) parse(ctx context.Context, trigger *candidate, job *preparedJob
 		misfirePolicy: version.MisfirePolicy, catchUpWindow: version.CatchUpWindow,
 	}
 	spec := version.Spec
-	spec.Identity = dispatcher.Identity(job.App, job.Name, version.Name)
+	spec.Identity = job.Identity(name)
 	if version.Calendar != "" {
 		revision, all, err := e.calendars.of(ctx, job.App, trigger.CalendarRevision)
 		if err != nil {

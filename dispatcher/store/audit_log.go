@@ -285,7 +285,7 @@ func (s *store) withValues(ctx context.Context, q querier, job *dispatcher.Job) 
 	if job == nil {
 		return nil, nil
 	}
-	opened := []dispatcher.JobVersion{{ID: dispatcher.JobID(job.App, job.Name), Job: *job}}
+	opened := []dispatcher.JobVersion{{ID: job.Key(), Job: *job}}
 	err := s.openSecrets(ctx, q, opened)
 	return &opened[0].Job, err
 }

@@ -132,12 +132,12 @@ func (s *store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]dis
 		}
 		one := dispatcher.ExportedJob{
 			Job: job.Job, Revision: job.Revision, Paused: job.Paused, PauseReason: job.PauseReason,
-			Triggers: map[string]dispatcher.ExportedTrigger{},
+			Origin: job.Origin, Triggers: map[string]dispatcher.ExportedTrigger{},
 		}
 		for name, t := range job.Triggers {
 			one.Triggers[name] = dispatcher.ExportedTrigger{
 				Paused: t.Paused, PauseReason: t.PauseReason, State: t.State, Error: t.Error, AnchorAt: t.AnchorAt, PrevFireTime: t.PrevFireTime,
-				NextFireTime: t.NextFireTime, Fired: t.Fired,
+				NextFireTime: t.NextFireTime, Fired: t.Fired, Origin: t.Origin,
 			}
 		}
 		jobs = append(jobs, one)
@@ -304,9 +304,7 @@ func (s *store) importJobs(ctx context.Context, t *tx, export dispatcher.Export,
 }
 
 func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob, calendars imported) error {
-	// $1 id
-	const deleted = `SELECT revision FROM jobs WHERE id = $1`
-	prior, _, err := first(ctx, t, scanInt, deleted, dispatcher.JobID(one.Job.App, one.Job.Name))
+	prior, err := t.takeNames(ctx, one.WithOrigins())
 	if err != nil {
 		return err
 	}
@@ -345,9 +343,11 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 
 // importRuns queues the runs that waited.
 func (t *tx) importRuns(ctx context.Context, export dispatcher.Export) error {
-	revisions := map[string]int64{}
+	jobs := map[string]dispatcher.Job{}
 	for _, one := range export.Jobs {
-		revisions[one.Job.Name] = one.Revision
+		job := one.WithOrigins()
+		job.Revision = one.Revision
+		jobs[job.Name] = job
 	}
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 revision, $6 attempt, $7 failures, $8 state, $9 next attempt, $10 until
 	const put = `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, failures, state,
@@ -357,13 +357,13 @@ func (t *tx) importRuns(ctx context.Context, export dispatcher.Export) error {
 	// $1 scheduled instant, $2 trigger, $3 kind. It may have ended here because the app was deleted; see endLeftRuns.
 	const forget = `DELETE FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 	for _, run := range export.Waiting {
-		key := run.Key(export.App.Name)
+		job := jobs[run.Job]
+		key := run.Key(job)
 		if _, err := t.ExecContext(ctx, forget, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code()); err != nil {
 			return fmt.Errorf("run %s: %w", key, err)
 		}
 		if _, err := t.ExecContext(ctx, put, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code(),
-			dispatcher.JobID(export.App.Name, run.Job),
-			revisions[run.Job], run.Attempt, run.Failures, run.State, orNullAt(run.NextAttemptAt), orNullAt(run.RetryUntil)); err != nil {
+			job.Key(), job.Revision, run.Attempt, run.Failures, run.State, orNullAt(run.NextAttemptAt), orNullAt(run.RetryUntil)); err != nil {
 			return fmt.Errorf("run %s: %w", key, err)
 		}
 	}

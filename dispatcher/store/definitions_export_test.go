@@ -379,7 +379,7 @@ func (m moving) wait(name string) dispatcher.HostWait {
 		m.t.Fatalf("%d fires were claimed, want 1", len(held))
 	}
 	wait := dispatcher.HostWait{
-		ID: dispatcher.HostWaitID("app", name, "down"), AppID: dispatcher.AppID("app"), JobID: held[0].JobID, Host: "down",
+		ID: dispatcher.HostWaitID(held[0].JobID, "down"), AppID: dispatcher.AppID("app"), JobID: held[0].JobID, Host: "down",
 		Pause: 5 * time.Second, ProbeAt: m.now.Add(time.Minute),
 	}
 	must(m.t, m.old.Record(ctx, []dispatcher.Record{{

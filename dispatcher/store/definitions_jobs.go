@@ -22,7 +22,8 @@ var jobFields = fields[jobRow]{
 	{read: "a.bounds", ref: func(j *jobRow) any { return &j.bounds }, use: onlyRead},
 	{read: "a.longer_names", ref: func(j *jobRow) any { return &j.longer }, use: onlyRead},
 	{read: "a.external_id", ref: func(j *jobRow) any { return &j.AWSExternalID }, use: onlyRead},
-	{name: "name", ref: func(j *jobRow) any { return &j.Name }, use: neverSet},
+	{name: "name", ref: func(j *jobRow) any { return &j.Name }},
+	{name: "origin", ref: func(j *jobRow) any { return &j.Origin }},
 	{name: "description", ref: func(j *jobRow) any { return &j.Description }},
 	{name: "enabled", ref: func(j *jobRow) any { return &j.Enabled }},
 	{name: "paused", ref: func(j *jobRow) any { return &j.Paused }},
@@ -39,6 +40,7 @@ var jobFields = fields[jobRow]{
 	{name: "target", ref: func(j *jobRow) any { return &j.target }},
 	{name: "payload", ref: func(j *jobRow) any { return &j.payload }},
 	{name: "trigger_names", ref: func(j *jobRow) any { return &j.triggers }},
+	{name: "trigger_origins", ref: func(j *jobRow) any { return &j.origins }},
 	{name: "delete_after_completion", ref: func(j *jobRow) any { return durationColumn(&j.DeleteAfterCompletion) }},
 	{read: "j.state", ref: func(j *jobRow) any { return &j.State }, use: onlyRead}, // see writeState
 	{name: "revision", ref: func(j *jobRow) any { return &j.Revision }},
@@ -55,8 +57,9 @@ var (
 // jobRow is a job without its triggers, as its row holds it.
 type jobRow struct {
 	dispatcher.JobVersion
-	retry, target, payload, triggers, bounds string // JSON
-	longer                                   string // as in apps
+	retry, target, payload, bounds string // JSON
+	triggers, origins              string // JSON
+	longer                         string // as in apps
 }
 
 // scanJob reads the row of a job. Text that this version does not understand makes the job's Err.
@@ -70,7 +73,7 @@ func scanJob(row scanner) (jobRow, error) {
 		return j, err
 	}
 	if err := j.decode(); err != nil {
-		j.Target, j.Payload, j.TriggerNames = dispatcher.Target{}, nil, nil
+		j.Target, j.Payload, j.TriggerNames, j.TriggerOrigins = dispatcher.Target{}, nil, nil, nil
 		j.Err = fmt.Errorf("job %s/%s: stored %w", j.App, j.Name, err)
 	}
 	return j, nil
@@ -78,8 +81,16 @@ func scanJob(row scanner) (jobRow, error) {
 
 // rowOf returns the row that holds a job.
 func rowOf(job dispatcher.Job) (jobRow, error) {
-	j := jobRow{JobVersion: dispatcher.JobVersion{ID: dispatcher.JobID(job.App, job.Name), Job: job, TriggerNames: sortedKeys(job.Triggers)}}
+	j := jobRow{JobVersion: dispatcher.JobVersion{ID: job.Key(), Job: job, TriggerNames: sortedKeys(job.Triggers)}}
 	j.payload = string(job.Payload)
+	for name, t := range job.Triggers {
+		if t.Origin != "" {
+			if j.TriggerOrigins == nil {
+				j.TriggerOrigins = map[string]string{}
+			}
+			j.TriggerOrigins[name] = t.Origin
+		}
+	}
 	for _, part := range []struct {
 		text  *string
 		value any
@@ -89,6 +100,13 @@ func rowOf(job dispatcher.Job) (jobRow, error) {
 			return j, err
 		}
 		*part.text = string(encoded)
+	}
+	if j.TriggerOrigins != nil {
+		encoded, err := json.Marshal(j.TriggerOrigins)
+		if err != nil {
+			return j, err
+		}
+		j.origins = string(encoded)
 	}
 	return j, nil
 }
@@ -111,8 +129,19 @@ func (j *jobRow) decode() error {
 			return errors.New("payload: it is not JSON")
 		}
 	}
+	return j.decodeTriggers()
+}
+
+// decodeTriggers reads the names of a job's triggers, and their origins, which few have.
+func (j *jobRow) decodeTriggers() error {
 	if err := json.Unmarshal([]byte(j.triggers), &j.TriggerNames); err != nil {
 		return fmt.Errorf("trigger names: %w", err)
+	}
+	if j.origins == "" {
+		return nil
+	}
+	if err := json.Unmarshal([]byte(j.origins), &j.TriggerOrigins); err != nil {
+		return fmt.Errorf("trigger origins: %w", err)
 	}
 	return nil
 }
@@ -190,10 +219,10 @@ func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 // findJob returns ErrNotFound if there is no such job. Warnings, which are for people and take
 // long to work out, are left out. lock is a flavor's lock, or empty.
 func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) (dispatcher.Job, error) {
-	// $1 id
-	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1 AND j.deleted_at IS NULL` +
-		lockOf(lock, "j")
-	rows, err := collect(ctx, q, scanJob, query, dispatcher.JobID(app, name))
+	// $1 app, $2 name
+	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
+		WHERE j.app_id = $1 AND j.name = $2 AND j.deleted_at IS NULL` + lockOf(lock, "j")
+	rows, err := collect(ctx, q, scanJob, query, dispatcher.AppID(app), name)
 	if err != nil {
 		return dispatcher.Job{}, err
 	}
@@ -281,7 +310,7 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 		if stored, err = asStored(applied); err != nil {
 			return err
 		}
-		t.notify(dispatcher.Notification{JobID: dispatcher.JobID(job.App, job.Name)})
+		t.notify(dispatcher.Notification{JobID: applied.Key()})
 		err = t.auditJob(ctx, auditEntry{action: "put", app: job.App, subject: "job " + job.Name, revision: applied.Revision},
 			before, replacedValues(applied, job, before))
 		if err != nil {
@@ -309,27 +338,24 @@ func (s *store) checkCost(ctx context.Context, job dispatcher.Job, now time.Time
 	return job.CheckCost(calendars, now)
 }
 
-// replacedJob returns the job that a PUT replaces, or nil, and the latest revision of that name.
-// A deleted job's revision goes on.
-func (s *store) replacedJob(ctx context.Context, t *tx, app, name string) (old *dispatcher.Job, prior int64, err error) {
+// replacedJob returns the job that a PUT replaces, or nil, and what is left of that name.
+func (s *store) replacedJob(ctx context.Context, t *tx, app, name string) (old *dispatcher.Job, prior dispatcher.Prior, err error) {
 	found, err := s.findJob(ctx, t, app, name, t.lock())
 	switch {
 	case err == nil:
-		return &found, found.Revision, t.allow(found.Revision)
+		return &found, prior, t.allow(found.Revision)
 	case !errors.Is(err, dispatcher.ErrNotFound):
-		return nil, 0, err
+		return nil, prior, err
 	}
 	if err := t.allow(0); err != nil {
-		return nil, 0, err
+		return nil, prior, err
 	}
-	// $1 id
-	const deleted = `SELECT revision FROM jobs WHERE id = $1`
-	prior, _, err = first(ctx, t, scanInt, deleted, dispatcher.JobID(app, name))
+	prior, err = t.priorJob(ctx, app, name)
 	return nil, prior, err
 }
 
 // applyJob puts job in place of old, which is nil for a new one, and returns what it wrote.
-func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, prior int64,
+func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, prior dispatcher.Prior,
 	shared sharedOff) (dispatcher.Job, error) {
 	users := []dispatcher.Job{job}
 	if old != nil {
@@ -339,11 +365,10 @@ func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job di
 	if err != nil {
 		return job, err
 	}
-	fired, err := t.firedAhead(ctx, old, job)
-	if err != nil {
+	if err := t.priorTriggers(ctx, old, job, &prior); err != nil {
 		return job, err
 	}
-	applied, missed, err := dispatcher.Apply(old, job, dispatcher.Prior{Revision: prior, Fired: fired}, calendars, t.now)
+	applied, missed, err := dispatcher.Apply(old, job, prior, calendars, t.now)
 	if err != nil {
 		return job, err
 	}
@@ -440,9 +465,9 @@ func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatch
 
 // removeJob deletes a job, which may have the values of its secrets; action is what the audit log calls it.
 func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) error {
-	id := dispatcher.JobID(job.App, job.Name)
+	id := job.Key()
 	// $1 now, $2 id
-	const remove = `UPDATE jobs SET deleted_at = $1, updated_at = $1, trigger_names = '[]' WHERE id = $2`
+	const remove = `UPDATE jobs SET deleted_at = $1, updated_at = $1, trigger_names = '[]', trigger_origins = '' WHERE id = $2`
 	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), id); err != nil {
 		return err
 	}

@@ -62,7 +62,7 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 		if stored, err = s.shownJob(ctx, t, app, name); err != nil {
 			return err
 		}
-		t.notify(dispatcher.Notification{JobID: dispatcher.JobID(app, name)})
+		t.notify(dispatcher.Notification{JobID: job.Key()})
 		return t.auditChange(ctx, auditEntry{action: string(cause), app: app, subject: subject, revision: job.Revision,
 			before: auditedPause{Paused: before}, after: auditedPause{paused, pause.PauseReason}})
 	})
@@ -95,7 +95,7 @@ func pauseText(p dispatcher.Pause) string {
 func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
 	// $1 id, $2 paused, $3 revision, $4 now, $5 pause
 	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4, pause = $5 WHERE id = $1`
-	jobID := dispatcher.JobID(job.App, job.Name)
+	jobID := job.Key()
 	if _, err := t.ExecContext(ctx, ofJob, jobID, job.Paused, job.Revision, t.now.UnixMilli(), pauseColumn(&job.Pause)); err != nil {
 		return err
 	}
@@ -114,7 +114,7 @@ func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
 	var pauses []*string
 	var off []int32
 	for name, trigger := range job.Triggers {
-		ids, paused = append(ids, dispatcher.TriggerID(job.App, job.Name, name)), append(paused, trigger.Paused)
+		ids, paused = append(ids, job.TriggerKey(name)), append(paused, trigger.Paused)
 		pauses = append(pauses, nil)
 		if trigger.Paused {
 			pauses[len(pauses)-1] = new(pauseText(trigger.Pause))

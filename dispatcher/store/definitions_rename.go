@@ -3,11 +3,142 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// RenameJob renames a job and triggers of it.
-func (s *store) RenameJob(_ context.Context, app, name string, _ dispatcher.JobRename, _ dispatcher.Change) (dispatcher.Job, error) {
-	return dispatcher.Job{}, fmt.Errorf("rename of job %s/%s is not there yet: %w", app, name, dispatcher.ErrConflict)
+// RenameJob renames a job and triggers of it. Their rows stay, with all that refers to their ids.
+func (s *store) RenameJob(ctx context.Context, app, name string, rename dispatcher.JobRename,
+	change dispatcher.Change) (stored dispatcher.Job, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		// As a PUT locks them, so that nobody takes a name meanwhile.
+		if _, err := findApp(ctx, t, app, t.lock()); err != nil {
+			return err
+		}
+		job, err := s.findJob(ctx, t, app, name, t.lock())
+		if err != nil {
+			return err
+		}
+		if err := t.allow(job.Revision); err != nil {
+			return err
+		}
+		var problems dispatcher.Problems
+		renamed, wrong := rename.Apply(job, t.now)
+		problems.AddError("", wrong)
+		if err := t.checkFree(ctx, &problems, job, rename.Name); err != nil {
+			return err
+		}
+		if err := problems.Err(); err != nil {
+			return err
+		}
+		if err := t.writeNames(ctx, renamed); err != nil {
+			return fmt.Errorf("rename job %s/%s: %w", app, name, err)
+		}
+		if err := t.remember(ctx, dispatcher.CauseRename, triggerIDs(renamed)); err != nil {
+			return err
+		}
+		if stored, err = s.shownJob(ctx, t, app, renamed.Name); err != nil {
+			return err
+		}
+		t.notify(dispatcher.Notification{JobID: renamed.Key()})
+		return t.auditRename(ctx, job, renamed, rename)
+	})
+	return stored, err
+}
+
+// checkFree adds a problem if another job has the new name of job, or a deleted one whose row is kept.
+func (t *tx) checkFree(ctx context.Context, problems *dispatcher.Problems, job dispatcher.Job, name string) error {
+	if name == "" || name == job.Name {
+		return nil
+	}
+	type holder struct{ deleted, purged *time.Time }
+	// $1 app, $2 name. What was deleted is kept as long as any app keeps its history, by whole days.
+	const taken = `SELECT j.deleted_at, j.deleted_at + (SELECT max(a.retention) FROM apps AS a) + 86400000
+		FROM jobs AS j WHERE j.app_id = $1 AND j.name = $2`
+	by, found, err := first(ctx, t, func(row scanner) (h holder, err error) {
+		return h, row.Scan(optionalColumn(&h.deleted), optionalColumn(&h.purged))
+	}, taken, dispatcher.AppID(job.App), name)
+	switch shown := dispatcher.Echo(job.App + "/" + name); {
+	case err != nil || !found:
+		return err
+	case by.deleted == nil:
+		problems.Add("/name", dispatcher.CodeNameTaken, "job %s exists; choose another name, or rename or delete that job first", shown)
+	default:
+		problems.Add("/name", dispatcher.CodeNameTaken, "job %s was deleted at %s, and its history is kept under this name until about %s; "+
+			"choose another name", shown, by.deleted.Format(time.RFC3339), by.purged.Format(time.DateOnly))
+	}
+	return nil
+}
+
+// writeNames writes the names and origins of a job and its triggers, and the revision.
+func (t *tx) writeNames(ctx context.Context, job dispatcher.Job) error {
+	row, err := rowOf(job)
+	if err != nil {
+		return err
+	}
+	// $1 id, $2 name, $3 origin, $4 names of triggers, $5 their origins, $6 revision, $7 now
+	const ofJob = `UPDATE jobs SET name = $2, origin = $3, trigger_names = $4, trigger_origins = $5, revision = $6, updated_at = $7
+		WHERE id = $1`
+	if _, err := t.ExecContext(ctx, ofJob, row.ID, job.Name, job.Origin, row.triggers, row.origins, job.Revision,
+		t.now.UnixMilli()); err != nil {
+		return err
+	}
+	if err := t.parkTriggers(ctx, job); err != nil {
+		return err
+	}
+	// $1 revision, from $2 on: ids
+	ofClocks := t.rows(0, 2, "", idColumns...) + ` UPDATE trigger_clock AS c SET revision = $1 FROM b WHERE c.id = b.id`
+	// $1 revision, from $2 on: id, name, origin
+	ofTriggers := t.rows(0, 2, "", column{"id", bigint}, column{"name", text}, column{"origin", text}) + ` UPDATE triggers AS t
+		SET name = b.name, origin = b.origin, revision = $1 FROM b WHERE t.id = b.id`
+	var ids []int64
+	var origins []string
+	for _, name := range row.TriggerNames {
+		ids, origins = append(ids, job.TriggerKey(name)), append(origins, job.Triggers[name].Origin)
+	}
+	if _, err := t.ExecContext(ctx, ofClocks, append([]any{job.Revision}, t.batch(ids)...)...); err != nil {
+		return err
+	}
+	_, err = t.ExecContext(ctx, ofTriggers, append([]any{job.Revision}, t.batch(ids, row.TriggerNames, origins)...)...)
+	return err
+}
+
+// auditedName is what the audit log shows of a rename.
+type auditedName struct {
+	Name string `json:"name"`
+	// Triggers are the names of those that were renamed, each by what it was called before.
+	Triggers map[string]string `json:"triggers,omitempty"`
+}
+
+// auditRename adds a rename to the audit log, under the old and the new name of all that it renamed: anyone who looks for one of
+// them finds the other.
+func (t *tx) auditRename(ctx context.Context, before, after dispatcher.Job, rename dispatcher.JobRename) error {
+	renamed := map[string]string{}
+	for from, to := range rename.Triggers {
+		if from != to {
+			renamed[from] = to
+		}
+	}
+	names := []auditedName{{Name: before.Name}, {Name: after.Name, Triggers: renamed}}
+	subjects := []string{"job " + before.Name}
+	if after.Name != before.Name {
+		subjects = append(subjects, "job "+after.Name)
+	}
+	for _, subject := range subjects {
+		if err := t.auditChange(ctx, auditEntry{action: string(dispatcher.CauseRename), app: after.App, subject: subject,
+			revision: after.Revision, before: names[0], after: names[1]}); err != nil {
+			return err
+		}
+	}
+	for _, from := range sortedKeys(renamed) {
+		to := renamed[from]
+		for _, subject := range []string{"job " + before.Name + " trigger " + from, "job " + after.Name + " trigger " + to} {
+			if err := t.auditChange(ctx, auditEntry{action: string(dispatcher.CauseRename), app: after.App, subject: subject,
+				revision: after.Revision, before: auditedName{Name: from}, after: auditedName{Name: to}}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }

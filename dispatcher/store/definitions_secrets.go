@@ -25,10 +25,10 @@ func scanSealed(row scanner) (r sealedRow, err error) {
 	return r, err
 }
 
-// sealedFor is what a secret is bound to: its job, its field, where it is sent, and its version. Without a key, even
+// sealedFor is what a secret is bound to: its job by the name that it was created with, its field, where it is sent, and its version. Without a key, even
 // someone who can write to the database cannot move it to another, and cannot put an older row in its place.
 func sealedFor(job dispatcher.Job, path, version string) string {
-	return job.App + "/" + job.Name + path + " " + job.Target.Origin() + " " + version
+	return job.App + "/" + job.CreatedAs() + path + " " + job.Target.Origin() + " " + version
 }
 
 // secretVersions has the version of each stored secret of a job, by its path. It is a column of jobs, so that a row of
@@ -81,7 +81,7 @@ func (s *store) sealSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher
 
 // writeSecrets stores secrets of a job by their paths, and removes those that it has no more.
 func (t *tx) writeSecrets(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, sealed map[string]versionedSecret) error {
-	jobID, given := dispatcher.JobID(job.App, job.Name), job.Target.Secrets()
+	jobID, given := job.Key(), job.Target.Secrets()
 	if old != nil {
 		for path, secret := range old.Target.Secrets() {
 			if !secret.Stored || given[path].Stored {
@@ -227,7 +227,7 @@ func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (in
 	err := s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		count = 0
 		// $1 current key
-		const others = `SELECT ` + sealedColumns + `, a.name, j.name, j.target, j.secret_versions FROM secrets AS s
+		const others = `SELECT ` + sealedColumns + `, a.name, j.name, j.origin, j.target, j.secret_versions FROM secrets AS s
 			JOIN jobs AS j ON j.id = s.job_id JOIN apps AS a ON a.id = j.app_id WHERE s.key_id <> $1 ORDER BY s.job_id, s.path`
 		type named struct {
 			sealedRow
@@ -235,7 +235,7 @@ func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (in
 			target, versions string
 		}
 		rows, err := collect(ctx, t, func(row scanner) (n named, err error) {
-			n.sealedRow, err = scanSealed(widerRow{scanner: row, after: []any{&n.job.App, &n.job.Name, &n.target, &n.versions}})
+			n.sealedRow, err = scanSealed(widerRow{scanner: row, after: []any{&n.job.App, &n.job.Name, &n.job.Origin, &n.target, &n.versions}})
 			return n, err
 		}, others+lockOf(t.lock(), "s"), s.keys.Current())
 		if err != nil {

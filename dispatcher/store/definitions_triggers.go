@@ -3,9 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
-	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -16,7 +14,8 @@ var triggerFields = fields[triggerRow]{
 	{"job_id", bigint, func(t *triggerRow) any { return &t.jobID }, neverSet, ""},
 	{"app_id", bigint, func(t *triggerRow) any { return &t.appID }, neverSet, ""},
 	{"revision", bigint, func(t *triggerRow) any { return &t.revision }, always, ""},
-	{"name", text, func(t *triggerRow) any { return &t.name }, neverSet, ""},
+	{"name", text, func(t *triggerRow) any { return &t.name }, always, ""},
+	{"origin", text, func(t *triggerRow) any { return &t.Origin }, always, ""},
 	{"expression", text, func(t *triggerRow) any { return &t.Expression }, always, ""},
 	{"dialect", text, func(t *triggerRow) any { return &t.Dialect }, always, ""},
 	{"timezone", text, func(t *triggerRow) any { return &t.Timezone }, always, ""},
@@ -147,7 +146,7 @@ func (s *store) loadTriggers(ctx context.Context, q querier, lock string, jobs [
 		all[i].Triggers = make(map[string]dispatcher.Trigger, len(row.TriggerNames))
 		byID[row.ID] = &all[i]
 		for _, name := range row.TriggerNames {
-			ids = append(ids, dispatcher.TriggerID(row.App, row.Name, name))
+			ids = append(ids, row.TriggerKey(name))
 		}
 	}
 	slices.Sort(ids)
@@ -168,7 +167,7 @@ func (s *store) loadTriggers(ctx context.Context, q querier, lock string, jobs [
 func triggerIDs(job dispatcher.Job) []int64 {
 	ids := make([]int64, 0, len(job.Triggers))
 	for name := range job.Triggers {
-		ids = append(ids, dispatcher.TriggerID(job.App, job.Name, name))
+		ids = append(ids, job.TriggerKey(name))
 	}
 	return ids
 }
@@ -182,7 +181,7 @@ func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars in
 	rows := make([]triggerRow, 0, len(job.Triggers))
 	for name, one := range job.Triggers {
 		row := triggerRow{
-			Trigger: one, id: dispatcher.TriggerID(job.App, job.Name, name), jobID: dispatcher.JobID(job.App, job.Name),
+			Trigger: one, id: job.TriggerKey(name), jobID: job.Key(),
 			appID: dispatcher.AppID(job.App), name: name, nodeLabels: job.NodeLabels.String(), revision: job.Revision, jobPaused: job.Paused,
 			timeout: dispatcher.Duration(job.Target.Timeout()), fires: job.Enabled && one.Enabled,
 		}
@@ -233,36 +232,6 @@ func (t *tx) retireTriggers(ctx context.Context, job dispatcher.Job, triggers ma
 		return err
 	}
 	return t.remember(ctx, dispatcher.CauseDelete, ids)
-}
-
-// firedAhead returns the latest fires of those triggers of a job, by name, that old does not have, where they lie
-// ahead of now: a node claimed them shortly before the trigger was deleted, and they must not come again.
-func (t *tx) firedAhead(ctx context.Context, old *dispatcher.Job, job dispatcher.Job) (map[string]time.Time, error) {
-	names := map[int64]string{}
-	for name := range job.Triggers {
-		if old == nil || !hasTrigger(*old, name) {
-			names[dispatcher.TriggerID(job.App, job.Name, name)] = name
-		}
-	}
-	if len(names) == 0 {
-		return nil, nil
-	}
-	// $1 now, from $2 on: ids
-	query := t.rows(0, 2, "", idColumns...) + ` SELECT c.id, c.prev_fire_time FROM b JOIN trigger_clock AS c ON c.id = b.id
-		WHERE c.prev_fire_time > $1`
-	fired := map[string]time.Time{}
-	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
-		var id, at int64
-		err := row.Scan(&id, &at)
-		fired[names[id]] = instant(at)
-		return struct{}{}, err
-	}, query, append([]any{t.now.UnixMilli()}, t.batch(slices.Sorted(maps.Keys(names)))...)...)
-	return fired, err
-}
-
-func hasTrigger(job dispatcher.Job, name string) bool {
-	_, has := job.Triggers[name]
-	return has
 }
 
 // TriggersByID returns what was declared of triggers that were not deleted.

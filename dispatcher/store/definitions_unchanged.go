@@ -31,7 +31,7 @@ func (s *store) unchangedJob(ctx context.Context, app, name string, change dispa
 	// The job and its triggers were read one after the other: they belong together if the job has not changed since.
 	// $1 id
 	const current = `SELECT revision FROM jobs WHERE id = $1 AND deleted_at IS NULL`
-	revision, _, err := first(ctx, s.read, scanInt, current, dispatcher.JobID(app, name))
+	revision, _, err := first(ctx, s.read, scanInt, current, job.Key())
 	return shown[0].Job, err == nil && revision == job.Revision
 }
 

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -18,16 +17,14 @@ func (t *tx) writeState(ctx context.Context, job dispatcher.Job) error {
 	if job.State == dispatcher.JobComplete {
 		completed = orNull(t.now)
 	}
-	_, err := t.ExecContext(ctx, write, dispatcher.JobID(job.App, job.Name), job.State, completed)
+	_, err := t.ExecContext(ctx, write, job.Key(), job.State, completed)
 	return err
 }
 
 // stateRow is a job as its state is worked out from.
 type stateRow struct {
-	dispatcher.Job
-	id       int64
-	names    string // of the triggers, as JSON
-	triggers []int64
+	jobRow
+	ids []int64 // of the triggers; nil: their names cannot be read
 }
 
 // RollUp works out the states of the next page of jobs, and writes those that changed.
@@ -39,10 +36,11 @@ func (s *store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 		return rolled, err
 	}
 	// $1 last id of the page before, $2 limit
-	const page = `SELECT j.id, a.name, j.name, j.enabled, j.paused, j.trigger_names, j.revision, j.state FROM jobs AS j
+	const page = `SELECT j.id, a.name, j.name, j.origin, j.enabled, j.paused, j.trigger_names, j.trigger_origins, j.revision, j.state
+		FROM jobs AS j
 		JOIN apps AS a ON a.id = j.app_id WHERE j.id > $1 AND j.deleted_at IS NULL ORDER BY j.id LIMIT $2`
 	jobs, err := collect(ctx, s.read, func(row scanner) (j stateRow, err error) {
-		err = row.Scan(&j.id, &j.App, &j.Name, &j.Enabled, &j.Paused, &j.names, &j.Revision, &j.State)
+		err = row.Scan(&j.ID, &j.App, &j.Name, &j.Origin, &j.Enabled, &j.Paused, &j.triggers, &j.origins, &j.Revision, &j.State)
 		return j, err
 	}, page, after, limit)
 	if err != nil {
@@ -53,7 +51,7 @@ func (s *store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 	}
 	next := int64(0)
 	if rolled.More = len(jobs) == limit; rolled.More {
-		next = jobs[limit-1].id
+		next = jobs[limit-1].ID
 	}
 	return rolled, moveCursor(ctx, s.write, dispatcher.LockStates, after, next)
 }
@@ -70,14 +68,14 @@ func (s *store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
 	var undecided []int64 // where it matters whether a run is live, which is dear to ask
 	for i := range jobs {
 		j := &jobs[i]
-		j.Triggers = make(map[string]dispatcher.Trigger, len(j.triggers))
-		for _, id := range j.triggers {
+		j.Triggers = make(map[string]dispatcher.Trigger, len(j.ids))
+		for _, id := range j.ids {
 			if t, found := triggers[id]; found {
 				j.Triggers[t.name] = t.Trigger
 			}
 		}
-		if j.triggers != nil && j.RollUp(false) != j.RollUp(true) {
-			undecided = append(undecided, j.id)
+		if j.ids != nil && j.RollUp(false) != j.RollUp(true) {
+			undecided = append(undecided, j.ID)
 		}
 	}
 	busy, err := s.busyJobs(ctx, undecided)
@@ -88,11 +86,11 @@ func (s *store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
 	var from, to []string
 	for _, j := range jobs {
 		state := dispatcher.JobError // of names that cannot be read
-		if j.triggers != nil {
-			state = j.RollUp(busy[j.id])
+		if j.ids != nil {
+			state = j.RollUp(busy[j.ID])
 		}
 		if state != j.State {
-			ids, revisions = append(ids, j.id), append(revisions, j.Revision)
+			ids, revisions = append(ids, j.ID), append(revisions, j.Revision)
 			from, to = append(from, string(j.State)), append(to, string(state))
 		}
 	}
@@ -103,15 +101,15 @@ func (s *store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
 func (s *store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]triggerRow, error) {
 	var ids []int64
 	for i := range jobs {
-		var names []string
-		if err := json.Unmarshal([]byte(jobs[i].names), &names); err != nil {
+		j := &jobs[i]
+		if err := j.decodeTriggers(); err != nil {
 			continue // the job is in error
 		}
-		jobs[i].triggers = make([]int64, 0, len(names))
-		for _, name := range names {
-			jobs[i].triggers = append(jobs[i].triggers, dispatcher.TriggerID(jobs[i].App, jobs[i].Name, name))
+		j.ids = make([]int64, 0, len(j.TriggerNames))
+		for _, name := range j.TriggerNames {
+			j.ids = append(j.ids, j.TriggerKey(name))
 		}
-		ids = append(ids, jobs[i].triggers...)
+		ids = append(ids, j.ids...)
 	}
 	slices.Sort(ids)
 	states := make(map[int64]triggerRow, len(ids))

@@ -117,6 +117,7 @@ func (t *tx) writeErrors(ctx context.Context, moves map[int64]move, won []int64)
 type rescheduledTrigger struct {
 	move
 	app, job, name string
+	jobID          int64
 }
 
 // rescheduledPage is a page of triggers, by id.
@@ -139,15 +140,15 @@ func (s *store) orClock(ctx context.Context, now time.Time) (time.Time, error) {
 func (s *store) reschedule(ctx context.Context, which string, args []any,
 	again func(job dispatcher.Job, trigger string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire),
 ) (rescheduledPage, error) {
-	page := `SELECT ` + triggerColumns + `, a.name, j.name FROM triggers AS t` + withClock + ` JOIN jobs AS j ON j.id = t.job_id
+	page := `SELECT ` + triggerColumns + `, a.name, j.name, j.origin FROM triggers AS t` + withClock + ` JOIN jobs AS j ON j.id = t.job_id
 		JOIN apps AS a ON a.id = t.app_id
 		WHERE t.id > $1 AND c.next_fire_time IS NOT NULL AND c.state = 'waiting' AND ` + which + ` ORDER BY t.id LIMIT $2`
 	type named struct {
 		triggerRow
-		app, job string
+		app, job, origin string
 	}
 	found, err := collect(ctx, s.read, func(row scanner) (r named, err error) {
-		r.triggerRow, err = scanTrigger(widerRow{scanner: row, after: []any{&r.app, &r.job}})
+		r.triggerRow, err = scanTrigger(widerRow{scanner: row, after: []any{&r.app, &r.job, &r.origin}})
 		return r, err
 	}, page, args...)
 	if err != nil {
@@ -163,10 +164,10 @@ func (s *store) reschedule(ctx context.Context, which string, args []any,
 			}
 			calendars[t.app] = dispatcher.CompileCalendars(all)
 		}
-		job := dispatcher.Job{App: t.app, Name: t.job, Enabled: true, Triggers: map[string]dispatcher.Trigger{t.name: t.Trigger}}
+		job := dispatcher.Job{App: t.app, Name: t.job, Origin: t.origin, Enabled: true, Triggers: map[string]dispatcher.Trigger{t.name: t.Trigger}}
 		m := t.moved(again(job, t.name, calendars[t.app]))
 		if orNone(m.next) != m.from.next || m.state != m.from.state {
-			done.triggers[t.id] = rescheduledTrigger{m, t.app, t.job, t.name}
+			done.triggers[t.id] = rescheduledTrigger{m, t.app, t.job, t.name, t.jobID}
 		}
 		done.last = t.id
 	}
@@ -240,7 +241,7 @@ func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 			if err := t.audit(ctx, "zones", one.app, "job "+one.job+" trigger "+one.name, one.from.revision); err != nil {
 				return err
 			}
-			t.notify(dispatcher.Notification{JobID: dispatcher.JobID(one.app, one.job)})
+			t.notify(dispatcher.Notification{JobID: one.jobID})
 		}
 		return t.remember(ctx, dispatcher.CauseZones, won)
 	})

@@ -108,11 +108,11 @@ func (s *store) planMoves(ctx context.Context, q querier, ids []int64, next repl
 		return nil
 	}
 	// From $1 on: ids
-	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + triggerColumns + `, j.name, j.enabled` + theseTriggers + `
+	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + triggerColumns + `, j.name, j.origin, j.enabled` + theseTriggers + `
 		JOIN jobs AS j ON j.id = t.job_id`
 	_, err := collect(ctx, q, func(row scanner) (struct{}, error) {
 		job := dispatcher.Job{App: next.app}
-		t, err := scanTrigger(widerRow{scanner: row, after: []any{&job.Name, &job.Enabled}})
+		t, err := scanTrigger(widerRow{scanner: row, after: []any{&job.Name, &job.Origin, &job.Enabled}})
 		if err == nil {
 			plan.moves[t.id] = t.move(job, next, now)
 		}

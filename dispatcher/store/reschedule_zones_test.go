@@ -104,7 +104,7 @@ func testRescheduleForZones(t *testing.T, s dispatcher.Store) {
 	if err != nil || n != 3 {
 		t.Errorf("%d audited, %v, want the 3 that moved", n, err)
 	}
-	records, err := s.TriggerHistories(ctx, "app", "job", may1)
+	records, err := s.TriggerHistories(ctx, dispatcher.JobID("app", "job"), may1)
 	must(t, err)
 	for _, r := range records {
 		last := r.Revisions[len(r.Revisions)-1]

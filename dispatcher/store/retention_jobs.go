@@ -60,7 +60,7 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 		over := `SELECT 1 FROM jobs AS j WHERE j.id = $1 AND j.completed_at + j.delete_after_completion <= $2
 			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.job_id = j.id)
 			AND NOT EXISTS (SELECT 1 FROM (` + anyClaim(t.flavor) + `) AS r WHERE r.job_id = j.id)`
-		id := dispatcher.JobID(app, name)
+		id := job.Key()
 		_, expired, err := first(ctx, tx, scanInt, over, id, present)
 		if err != nil {
 			return err

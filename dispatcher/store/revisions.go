@@ -22,7 +22,7 @@ var revisionFields = fields[revisionRow]{
 	{name: "calendar_revision", ref: func(r *revisionRow) any { return &r.CalendarRevision }, read: "c.calendar_revision"},
 	{name: "next_fire_time", ref: func(r *revisionRow) any { return optionalColumn(&r.NextFireTime) }, read: "c.next_fire_time"},
 	{name: "prev_fire_time", ref: func(r *revisionRow) any { return optionalColumn(&r.PrevFireTime) }, read: "c.prev_fire_time"},
-	{name: "name", ref: func(r *revisionRow) any { return &r.name }},
+	{name: "name", ref: func(r *revisionRow) any { return &r.Name }},
 	{name: "expression", ref: func(r *revisionRow) any { return &r.Expression }},
 	{name: "dialect", ref: func(r *revisionRow) any { return &r.Dialect }},
 	{name: "timezone", ref: func(r *revisionRow) any { return &r.Timezone }},
@@ -54,7 +54,6 @@ var revisionRead = revisionFields.read()
 type revisionRow struct {
 	dispatcher.TriggerRevision
 	jobID, id int64
-	name      string
 }
 
 // remember records triggers as they have just been written. A change owes no more of what was
@@ -157,27 +156,37 @@ func (s *store) EveryJobName(ctx context.Context, app string, page dispatcher.Pa
 // was claimed ahead, by twice the longest claim lead.
 const settledLate = 10_000 // milliseconds
 
+// JobKey returns the key of a job, deleted or not.
+func (s *store) JobKey(ctx context.Context, app, name string) (int64, error) {
+	of, err := s.idsOf(ctx, app, name, "")
+	return of.job, err
+}
+
 // TriggerHistories returns the revisions of a job's triggers since an instant.
-func (s *store) TriggerHistories(ctx context.Context, app, job string, since time.Time) ([]dispatcher.TriggerHistory, error) {
+func (s *store) TriggerHistories(ctx context.Context, job int64, since time.Time) ([]dispatcher.TriggerHistory, error) {
 	// $1 job, $2 since. One statement, so that the
 	// revisions and what is next are of one moment.
-	list := `SELECT ` + revisionRead.names("r.") + `, c.next_fire_time, t.error
+	list := `SELECT ` + revisionRead.names("r.") + `, t.name, coalesce(nullif(t.origin, ''), t.name), coalesce(nullif(j.origin, ''), j.name),
+			a.name, c.next_fire_time, t.error
 		FROM trigger_revisions AS r JOIN triggers AS t ON t.id = r.id` + withClock + `
+			JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id
 		WHERE r.job_id = $1 AND (r.to_at IS NULL OR r.to_at > $2 OR r.cause = 'delete')
-		ORDER BY r.name, r.revision, r.calendar_revision, r.from_at, r.cause = 'delete'`
+		ORDER BY t.name, r.revision, r.calendar_revision, r.from_at, r.cause = 'delete'`
 	var records []dispatcher.TriggerHistory
 	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
 		var next *int64
-		var quarantined string
+		var name, trigger, job, app, quarantined string
 		var r revisionRow
-		err := row.Scan(append(revisionRead.refs(&r), &next, &quarantined)...)
-		if n := len(records); n == 0 || records[n-1].Name != r.name {
-			records = append(records, dispatcher.TriggerHistory{Name: r.name, Next: zeroable(optional(next)), Error: quarantined})
+		err := row.Scan(append(revisionRead.refs(&r), &name, &trigger, &job, &app, &next, &quarantined)...)
+		if n := len(records); n == 0 || records[n-1].ID != r.id {
+			records = append(records, dispatcher.TriggerHistory{
+				Name: name, ID: r.id, Identity: dispatcher.Identity(app, job, trigger), Next: zeroable(optional(next)), Error: quarantined,
+			})
 		}
 		last := &records[len(records)-1]
 		last.Revisions = append(last.Revisions, r.TriggerRevision)
 		return struct{}{}, err
-	}, list, dispatcher.JobID(app, job), since.UnixMilli()-settledLate)
+	}, list, job, since.UnixMilli()-settledLate)
 	return records, err
 }
 

@@ -21,7 +21,7 @@ func (s *store) RequestRun(ctx context.Context, app, name string, change dispatc
 		if err := t.countManual(ctx, app); err != nil {
 			return err
 		}
-		key := dispatcher.RunKey{TriggerID: dispatcher.JobID(app, name), ScheduledAt: t.now, Kind: dispatcher.KindManual}
+		key := dispatcher.RunKey{TriggerID: job.Key(), ScheduledAt: t.now, Kind: dispatcher.KindManual}
 		if err := t.queue(ctx, &key, job.Revision); err != nil {
 			return err
 		}

@@ -11,13 +11,12 @@ import (
 
 func scanMisfire(row scanner) (dispatcher.Misfire, error) {
 	var m dispatcher.Misfire
-	var trigger int64
 	var catchUp *time.Time
 	var node dispatcher.NodeID
-	err := row.Scan(&m.App, &m.Job, &m.Trigger, &trigger, instantColumn(&m.From), instantColumn(&m.To), &m.Count, &m.Decision,
+	err := row.Scan(&m.App, &m.Job, &m.Trigger, &m.JobID, &m.TriggerID, instantColumn(&m.From), instantColumn(&m.To), &m.Count, &m.Decision,
 		&m.Reason, optionalColumn(&catchUp), &node, instantColumn(&m.DecidedAt))
 	if catchUp != nil {
-		m.Run = dispatcher.RunKey{TriggerID: trigger, ScheduledAt: *catchUp, Kind: dispatcher.KindCatchUp}.String()
+		m.Run = dispatcher.RunKey{TriggerID: m.TriggerID, ScheduledAt: *catchUp, Kind: dispatcher.KindCatchUp}.String()
 	}
 	if node != 0 {
 		m.Node = &node
@@ -29,7 +28,8 @@ func scanMisfire(row scanner) (dispatcher.Misfire, error) {
 func (s *store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Misfire, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if err := s.mustExist(ctx, query.App, query.Job, query.Trigger); err != nil {
+	of, err := s.idsOf(ctx, query.App, query.Job, query.Trigger)
+	if err != nil {
 		return nil, err
 	}
 	var w conditions
@@ -37,10 +37,10 @@ func (s *store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]disp
 		w.add("j.app_id = %s", dispatcher.AppID(query.App))
 	}
 	if query.Job != "" {
-		w.add("m.job_id = %s", dispatcher.JobID(query.App, query.Job))
+		w.add("m.job_id = %s", of.job)
 	}
 	if query.Trigger != "" {
-		w.add("m.trigger_id = %s", dispatcher.TriggerID(query.App, query.Job, query.Trigger))
+		w.add("m.trigger_id = %s", of.trigger)
 	}
 	if !query.From.IsZero() {
 		w.add("m.to_at >= %s", query.From.UnixMilli())
@@ -55,7 +55,7 @@ func (s *store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]disp
 		}
 		w.add("(m.from_at, m.trigger_id) < (%s, %s)", key.ScheduledAt.UnixMilli(), key.TriggerID)
 	}
-	list := `SELECT a.name, j.name, t.name, m.trigger_id, m.from_at, m.to_at, m.count, m.decision, m.reason, m.catch_up, m.node, m.decided_at
+	list := `SELECT a.name, j.name, t.name, m.job_id, m.trigger_id, m.from_at, m.to_at, m.count, m.decision, m.reason, m.catch_up, m.node, m.decided_at
 		FROM misfires AS m JOIN jobs AS j ON j.id = m.job_id JOIN apps AS a ON a.id = j.app_id JOIN triggers AS t ON t.id = m.trigger_id
 		WHERE 1 = 1` + w.text + ` ORDER BY m.from_at DESC, m.trigger_id DESC LIMIT ` + strconv.Itoa(query.Page.Limit)
 	return collect(ctx, s.read, scanMisfire, list, w.args...)
@@ -70,7 +70,7 @@ func (t *tx) insertMisfires(ctx context.Context, missed []dispatcher.Misfire) er
 	var decision, reason []string
 	for _, m := range missed {
 		from, to = append(from, m.From.UnixMilli()), append(to, m.To.UnixMilli())
-		trigger, job = append(trigger, dispatcher.TriggerID(m.App, m.Job, m.Trigger)), append(job, dispatcher.JobID(m.App, m.Job))
+		trigger, job = append(trigger, m.TriggerID), append(job, m.JobID)
 		count, decided = append(count, int64(m.Count)), append(decided, m.DecidedAt.UnixMilli())
 		decision, reason = append(decision, string(m.Decision)), append(reason, m.Reason)
 	}

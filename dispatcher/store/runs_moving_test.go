@@ -109,7 +109,7 @@ func listRuns(query dispatcher.RunQuery) func(*testing.T, dispatcher.Store) map[
 // listFires lists what verify reads.
 func listFires(t *testing.T, s dispatcher.Store) map[dispatcher.RunKey]int {
 	t.Helper()
-	fires, err := s.Fires(t.Context(), "app", "job", may1, may1.Add(24*time.Hour), 10_000)
+	fires, err := s.Fires(t.Context(), dispatcher.JobID("app", "job"), may1, may1.Add(24*time.Hour), 10_000)
 	must(t, err)
 	listed := map[dispatcher.RunKey]int{}
 	for _, key := range fires {

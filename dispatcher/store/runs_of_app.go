@@ -112,7 +112,7 @@ func (s *sqlite) endedOfEach(conditions, limit string) string {
 }
 
 // Fires returns the scheduled runs of a job between two instants, for verify.
-func (s *store) Fires(ctx context.Context, app, job string, from, to time.Time, limit int) ([]dispatcher.RunKey, error) {
+func (s *store) Fires(ctx context.Context, job int64, from, to time.Time, limit int) ([]dispatcher.RunKey, error) {
 	// $1 job, $2 from, $3 to
 	const of = ` AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind = 1`
 	first := ` ORDER BY r.scheduled_at, r.trigger_id LIMIT ` + strconv.Itoa(limit)
@@ -131,5 +131,5 @@ func (s *store) Fires(ctx context.Context, app, job string, from, to time.Time, 
 		key := dispatcher.RunKey{Kind: dispatcher.KindSchedule}
 		err := row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID)
 		return key, err
-	}, `SELECT * FROM (`+list+`) AS r`+first, dispatcher.JobID(app, job), from.UnixMilli(), to.UnixMilli())
+	}, `SELECT * FROM (`+list+`) AS r`+first, job, from.UnixMilli(), to.UnixMilli())
 }

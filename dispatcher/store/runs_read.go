@@ -73,7 +73,7 @@ const latestRuns = ` ORDER BY r.scheduled_at DESC, r.trigger_id DESC, r.kind DES
 // runQuery completes a query for rows of runs, named r, to one for runs with their names.
 func runQuery(picked string) string {
 	return `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.name, j.name, coalesce(t.name, ''),
-			r.scheduled_at, r.trigger_id, r.kind, r.revision, r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
+			coalesce(nullif(j.origin, ''), j.name), coalesce(nullif(t.origin, ''), t.name, ''), r.scheduled_at, r.trigger_id, r.kind, r.revision, r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
 			r.next_attempt_at, r.http_status, r.class, r.error, r.waits_for,
 			r.probe_at,
 			CASE WHEN a.enabled OR r.ended_at IS NOT NULL OR a.deleted_at IS NOT NULL THEN '' ELSE a.bounds END, m.from_at, m.to_at, m.count
@@ -86,12 +86,12 @@ func runQuery(picked string) string {
 
 func scanRun(row scanner) (dispatcher.Run, error) {
 	var run dispatcher.Run
-	var installation string
+	var installation, job, trigger string // what the event id is of
 	var key dispatcher.RunKey
 	var node dispatcher.NodeID
 	var from, to, missed *int64
 	var held string
-	err := row.Scan(&installation, &run.App, &run.Job, &run.Trigger, instantColumn(&key.ScheduledAt), &key.TriggerID,
+	err := row.Scan(&installation, &run.App, &run.Job, &run.Trigger, &job, &trigger, instantColumn(&key.ScheduledAt), &key.TriggerID,
 		kindColumn(&key.Kind), &run.Revision, &run.State, &run.Attempt, &node, optionalColumn(&run.ClaimedAt),
 		optionalColumn(&run.StartedAt), optionalColumn(&run.EndedAt), optionalColumn(&run.NextAttemptAt), &run.HTTPStatus,
 		&run.Class, &run.Error, &run.WaitsFor, optionalColumn(&run.ProbeAt), &held, &from, &to, &missed)
@@ -99,7 +99,7 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 		return run, err
 	}
 	run.ID, run.Kind, run.ScheduledAt = key.String(), key.Kind, key.ScheduledAt
-	run.EventID = dispatcher.EventID(installation, run.App, run.Job, run.Trigger, run.ScheduledAt, run.Kind)
+	run.EventID = dispatcher.EventID(installation, run.App, job, trigger, run.ScheduledAt, run.Kind)
 	if held != "" && (run.State == dispatcher.RunQueued || run.State == dispatcher.RunRetrying) {
 		bounds, err := readBounds(run.App, held, "")
 		if err != nil {
@@ -123,16 +123,17 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 func (s *store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if err := s.mustExist(ctx, query.App, query.Job, query.Trigger); err != nil {
+	of, err := s.idsOf(ctx, query.App, query.Job, query.Trigger)
+	if err != nil {
 		return nil, err
 	}
-	w, err := runConditions(query)
+	w, err := runConditions(query, of.trigger)
 	if err != nil {
 		return nil, err
 	}
 	switch {
 	case query.Job != "":
-		w.add("r.job_id = %s", dispatcher.JobID(query.App, query.Job))
+		w.add("r.job_id = %s", of.job)
 	case query.App != "":
 		return s.runsOfApp(ctx, query, w)
 	}
@@ -155,8 +156,8 @@ func unionOfRuns(ended, claimed, conditions, limit string) string {
 		) AS r` + limit
 }
 
-// runConditions returns those of a query that do not name an app or job.
-func runConditions(query dispatcher.RunQuery) (w conditions, err error) {
+// runConditions returns those of a query that do not name an app or job. trigger is the key of its trigger.
+func runConditions(query dispatcher.RunQuery, trigger int64) (w conditions, err error) {
 	if !query.From.IsZero() {
 		w.add("r.scheduled_at >= %s", query.From.UnixMilli())
 	}
@@ -167,7 +168,7 @@ func runConditions(query dispatcher.RunQuery) (w conditions, err error) {
 		w.add("r.state = %s", string(query.State))
 	}
 	if query.Trigger != "" {
-		w.add("r.trigger_id = %s", dispatcher.TriggerID(query.App, query.Job, query.Trigger))
+		w.add("r.trigger_id = %s", trigger)
 	}
 	if query.Page.Cursor != "" {
 		key, err := dispatcher.ParseRunKey(query.Page.Cursor)
@@ -197,29 +198,35 @@ func (w *conditions) add(condition string, args ...any) {
 	w.text += fmt.Sprintf(" AND "+condition, names...)
 }
 
-// mustExist returns ErrNotFound if one of the names that are not empty never existed.
-func (s *store) mustExist(ctx context.Context, app, job, trigger string) error {
-	for _, n := range []struct {
-		kind, table, name, shown string
-		id                       int64
-	}{
-		{"app", "apps", app, app, dispatcher.AppID(app)},
-		{"job", "jobs", job, app + "/" + job, dispatcher.JobID(app, job)},
-		{"trigger", "triggers", trigger, app + "/" + job + "/" + trigger, dispatcher.TriggerID(app, job, trigger)},
-	} {
-		if n.name == "" {
-			continue
+// namedIDs are those of a job and a trigger that a query names; 0: it names none.
+type namedIDs struct{ job, trigger int64 }
+
+// idsOf returns the ids of what names stand for, or ErrNotFound if one that is not empty never existed. What was deleted
+// keeps its name until it is purged.
+func (s *store) idsOf(ctx context.Context, app, job, trigger string) (of namedIDs, err error) {
+	find := func(kind, shown, query string, args ...any) (int64, error) {
+		id, found, err := first(ctx, s.read, scanInt, query, args...)
+		if err == nil && !found {
+			err = dispatcher.NotFound(kind, shown)
 		}
-		// $1 id
-		_, found, err := first(ctx, s.read, scanInt, `SELECT 1 FROM `+n.table+` WHERE id = $1`, n.id)
-		if err != nil {
-			return err
-		}
-		if !found {
-			return dispatcher.NotFound(n.kind, n.shown)
-		}
+		return id, err
 	}
-	return nil
+	if app == "" {
+		return of, nil
+	}
+	// $1 id
+	if _, err = find("app", app, `SELECT id FROM apps WHERE id = $1`, dispatcher.AppID(app)); err != nil || job == "" {
+		return of, err
+	}
+	// $1 app, $2 name
+	const jobs = `SELECT id FROM jobs WHERE app_id = $1 AND name = $2`
+	if of.job, err = find("job", app+"/"+job, jobs, dispatcher.AppID(app), job); err != nil || trigger == "" {
+		return of, err
+	}
+	// $1 job, $2 name
+	const triggers = `SELECT id FROM triggers WHERE job_id = $1 AND name = $2`
+	of.trigger, err = find("trigger", app+"/"+job+"/"+trigger, triggers, of.job, trigger)
+	return of, err
 }
 
 // Run returns a run with its attempts.

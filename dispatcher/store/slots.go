@@ -239,7 +239,8 @@ func (s *store) GrantWaiting(ctx context.Context) error {
 func (s *store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if err := s.mustExist(ctx, app, job, ""); err != nil {
+	of, err := s.idsOf(ctx, app, job, "")
+	if err != nil {
 		return nil, err
 	}
 	// $1 job. A slot whose run has ended and whose node is dead is nobody's.
@@ -257,7 +258,7 @@ func (s *store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, 
 			slot.Node = &node
 		}
 		return slot, err
-	}, list, dispatcher.JobID(app, job))
+	}, list, of.job)
 }
 
 // jobsOf returns the jobs of runs, each once, in the order in which they are locked.

@@ -65,7 +65,7 @@ type ExplainQuery struct {
 // history.
 func Explain(ctx context.Context, reader Reader, query ExplainQuery) (Explanation, error) {
 	e := explainer{
-		reader: reader, schedules: dispatcher.NewPastSchedules(reader, query.App, query.Job),
+		reader: reader, schedules: dispatcher.NewPastSchedules(reader, query.App),
 		Explanation: Explanation{
 			App: query.App, Job: query.Job, Trigger: query.Trigger,
 			At: query.At.UTC().Truncate(time.Millisecond), Steps: []Step{},
@@ -91,7 +91,11 @@ func (e *explainer) run(ctx context.Context, now time.Time) error {
 	}
 	// The history comes before the ledger: a fire that is claimed in between is found there.
 	since := latest(e.At.Add(-time.Minute), time.UnixMilli(0))
-	histories, err := e.reader.TriggerHistories(ctx, e.App, e.Job, since)
+	job, err := e.reader.JobKey(ctx, e.App, e.Job)
+	if err != nil {
+		return err
+	}
+	histories, err := e.reader.TriggerHistories(ctx, job, since)
 	if err != nil {
 		return err
 	}
@@ -101,7 +105,7 @@ func (e *explainer) run(ctx context.Context, now time.Time) error {
 	}
 	e.history = histories[i]
 	key := dispatcher.RunKey{
-		TriggerID: dispatcher.TriggerID(e.App, e.Job, e.Trigger), ScheduledAt: e.At, Kind: dispatcher.KindSchedule,
+		TriggerID: e.history.ID, ScheduledAt: e.At, Kind: dispatcher.KindSchedule,
 	}
 	if e.Run, err = e.find(ctx, key.String()); err != nil {
 		return err
@@ -151,7 +155,7 @@ func (e *explainer) schedule(ctx context.Context) (*dispatcher.Span, error) {
 		return nil, nil
 	}
 	e.inForce(revision)
-	parsed, err := e.schedules.At(ctx, e.Trigger, revision)
+	parsed, err := e.schedules.At(ctx, e.history.Identity, revision)
 	var unreadable *dispatcher.UnreadableError
 	switch {
 	case errors.As(err, &unreadable):
@@ -265,7 +269,7 @@ func (e *explainer) unmatched(ctx context.Context, in *dispatcher.TriggerRevisio
 		{&uncounted, fmt.Sprintf("its repeat_count of %d was used up", in.RepeatCount)},
 		{&unbounded, fmt.Sprintf("calendar %s excludes it", dispatcher.Echo(in.Calendar))},
 	} {
-		s, err := e.schedules.At(ctx, e.Trigger, tried.revision)
+		s, err := e.schedules.At(ctx, e.history.Identity, tried.revision)
 		if err != nil {
 			return err
 		}

@@ -142,11 +142,18 @@ func verifyJob(
 	if to.Before(from) {
 		return nil, to, 0, nil
 	}
-	histories, err := reader.TriggerHistories(ctx, app, job, from)
+	key, err := reader.JobKey(ctx, app, job)
+	if errors.Is(err, dispatcher.ErrNotFound) {
+		return nil, to, 1, nil // it was purged or renamed a moment ago
+	}
+	if err != nil {
+		return nil, to, 0, err
+	}
+	histories, err := reader.TriggerHistories(ctx, key, from)
 	if err != nil || len(histories) == 0 {
 		return nil, to, 1, err
 	}
-	schedules := dispatcher.NewPastSchedules(reader, app, job)
+	schedules := dispatcher.NewPastSchedules(reader, app)
 	all := make([]*scheduled, len(histories))
 	share := max(maxTimes/len(histories), 100)
 	for i := range histories {
@@ -157,7 +164,7 @@ func verifyJob(
 	}
 	// A job with a thousand times more runs than scheduled times gets through, but slowly.
 	const most = 2 * maxTimes
-	fires, err := reader.Fires(ctx, app, job, from, to, most)
+	fires, err := reader.Fires(ctx, key, from, to, most)
 	if err != nil {
 		return nil, to, 0, err
 	}
@@ -176,7 +183,7 @@ func verifyJob(
 		one.cut(to)
 		used += len(one.times) + 1
 		result := Trigger{Job: job, Trigger: one.trigger, From: from, To: to}
-		one.compare(&result, runs[dispatcher.TriggerID(app, job, one.trigger)], misfires[one.trigger])
+		one.compare(&result, runs[one.id], misfires[one.id])
 		items = append(items, result)
 	}
 	slices.SortFunc(items, func(a, b Trigger) int { return cmp.Compare(a.Trigger, b.Trigger) })
@@ -186,15 +193,15 @@ func verifyJob(
 // misfiresByTrigger returns all misfire decisions that a query selects, by trigger.
 func misfiresByTrigger(
 	ctx context.Context, reader Reader, query dispatcher.RunQuery,
-) (map[string][]dispatcher.Misfire, error) {
-	all := map[string][]dispatcher.Misfire{}
+) (map[int64][]dispatcher.Misfire, error) {
+	all := map[int64][]dispatcher.Misfire{}
 	for query.Page.Limit = 1000; ; {
 		page, err := reader.Misfires(ctx, query)
 		if err != nil {
 			return nil, err
 		}
 		for _, m := range page {
-			all[m.Trigger] = append(all[m.Trigger], m)
+			all[m.TriggerID] = append(all[m.TriggerID], m)
 		}
 		if len(page) < query.Page.Limit {
 			return all, nil
@@ -205,6 +212,7 @@ func misfiresByTrigger(
 
 // scheduled are the scheduled times of a trigger in a period.
 type scheduled struct {
+	id      int64 // of the trigger
 	trigger string
 	times   []time.Time // in order
 	full    bool        // there are more than were asked for
@@ -224,7 +232,7 @@ func evaluate(
 	ctx context.Context, schedules *dispatcher.PastSchedules, history *dispatcher.TriggerHistory, from, to time.Time,
 	limit int, steps *schedule.Budget,
 ) (*scheduled, error) {
-	t := &scheduled{trigger: history.Name, moved: movedSpans(history)}
+	t := &scheduled{id: history.ID, trigger: history.Name, moved: movedSpans(history)}
 	for _, s := range history.Spans() {
 		if !s.Open.IsZero() {
 			t.open = s.Open
@@ -236,7 +244,7 @@ func evaluate(
 		if high.Before(low) || t.full {
 			continue
 		}
-		parsed, err := schedules.At(ctx, history.Name, s.Revision)
+		parsed, err := schedules.At(ctx, history.Identity, s.Revision)
 		var unreadable *dispatcher.UnreadableError
 		switch {
 		case errors.As(err, &unreadable):

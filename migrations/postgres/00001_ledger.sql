@@ -70,6 +70,7 @@ CREATE TABLE jobs (
   id            BIGINT  NOT NULL PRIMARY KEY,
   app_id        BIGINT  NOT NULL REFERENCES apps (id),
   name          TEXT    NOT NULL,
+  origin        TEXT    NOT NULL DEFAULT '', -- what the id, event ids and secrets follow from, if it is not the name
   description   TEXT    NOT NULL,
   enabled       BOOLEAN NOT NULL,
   paused        BOOLEAN NOT NULL,         -- an operator's wish; schedulers never write it
@@ -86,7 +87,8 @@ CREATE TABLE jobs (
   acknowledge   TEXT    NOT NULL DEFAULT '', -- codes of warnings that are meant, with commas between
   target        TEXT    NOT NULL,         -- JSON
   payload       TEXT    NOT NULL,         -- JSON; empty: none
-  trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names
+  trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names, or from
+  trigger_origins TEXT  NOT NULL DEFAULT '', -- JSON: the origins of those that have one, by name; empty: none has
   state         TEXT    NOT NULL DEFAULT 'INIT', -- for people: the roll-up of triggers and live runs
   secret_versions TEXT  NOT NULL DEFAULT '{}', -- JSON: of each stored secret, by its path; a row of secrets opens with its own only
   completed_at  BIGINT,                   -- when the state became COMPLETE, which it still is
@@ -133,6 +135,7 @@ CREATE TABLE triggers (
   delayed           BOOLEAN  NOT NULL,    -- a fixed delay: the end of its run schedules the next fire, not a claim
   drift_hour        BOOLEAN  NOT NULL,
   name              TEXT     NOT NULL,
+  origin            TEXT     NOT NULL DEFAULT '', -- as in jobs
   expression        TEXT     NOT NULL,
   dialect           TEXT     NOT NULL,
   timezone          TEXT     NOT NULL,
@@ -407,7 +410,7 @@ CREATE TABLE trigger_revisions (
   calendar_revision BIGINT  NOT NULL,     -- the app's
   from_at           BIGINT  NOT NULL,     -- when it came into force
   to_at             BIGINT,               -- when it ended; NULL: it is current
-  cause             TEXT    NOT NULL,     -- put, pause, resume, delete, calendar, zones
+  cause             TEXT    NOT NULL,     -- put, rename, pause, resume, delete, calendar, zones
   settled_at        BIGINT  NOT NULL,     -- the last instant that was owed before
   next_fire_time    BIGINT,               -- the first instant that it owes
   prev_fire_time    BIGINT,

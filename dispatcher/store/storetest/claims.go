@@ -310,10 +310,11 @@ func testSettle(t *testing.T, f *fixture) {
 	misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
 	f.must(err)
 	node := nodeA
+	job, trigger := dispatcher.JobID("shop", "tick"), dispatcher.TriggerID("shop", "tick", "tick")
 	want := []dispatcher.Misfire{
-		{App: "shop", Job: "tick", Trigger: "tick", From: next.Next, To: next.Next, Count: 1,
+		{App: "shop", Job: "tick", Trigger: "tick", JobID: job, TriggerID: trigger, From: next.Next, To: next.Next, Count: 1,
 			Decision: dispatcher.DecisionSkip, Reason: "late", Node: &node, DecidedAt: batch.Now},
-		{App: "shop", Job: "tick", Trigger: "tick", From: a.Next, To: s.To, Count: 10,
+		{App: "shop", Job: "tick", Trigger: "tick", JobID: job, TriggerID: trigger, From: a.Next, To: s.To, Count: 10,
 			Decision: dispatcher.DecisionFireOnce, Reason: s.Reason, Run: key.String(), Node: &node, DecidedAt: now},
 	}
 	if diff := cmp.Diff(want, misfires); diff != "" {

@@ -332,7 +332,7 @@ func testRunsAreListedOnce(t *testing.T, f *fixture) {
 			t.Errorf("run of job %s: %+v, want it %s, by the node that claimed it", got.Job, got, want[got.Job])
 		}
 	}
-	fires, err := f.Fires(t.Context(), "shop", "claimed", t0, minutes(9), 10)
+	fires, err := f.Fires(t.Context(), dispatcher.JobID("shop", "claimed"), t0, minutes(9), 10)
 	if err != nil || len(fires) != 1 {
 		t.Errorf("fires of the job that is claimed: %v, %v, want one", fires, err)
 	}

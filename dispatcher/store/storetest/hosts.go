@@ -26,8 +26,8 @@ func hostTests() map[string]func(*testing.T, *fixture) {
 // waitOf is the wait of a job's runs, a minute after they began.
 func waitOf(name, host string) dispatcher.HostWait {
 	return dispatcher.HostWait{
-		ID: dispatcher.HostWaitID("shop", name, host), AppID: dispatcher.AppID("shop"), JobID: dispatcher.JobID("shop", name), Host: host,
-		Pause: 5 * time.Second, ProbeAt: t0.Add(2 * time.Minute),
+		ID: dispatcher.HostWaitID(dispatcher.JobID("shop", name), host), AppID: dispatcher.AppID("shop"),
+		JobID: dispatcher.JobID("shop", name), Host: host, Pause: 5 * time.Second, ProbeAt: t0.Add(2 * time.Minute),
 	}
 }
 
@@ -251,7 +251,7 @@ func testHostsTakeTurns(t *testing.T, f *fixture) {
 		wait := waitOf(name, "crowd.example.com")
 		if name == "alone" {
 			wait.Host, wait.ProbeAt = "alone.example.com", wait.ProbeAt.Add(time.Minute)
-			wait.ID = dispatcher.HostWaitID("shop", name, wait.Host)
+			wait.ID = dispatcher.HostWaitID(dispatcher.JobID("shop", name), wait.Host)
 		}
 		f.waits(f.claimOne(name), wait)
 	}

@@ -51,7 +51,7 @@ func testUnchanged(t *testing.T, f *fixture) {
 	}
 	traces := func() [2]int {
 		t.Helper()
-		revisions, err := f.TriggerHistories(ctx, "shop", "tick", t0.Add(-time.Hour))
+		revisions, err := f.TriggerHistories(ctx, dispatcher.JobID("shop", "tick"), t0.Add(-time.Hour))
 		f.must(err)
 		count := 0
 		for _, one := range revisions {

@@ -312,7 +312,7 @@ func testRecords(t *testing.T, f *fixture) {
 		f.putCalendar(closed(fmt.Sprintf("12-1%d", day)), t0.AddDate(0, 0, day))
 	}
 	revisions := func() (n int) {
-		records, err := f.TriggerHistories(ctx, "shop", "tick", t0)
+		records, err := f.TriggerHistories(ctx, dispatcher.JobID("shop", "tick"), t0)
 		f.must(err)
 		for _, r := range records {
 			n += len(r.Revisions)

@@ -1,0 +1,54 @@
+package dispatcher
+
+import (
+	"cmp"
+	"time"
+)
+
+// A job and a trigger keep for life what was derived from the name that they were created with, their origin: the keys of
+// their rows, event ids, what H and jitter hash, and what secrets are bound to. So a rename changes none of them. These
+// methods are the only way from a stored job to what is derived; JobID, TriggerID, Identity and EventID take origins.
+
+// CreatedAs returns the job's origin.
+func (j Job) CreatedAs() string { return cmp.Or(j.Origin, j.Name) }
+
+// Key returns the key of the job's row.
+func (j Job) Key() int64 { return JobID(j.App, j.CreatedAs()) }
+
+// TriggerKey returns the key of the row of one of the job's triggers, or of one that it would get.
+func (j Job) TriggerKey(name string) int64 {
+	return TriggerID(j.App, j.CreatedAs(), j.triggerOrigin(name))
+}
+
+// Identity returns what H in the expression of one of the job's triggers and its jitter hash.
+func (j Job) Identity(name string) string {
+	return Identity(j.App, j.CreatedAs(), j.triggerOrigin(name))
+}
+
+func (j Job) triggerOrigin(name string) string { return cmp.Or(j.Triggers[name].Origin, name) }
+
+// originOf is the origin of what is called name now, as Origin of a Job or Trigger holds it.
+func originOf(origin, name string) string {
+	if origin == name {
+		return ""
+	}
+	return origin
+}
+
+// TriggerKey is Job.TriggerKey of a job without its triggers.
+func (v JobVersion) TriggerKey(name string) int64 {
+	return TriggerID(v.App, v.CreatedAs(), v.triggerOrigin(name))
+}
+
+// Identity is Job.Identity of a job without its triggers.
+func (v JobVersion) Identity(name string) string {
+	return Identity(v.App, v.CreatedAs(), v.triggerOrigin(name))
+}
+
+// EventID returns the webhook-id of a fire of one of the job's triggers; see EventID. installation is that of the store. A
+// manual run has no trigger.
+func (v JobVersion) EventID(installation, trigger string, at time.Time, kind RunKind) string {
+	return EventID(cmp.Or(v.Installation, installation), v.App, v.CreatedAs(), v.triggerOrigin(trigger), at, kind)
+}
+
+func (v JobVersion) triggerOrigin(name string) string { return cmp.Or(v.TriggerOrigins[name], name) }
