@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -35,8 +36,12 @@ func (r *jobResource) rename(ctx context.Context, config, state jobModel, resp *
 		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
 		return state
 	}
+	var refused *client.Error
+	if errors.As(err, &refused) {
+		refused.Problems = renames.inFiles(refused.Problems)
+	}
 	if err != nil {
-		r.conn.report(&resp.Diagnostics, fmt.Sprintf("rename job %q", id), renames.inFiles(err))
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("rename job %q", id), err)
 		return state
 	}
 	state.Triggers = renames.triggers(ctx, &resp.Diagnostics, state.Triggers)
@@ -45,23 +50,17 @@ func (r *jobResource) rename(ctx context.Context, config, state jobModel, resp *
 	return state
 }
 
-// inFiles returns the error of a rename with the paths that the configuration has for what it points to.
-func (r renaming) inFiles(err error) error {
-	var response *client.Error
-	if !errors.As(err, &response) {
-		return err
-	}
-	told := *response
-	told.Problems = nil
-	for _, p := range response.Problems {
+// inFiles returns the problems of a rename with the paths that the configuration has for what they point to.
+func (r renaming) inFiles(problems dispatcher.Problems) dispatcher.Problems {
+	told := slices.Clone(problems)
+	for i, p := range told {
 		for old, name := range r.Triggers {
 			if p.Path == dispatcher.Pointer("triggers", old) {
-				p.Path = dispatcher.Pointer("triggers", name, "renamed_from")
+				told[i].Path = dispatcher.Pointer("triggers", name, "renamed_from")
 			}
 		}
-		told.Problems = append(told.Problems, p)
 	}
-	return &told
+	return told
 }
 
 // triggers returns those of a state under the names that they have now, each with the name that it had.
@@ -69,12 +68,12 @@ func (r renaming) triggers(ctx context.Context, diags *diag.Diagnostics, m types
 	renamed := map[string]attr.Value{}
 	for name, element := range m.Elements() {
 		object, is := element.(types.Object)
-		if r.Trigger(name) != name && is {
+		if r.to(name) != name && is {
 			attributes := object.Attributes()
 			attributes["renamed_from"] = types.StringValue(name)
 			element = types.ObjectValueMust(object.AttributeTypes(ctx), attributes)
 		}
-		renamed[r.Trigger(name)] = element
+		renamed[r.to(name)] = element
 	}
 	return flattenMap(ctx, diags, m.ElementType(ctx), renamed)
 }

@@ -52,8 +52,8 @@ func triggerAttributes() map[string]schema.Attribute {
 			"(`cron(0 2 ? * MON-FRI *)`), an interval of elapsed time (`rate(5 minutes)`, `@every 90s`, or `delay(30s)` after the " +
 			"end of the previous run), a calendar interval (`every 3 months`), a daily interval (`every 45 minutes from 9:00 to 17:00 " +
 			"on MON-FRI`), or one instant (`at(2030-05-01T10:00:00Z)`). In cron fields, `H` is a value hashed from the names with " +
-			"which app, job and trigger were created. A new or changed instant in the past is refused. An expression that is allowed but probably a mistake, " +
-			"such as a time that daylight saving skips, gives a warning."),
+			"which app, job and trigger were created. A new or changed instant in the past is refused. An expression that is allowed " +
+			"but probably a mistake, such as a time that daylight saving skips, gives a warning."),
 		"dialect": resolvedString("How to read `expression`: " + either(dialects) + ". Default: detected from the expression and " +
 			"shown in the plan; set `aws` to read `rate` and `at` as Amazon EventBridge does."),
 		"timezone": resolvedString("IANA time zone of the expression's wall clock, such as `Europe/Berlin`; case matters. " +

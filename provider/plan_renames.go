@@ -26,20 +26,15 @@ type renaming struct {
 // any reports whether there is anything to rename.
 func (r renaming) any() bool { return r.Name != "" || len(r.Triggers) > 0 }
 
-// of returns a job of the state under the names that it will have. What is derived from names stays as it is.
+// to returns the name that a trigger will have.
+func (r renaming) to(name string) string { return cmp.Or(r.Triggers[name], name) }
+
+// of returns a job under the names that it will have. What is derived from names stays as it is.
 func (r renaming) of(job dispatcher.Job) dispatcher.Job {
-	if r.Name != "" {
-		job.Origin, job.Name = cmp.Or(job.Origin, job.Name), r.Name
+	if renamed, err := r.Apply(job, job.UpdatedAt); err == nil {
+		return renamed
 	}
-	triggers := map[string]dispatcher.Trigger{}
-	for name, t := range job.Triggers {
-		if r.Trigger(name) != name {
-			t.Origin = cmp.Or(t.Origin, name)
-		}
-		triggers[r.Trigger(name)] = t
-	}
-	job.Triggers = triggers
-	return job
+	return job // nothing is renamed, or a problem says why not
 }
 
 // keys returns a map of the state whose keys are triggers under the names that they will have.
@@ -48,9 +43,9 @@ func (r renaming) keys(ctx context.Context, diags *diag.Diagnostics, m types.Map
 		return m
 	}
 	renamed := m.Elements()
-	maps.DeleteFunc(renamed, func(name string, _ attr.Value) bool { return r.Trigger(name) != name })
+	maps.DeleteFunc(renamed, func(name string, _ attr.Value) bool { return r.to(name) != name })
 	for name, value := range m.Elements() {
-		renamed[r.Trigger(name)] = value
+		renamed[r.to(name)] = value
 	}
 	return flattenMap(ctx, diags, m.ElementType(ctx), renamed)
 }
@@ -75,15 +70,18 @@ func renamingOf(config, state jobModel, stored dispatcher.Job) (renaming, dispat
 	if !config.Name.IsUnknown() && config.Name.ValueString() != stored.Name {
 		r.Name = config.Name.ValueString()
 	}
-	from, known := renamedFrom(config)
-	if !known || len(from) == 0 {
-		return r, nil
-	}
 	var problems dispatcher.Problems
-	done, _ := renamedFrom(state)
-	names, err := from.Pending(done, stored)
-	problems.AddError("", err)
-	r.Triggers = names
+	if from, known := renamedFrom(config); known && len(from) > 0 {
+		done, _ := renamedFrom(state)
+		names, err := from.Pending(done, stored)
+		problems.AddError("", err)
+		r.Triggers = names
+	}
+	if r.any() && len(problems) == 0 {
+		_, err := r.Apply(stored, stored.UpdatedAt)
+		problems.AddError("", err)
+		problems = r.inFiles(problems)
+	}
 	return r, problems
 }
 
@@ -124,8 +122,8 @@ func (c *connection) warnOfRename(diags *diag.Diagnostics, app string, r renamin
 	}
 	c.warn(diags, warning{
 		kind: "renamed", title: "Rename", thing: app + "/" + r.from, at: at, inFull: warningsInFull,
-		detail: strings.Join(lines, "\n") + "\n\nHistory, pauses, fire times and event ids stay, and new requests carry the new name. " +
-			"What else has the old name does not follow: dashboards, alerts, scripts, import blocks.",
+		detail: strings.Join(lines, "\n") + "\n\nHistory, pauses and event ids stay, and the rename moves no fire. New requests carry the " +
+			"new name. What else has the old one does not follow: dashboards, alerts, scripts, import blocks.",
 	}, "more jobs")
 }
 

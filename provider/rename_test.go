@@ -195,7 +195,7 @@ func TestTakenNameIsRefusedInWords(t *testing.T) {
 	if err := f.outside.DeleteJob(t.Context(), "crm", "reports", client.Condition{Existing: true}); err != nil {
 		t.Fatal(err)
 	}
-	d.mustFail(t, []string{"apply", "-auto-approve"}, "The name is taken (name_taken)") // its history is kept
+	d.mustFail(t, []string{"apply", "-auto-approve"}, "Error: The name is taken", "its history is kept under this name until about")
 }
 
 // What cannot be meant is said at its line: by validate, as far as no state is needed, and else by plan.
@@ -233,34 +233,30 @@ func TestPlanTellsWhatIsLostWithoutRenamedFrom(t *testing.T) {
 func TestRenameIsKeptIfTheRestOfTheUpdateFails(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
-	put := func(absent bool) {
+	allow := func(triggers int) {
 		t.Helper()
-		holidays := dispatcher.Calendar{App: "crm", Name: "holidays"}
-		if _, err := f.outside.PutCalendar(t.Context(), holidays, client.Condition{Absent: absent}); err != nil {
+		_, err := f.outside.SetBounds(t.Context(), "crm", func(b *dispatcher.Bounds) { b.Quotas.Triggers = triggers })
+		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	d := f.directory(t, f.config(job(hook+"trigger \"old\" {\n  expression = \"0 0 2 * * ?\"\n}\n")))
 	d.must(t, "apply", "-auto-approve")
-	put(true)
+	allow(1)
 	d.rewrite(t, f.config(jobNamed("reports", hook+
-		"trigger \"new\" {\n  expression = \"0 0 2 * * ?\"\n  calendar = \"holidays\"\n  renamed_from = \"old\"\n}\n")))
-	d.must(t, "plan", "-out=plan")
-	if err := f.outside.DeleteCalendar(t.Context(), "crm", "holidays", client.Condition{Existing: true}); err != nil {
-		t.Fatal(err)
-	}
-	d.mustFail(t, []string{"apply", "plan"}, "The calendar does not exist")
+		"trigger \"new\" {\n  expression = \"0 0 2 * * ?\"\n  renamed_from = \"old\"\n}\ntrigger \"more\" { expression = \"@hourly\" }\n")))
+	d.mustFail(t, []string{"apply", "-auto-approve"}, "A quota of the app is used up")
 	state := d.must(t, "state", "show", "carillon_job.j")
 	mustSay(t, state, `id = "crm/reports"`, `trigger "new" {`, `renamed_from = "old"`)
-	if strings.Contains(state, "holidays") {
+	if strings.Contains(state, "more") {
 		t.Errorf("the state has what was refused:\n%s", state)
 	}
-	put(true)
+	allow(2)
 	output := d.must(t, "apply", "-auto-approve")
 	if strings.Contains(output, "Warning: Rename") {
 		t.Errorf("the second apply renames again:\n%s", output)
 	}
-	if after := f.jobOf(t, "reports"); after.Triggers["new"].Calendar != "holidays" {
+	if after := f.jobOf(t, "reports"); len(after.Triggers) != 2 {
 		t.Errorf("the job is %+v", after)
 	}
 	mustChangeNothing(t, d)

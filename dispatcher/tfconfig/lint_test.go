@@ -117,11 +117,11 @@ resource "carillon_app" "a" {
 			want: map[string]string{"duration_unit": "main.tf:9:21"},
 		},
 		"a trigger that is renamed": {
-			files: map[string]string{"main.tf": strings.Replace(fmt.Sprintf(job, `"0 0 8 * * ?"`), "timezone ", "renamed_from = \"u\"\ntimezone ", 1)},
+			files: map[string]string{"main.tf": fmt.Sprintf(job, "\"0 0 8 * * ?\"\n renamed_from = \"u\"")},
 		},
 		"a trigger that is renamed from its own name": {
-			files: map[string]string{"main.tf": strings.Replace(fmt.Sprintf(job, `"0 0 8 * * ?"`), "timezone ", "renamed_from = \"t\"\ntimezone ", 1)},
-			want:  map[string]string{"name_taken": "main.tf:10:20"},
+			files: map[string]string{"main.tf": fmt.Sprintf(job, "\"0 0 8 * * ?\"\n renamed_from = \"t\"")},
+			want:  map[string]string{"name_taken": "main.tf:10:17"},
 		},
 		"no zone anywhere": {
 			files: map[string]string{"main.tf": strings.Replace(fmt.Sprintf(app+job, "", `"0 0 8 * * ?"`), "    timezone   = \"UTC\"\n", "", 1)},

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -18,7 +19,12 @@ type jobRenameCommand struct {
 }
 
 // Validate checks the names.
-func (r *jobRenameCommand) Validate() error { return r.rename().Validate() }
+func (r *jobRenameCommand) Validate() error {
+	if r.Name == "" && len(r.Trigger) == 0 {
+		return errors.New("nothing is to be renamed; give the new name of the job, or --trigger OLD=NEW")
+	}
+	return r.rename().Validate()
+}
 
 func (r *jobRenameCommand) rename() dispatcher.JobRename {
 	return dispatcher.JobRename{Name: r.Name, Triggers: r.Trigger}
@@ -30,8 +36,11 @@ func (r *jobRenameCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	job, err := api.RenameJob(ctx, app, name, r.rename(), client.Condition{Existing: true})
+	job, err := api.Job(ctx, app, name)
 	if err != nil {
+		return err
+	}
+	if job, err = api.RenameJob(ctx, app, name, r.rename(), client.Condition{Revision: job.Revision}); err != nil {
 		return err
 	}
 	if r.Output != outputTable {
@@ -43,8 +52,7 @@ func (r *jobRenameCommand) Run(ctx context.Context, c console) error {
 		}
 	}
 	for _, old := range slices.Sorted(maps.Keys(r.Trigger)) {
-		path := app + "/" + job.Name + "/"
-		if _, err := fmt.Fprintf(c.out, "trigger %s is now %s\n", plain(app+"/"+name+"/"+old), plain(path+r.Trigger[old])); err != nil {
+		if _, err := fmt.Fprintf(c.out, "trigger %s is now %s\n", plain(r.Job+"/"+old), plain(app+"/"+job.Name+"/"+r.Trigger[old])); err != nil {
 			return err
 		}
 	}
