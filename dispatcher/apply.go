@@ -240,8 +240,8 @@ func dropDue(budget *schedule.Budget, job Job, name string, calendars Calendars,
 		return nil
 	}
 	missed := Misfire{
-		App: job.App, Job: job.Name, Trigger: name, JobID: job.Key(), TriggerID: job.TriggerKey(name), From: *t.NextFireTime, To: *t.NextFireTime, Count: 1,
-		Decision: DecisionSkip, Reason: reason, DecidedAt: now,
+		App: job.App, Job: job.Name, Trigger: name, JobID: job.Key(), TriggerID: job.TriggerKey(name),
+		From: *t.NextFireTime, To: *t.NextFireTime, Count: 1, Decision: DecisionSkip, Reason: reason, DecidedAt: now,
 	}
 	// A definition that cannot be evaluated has no later fires to count.
 	if s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars); err == nil {

@@ -36,8 +36,7 @@ func (r JobRename) Validate() error {
 }
 
 // Apply returns job as it is after r at now: under its new names, with its origins, at the next revision. The error is
-// Problems: r changes nothing, names triggers that job does not have, gives a trigger a name that another one has then, or a
-// template does not take the new name.
+// Problems: r changes nothing, names triggers that job does not have, or gives a trigger a name that another one has then.
 func (r JobRename) Apply(job Job, now time.Time) (Job, error) {
 	if err := r.check(job); err != nil {
 		return Job{}, err
@@ -52,14 +51,10 @@ func (r JobRename) Apply(job Job, now time.Time) (Job, error) {
 		t.Origin = originOf(job.triggerOrigin(name), to)
 		renamed.Triggers[to] = t
 	}
-	var problems Problems
-	if err := renamed.tryTemplates(); err != nil && renamed.Name != job.Name {
-		problems.Add("/name", CodeTemplateForm, "job %s cannot be named %s: %v", Echo(job.App+"/"+job.Name), Echo(renamed.Name), err)
-	}
-	return renamed, problems.Err()
+	return renamed, nil
 }
 
-// check returns what keeps r from being done to job, but for templates.
+// check returns what keeps r from being done to job, as Problems, or nil.
 func (r JobRename) check(job Job) error {
 	if err := r.Validate(); err != nil {
 		return err

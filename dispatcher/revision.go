@@ -181,8 +181,8 @@ func FiresAround(s *schedule.Schedule, at time.Time) (previous, next time.Time) 
 }
 
 // FiresAroundInForce is FiresAround by the schedule and calendars that were in force at a scheduled
-// time of a trigger, which is named by the keys of its job and of itself. The error is a *TemplateError if this version of the program cannot evaluate
-// them.
+// time of a trigger, which is named by the keys of its job and of itself. The error is a *TemplateError
+// if this version of the program cannot evaluate them.
 func FiresAroundInForce(
 	ctx context.Context, revisions Revisions, app string, job, trigger int64, at time.Time,
 ) (previous, next time.Time, err error) {

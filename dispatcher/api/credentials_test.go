@@ -56,6 +56,7 @@ var accesses = map[string]access{
 	"POST /v1/apps/{app}/jobs/{job}/run":                       {ok: 202, scope: dispatcher.ScopeRun, suspended: 409},
 	"POST /v1/apps/{app}/jobs/{job}/pause":                     {ok: 200, scope: dispatcher.ScopeWrite},
 	"POST /v1/apps/{app}/jobs/{job}/resume":                    {ok: 200, scope: dispatcher.ScopeWrite},
+	"POST /v1/apps/{app}/jobs/{job}/rename":                    {ok: 200, scope: dispatcher.ScopeWrite, body: `{"name":"renamed"}`},
 	"POST /v1/apps/{app}/jobs/{job}/triggers/{trigger}/pause":  {ok: 200, scope: dispatcher.ScopeWrite},
 	"POST /v1/apps/{app}/jobs/{job}/triggers/{trigger}/resume": {ok: 200, scope: dispatcher.ScopeWrite},
 	"GET /v1/apps/{app}/jobs/{job}/triggers/{trigger}/explain": {ok: 200, scope: dispatcher.ScopeRead},

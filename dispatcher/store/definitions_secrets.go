@@ -25,8 +25,9 @@ func scanSealed(row scanner) (r sealedRow, err error) {
 	return r, err
 }
 
-// sealedFor is what a secret is bound to: its job by the name that it was created with, its field, where it is sent, and its version. Without a key, even
-// someone who can write to the database cannot move it to another, and cannot put an older row in its place.
+// sealedFor is what a secret is bound to: its job, by the name that it was created with, its field, where it is sent, and its
+// version. Without a key, even someone who can write to the database cannot move it to another, and cannot put an older row in
+// its place.
 func sealedFor(job dispatcher.Job, path, version string) string {
 	return job.App + "/" + job.CreatedAs() + path + " " + job.Target.Origin() + " " + version
 }

@@ -83,7 +83,12 @@ func put(t *testing.T, s dispatcher.Store, job dispatcher.Job) dispatcher.Job {
 // opened returns the values as a node gets them.
 func opened(t *testing.T, s dispatcher.Store) map[string]string {
 	t.Helper()
-	jobs, err := s.JobsByID(t.Context(), []int64{dispatcher.JobID("demo", "ping")})
+	return openedOf(t, s, dispatcher.JobID("demo", "ping"))
+}
+
+func openedOf(t *testing.T, s dispatcher.Store, id int64) map[string]string {
+	t.Helper()
+	jobs, err := s.JobsByID(t.Context(), []int64{id})
 	if err != nil || len(jobs) != 1 || jobs[0].Err != nil {
 		t.Fatalf("jobs = %+v, %v", jobs, err)
 	}
@@ -317,5 +322,40 @@ func TestReplacedSecretDoesNotOpenWhenItsRowIsPutBack(t *testing.T) {
 		if diff := cmp.Diff(map[string]string{signingPath: first, tokenPath: "hunter6"}, opened(t, s)); diff != "" {
 			t.Errorf("given again: values (-want +got):\n%s", diff)
 		}
+	})
+}
+
+// A rename, also one that gives the old name to another job, leaves secrets to their job, and to no other.
+func TestSecretsOutliveARename(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := openWith(t, database, sealKeys(t, "a"))
+		put(t, s, secretJob(value(first), value("hunter2")))
+		renamed, err := s.RenameJob(t.Context(), "demo", "ping", dispatcher.JobRename{Name: "pong"}, dispatcher.Change{})
+		must(t, err)
+		put(t, s, secretJob(value(other), value("hunter3")))
+		check := func(what string, s dispatcher.Store) {
+			t.Helper()
+			for id, want := range map[int64]map[string]string{
+				renamed.Key():                      {signingPath: first, tokenPath: "hunter2"},
+				dispatcher.JobID("demo", "ping~2"): {signingPath: other, tokenPath: "hunter3"},
+			} {
+				if diff := cmp.Diff(want, openedOf(t, s, id)); diff != "" {
+					t.Errorf("%s: values (-want +got):\n%s", what, diff)
+				}
+			}
+		}
+		check("after the rename", s)
+		kept := secretJob(dispatcher.Secret{Stored: true}, dispatcher.Secret{Stored: true})
+		kept.Name, kept.Description = "pong", "changed"
+		put(t, s, kept)
+		check("after a PUT that keeps them", s)
+		_ = s.Close()
+		both := openWith(t, database, sealKeys(t, "ba"))
+		if n, err := both.RewrapSecrets(t.Context(), dispatcher.Change{Actor: "test"}); n != 4 || err != nil {
+			t.Errorf("rewrapped %d, %v, want 4", n, err)
+		}
+		_ = both.Close()
+		check("under another key", openWith(t, database, sealKeys(t, "b")))
 	})
 }

@@ -164,7 +164,8 @@ func (s *store) reschedule(ctx context.Context, which string, args []any,
 			}
 			calendars[t.app] = dispatcher.CompileCalendars(all)
 		}
-		job := dispatcher.Job{App: t.app, Name: t.job, Origin: t.origin, Enabled: true, Triggers: map[string]dispatcher.Trigger{t.name: t.Trigger}}
+		job := dispatcher.Job{App: t.app, Name: t.job, Origin: t.origin, Enabled: true,
+			Triggers: map[string]dispatcher.Trigger{t.name: t.Trigger}}
 		m := t.moved(again(job, t.name, calendars[t.app]))
 		if orNone(m.next) != m.from.next || m.state != m.from.state {
 			done.triggers[t.id] = rescheduledTrigger{m, t.app, t.job, t.name, t.jobID}

@@ -156,12 +156,6 @@ func (s *store) EveryJobName(ctx context.Context, app string, page dispatcher.Pa
 // was claimed ahead, by twice the longest claim lead.
 const settledLate = 10_000 // milliseconds
 
-// JobKey returns the key of a job, deleted or not.
-func (s *store) JobKey(ctx context.Context, app, name string) (int64, error) {
-	of, err := s.idsOf(ctx, app, name, "")
-	return of.job, err
-}
-
 // TriggerHistories returns the revisions of a job's triggers since an instant.
 func (s *store) TriggerHistories(ctx context.Context, job int64, since time.Time) ([]dispatcher.TriggerHistory, error) {
 	// $1 job, $2 since. One statement, so that the

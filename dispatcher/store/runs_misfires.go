@@ -55,7 +55,8 @@ func (s *store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]disp
 		}
 		w.add("(m.from_at, m.trigger_id) < (%s, %s)", key.ScheduledAt.UnixMilli(), key.TriggerID)
 	}
-	list := `SELECT a.name, j.name, t.name, m.job_id, m.trigger_id, m.from_at, m.to_at, m.count, m.decision, m.reason, m.catch_up, m.node, m.decided_at
+	list := `SELECT a.name, j.name, t.name, m.job_id, m.trigger_id, m.from_at, m.to_at, m.count, m.decision, m.reason, m.catch_up, m.node,
+			m.decided_at
 		FROM misfires AS m JOIN jobs AS j ON j.id = m.job_id JOIN apps AS a ON a.id = j.app_id JOIN triggers AS t ON t.id = m.trigger_id
 		WHERE 1 = 1` + w.text + ` ORDER BY m.from_at DESC, m.trigger_id DESC LIMIT ` + strconv.Itoa(query.Page.Limit)
 	return collect(ctx, s.read, scanMisfire, list, w.args...)

@@ -73,7 +73,8 @@ const latestRuns = ` ORDER BY r.scheduled_at DESC, r.trigger_id DESC, r.kind DES
 // runQuery completes a query for rows of runs, named r, to one for runs with their names.
 func runQuery(picked string) string {
 	return `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.name, j.name, coalesce(t.name, ''),
-			coalesce(nullif(j.origin, ''), j.name), coalesce(nullif(t.origin, ''), t.name, ''), r.scheduled_at, r.trigger_id, r.kind, r.revision, r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
+			coalesce(nullif(j.origin, ''), j.name), coalesce(nullif(t.origin, ''), t.name, ''), r.scheduled_at, r.trigger_id,
+			r.kind, r.revision, r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
 			r.next_attempt_at, r.http_status, r.class, r.error, r.waits_for,
 			r.probe_at,
 			CASE WHEN a.enabled OR r.ended_at IS NOT NULL OR a.deleted_at IS NOT NULL THEN '' ELSE a.bounds END, m.from_at, m.to_at, m.count
@@ -204,29 +205,37 @@ type namedIDs struct{ job, trigger int64 }
 // idsOf returns the ids of what names stand for, or ErrNotFound if one that is not empty never existed. What was deleted
 // keeps its name until it is purged.
 func (s *store) idsOf(ctx context.Context, app, job, trigger string) (of namedIDs, err error) {
-	find := func(kind, shown, query string, args ...any) (int64, error) {
-		id, found, err := first(ctx, s.read, scanInt, query, args...)
-		if err == nil && !found {
-			err = dispatcher.NotFound(kind, shown)
-		}
-		return id, err
-	}
 	if app == "" {
 		return of, nil
 	}
 	// $1 id
-	if _, err = find("app", app, `SELECT id FROM apps WHERE id = $1`, dispatcher.AppID(app)); err != nil || job == "" {
+	const apps = `SELECT id FROM apps WHERE id = $1`
+	if _, err = s.idOf(ctx, "app", app, apps, dispatcher.AppID(app)); err != nil || job == "" {
 		return of, err
 	}
-	// $1 app, $2 name
-	const jobs = `SELECT id FROM jobs WHERE app_id = $1 AND name = $2`
-	if of.job, err = find("job", app+"/"+job, jobs, dispatcher.AppID(app), job); err != nil || trigger == "" {
+	if of.job, err = s.JobKey(ctx, app, job); err != nil || trigger == "" {
 		return of, err
 	}
 	// $1 job, $2 name
 	const triggers = `SELECT id FROM triggers WHERE job_id = $1 AND name = $2`
-	of.trigger, err = find("trigger", app+"/"+job+"/"+trigger, triggers, of.job, trigger)
+	of.trigger, err = s.idOf(ctx, "trigger", app+"/"+job+"/"+trigger, triggers, of.job, trigger)
 	return of, err
+}
+
+// JobKey returns the id of a job, deleted or not.
+func (s *store) JobKey(ctx context.Context, app, name string) (int64, error) {
+	// $1 app, $2 name
+	const jobs = `SELECT id FROM jobs WHERE app_id = $1 AND name = $2`
+	return s.idOf(ctx, "job", app+"/"+name, jobs, dispatcher.AppID(app), name)
+}
+
+// idOf returns the id that a query finds, or ErrNotFound of what is shown so.
+func (s *store) idOf(ctx context.Context, kind, shown, query string, args ...any) (int64, error) {
+	id, found, err := first(ctx, s.read, scanInt, query, args...)
+	if err == nil && !found {
+		err = dispatcher.NotFound(kind, shown)
+	}
+	return id, err
 }
 
 // Run returns a run with its attempts.

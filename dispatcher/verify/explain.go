@@ -206,8 +206,12 @@ func (e *explainer) inForce(in *dispatcher.TriggerRevision) {
 	if in.Calendar != "" {
 		bounds = ", calendar " + in.Calendar
 	}
-	e.step(in.From, "revision %d came into force (%s): %s in %s%s%s",
-		in.Revision, in.Cause, dispatcher.Echo(in.Expression), in.Timezone, bounds, paused)
+	called := ""
+	if in.Name != e.Trigger {
+		called = ", called " + in.Name
+	}
+	e.step(in.From, "revision %d came into force (%s): %s in %s%s%s%s",
+		in.Revision, in.Cause, dispatcher.Echo(in.Expression), in.Timezone, bounds, paused, called)
 	if !e.app.Enabled && e.app.Changed != nil {
 		e.step(*e.app.Changed, "the app was disabled")
 	}

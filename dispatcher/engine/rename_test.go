@@ -1,0 +1,86 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// renamed renames a job and its only trigger, and lets the node hear of it.
+func (r *rig) renamed(name, to, trigger string) {
+	r.t.Helper()
+	job, err := r.store.RenameJob(r.t.Context(), "app", name,
+		dispatcher.JobRename{Name: to, Triggers: map[string]string{"only": trigger}}, dispatcher.Change{Actor: "test", Now: r.now})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	r.hear(dispatcher.Notification{JobID: job.Key()})
+}
+
+// A receiver tells duplicates by their event ids, and people what is called by its name.
+func TestFiresOfARenamedJobKeepTheirEventIDs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("first", "rate(2s)", nil)
+	r.poll(5 * time.Second)
+	r.claimOnce(t.Context(), r.now.Add(2*time.Second))
+	r.quiet()
+	// The fire at 4 s is planned under the old names.
+	r.renamed("first", "second", "hourly")
+	for r.claimOnce(t.Context(), r.now.Add(4*time.Second)) > 0 {
+	}
+	r.quiet()
+	r.poll(9 * time.Second)
+	for _, after := range []time.Duration{4, 6, 8} {
+		r.claimOnce(t.Context(), r.now.Add(after*time.Second))
+		r.quiet()
+	}
+	installation, err := r.store.Installation(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	type call struct{ job, trigger, event string }
+	var got, want []call
+	for _, c := range r.calls {
+		got = append(got, call{c.Job, c.Trigger, c.EventID})
+	}
+	for i, name := range []string{"first", "second", "second", "second"} {
+		at := r.now.Add(time.Duration(2*i+2) * time.Second)
+		trigger := map[string]string{"first": "only", "second": "hourly"}[name]
+		want = append(want, call{name, trigger, dispatcher.EventID(installation, "app", "first", "only", at, dispatcher.KindSchedule)})
+	}
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(call{})); diff != "" {
+		t.Errorf("calls (-want +got):\n%s", diff)
+	}
+}
+
+// A later attempt of a run that was claimed before the rename finds its schedule by the keys, not by the names.
+func TestRetryOfARenamedJobSeesTheFiresAround(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+		if call.Attempt == 1 {
+			return broken()
+		}
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+	}
+	trigger := triggerOf("rate(2s)")
+	trigger.Jitter = dispatcher.Duration(time.Second)
+	r.putTemplated(trigger)
+	r.poll(9 * time.Second)
+	r.claimOnce(t.Context(), r.now.Add(6*time.Second))
+	run := r.settled()[0]
+	r.renamed("templated", "renamed", "hourly")
+	after := r.retry(run.ID)
+	if after.State != dispatcher.RunSucceeded || after.Job != "renamed" || after.Trigger != "hourly" || after.EventID != run.EventID {
+		t.Errorf("the run is %+v, want it succeeded under the new names with event id %s", after, run.EventID)
+	}
+	first := "none " + r.at(2*time.Second) + " " + r.at(4*time.Second)
+	if diff := cmp.Diff([]string{first + " 1", first + " 2"}, r.bodies()[:2]); diff != "" {
+		t.Errorf("bodies (-want +got):\n%s", diff)
+	}
+}
