@@ -56,7 +56,7 @@ func (r *jobResource) keepsFires(
 	calendars := r.conn.calendarChange(ctx, after.App, reads)
 	if names = scheduleChanges(before, after, calendars.changed); len(names) > 0 {
 		r.warnOfFires(diags, &e, names, &fireReport{
-			before: r.conn.withAnchors(ctx, before, renames, names), after: after, now: r.now().UTC(),
+			before: r.conn.withClocks(ctx, before, renames, names), after: after, now: r.now().UTC(),
 			calendars: calendars, budget: schedule.NewSteps(firesBudget),
 		})
 	}
@@ -113,6 +113,10 @@ func (f *fireReport) section(name string) string {
 	was, is := f.schedule(f.before, f.calendars.before, name), f.schedule(f.after, f.calendars.after, name)
 	if f.isDelay(name) {
 		return fmt.Sprintf("Trigger %s counts from the end of each run, so its fires are not known ahead.\n", name)
+	}
+	if was != nil && !foretells(was, f.before.Triggers[name]) {
+		return fmt.Sprintf("Trigger %s fires by H or jitter, which depend on the name that it was created with. Only the server knows that "+
+			"name, so its fires are not shown.\n", name)
 	}
 	compared := compareFires(f.budget, was, is, f.now)
 	if compared.same() {
@@ -202,11 +206,24 @@ func countsFromApply(t dispatcher.Trigger) bool {
 	return counted && t.StartAt == nil
 }
 
-// withAnchors returns a job from the state with the times from which its changed triggers count, which
-// only the API knows, where the job still has its former names. If it cannot be read, they count from now.
-func (c *connection) withAnchors(ctx context.Context, job dispatcher.Job, renames renaming, names []string) dispatcher.Job {
-	counts := func(name string) bool { return countsFromApply(job.Triggers[name]) }
-	if !slices.ContainsFunc(names, counts) {
+// dependsOnNames reports whether the fires of a trigger are derived from names.
+func dependsOnNames(t dispatcher.Trigger) bool { return t.Jitter > 0 || schedule.UsesHash(t.Expression) }
+
+// foretells reports whether the next fire of a trigger, as the API has it, is one of its schedule here. If the trigger or its
+// job was renamed before, it is not, because the API keeps to itself which names they were created with.
+func foretells(s *schedule.Schedule, t dispatcher.Trigger) bool {
+	if !dependsOnNames(t) || t.NextFireTime == nil || t.DueAt == nil {
+		return true
+	}
+	return s.Matches(*t.NextFireTime) && t.NextFireTime.Add(s.Delay(*t.NextFireTime)).Equal(*t.DueAt)
+}
+
+// withClocks returns a job from the state with what only the API knows of its changed triggers, where it has its former
+// names: when those that count from then were declared, and when those that depend on names fire next. If it cannot be
+// read, they count from now.
+func (c *connection) withClocks(ctx context.Context, job dispatcher.Job, renames renaming, names []string) dispatcher.Job {
+	asks := func(name string) bool { return countsFromApply(job.Triggers[name]) || dependsOnNames(job.Triggers[name]) }
+	if !slices.ContainsFunc(names, asks) {
 		return job
 	}
 	stored, err := c.Job(ctx, job.App, renames.from)
@@ -216,7 +233,8 @@ func (c *connection) withAnchors(ctx context.Context, job dispatcher.Job, rename
 	stored = renames.of(stored)
 	job.Triggers = maps.Clone(job.Triggers)
 	for name, t := range job.Triggers {
-		t.AnchorAt = stored.Triggers[name].AnchorAt
+		there := stored.Triggers[name]
+		t.AnchorAt, t.NextFireTime, t.DueAt = there.AnchorAt, there.NextFireTime, there.DueAt
 		job.Triggers[name] = t
 	}
 	return job

@@ -219,6 +219,25 @@ func TestImpossibleRenamesAreRefusedAtTheirLine(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
+// The names that H and jitter hash are those at the start. A later plan knows only what they are now, and shows no wrong fires.
+func TestPlanShowsNoFiresThatDependOnFormerNames(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, f.config(job(hook+hashed)))
+	d.must(t, "apply", "-auto-approve")
+	changed := strings.Replace(hashed, "H H *", "H 3 *", 1)
+	d.rewrite(t, f.config(jobNamed("reports", hook+changed)))
+	mustSay(t, d.must(t, "plan"), "Fires change: crm/reports", "Trigger h, times in UTC:") // the plan that renames knows both
+	d.rewrite(t, f.config(jobNamed("reports", hook+hashed)))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, f.config(jobNamed("reports", hook+changed)))
+	output := d.must(t, "plan")
+	mustSay(t, output, "Fires change: crm/reports", "Only the server knows that name, so its fires are not shown.")
+	if strings.Contains(output, "times in UTC") {
+		t.Errorf("the plan shows fires that it cannot know:\n%s", output)
+	}
+}
+
 // A trigger under a new name that does not say what it was is another trigger.
 func TestPlanTellsWhatIsLostWithoutRenamedFrom(t *testing.T) {
 	t.Parallel()
