@@ -35,6 +35,7 @@ func TestGuidesWorkWordByWord(t *testing.T) {
 	said := map[string][]string{
 		"getting-started":  {"2 added", "next_greeting = "},
 		"from-eventbridge": {"3 added", `"2030-01-01T06:00:00+01:00"`, `"2030-02-01T06:00:00+01:00"`},
+		"renaming":         {`invoices = "finance/invoices"`},
 		"testing-a-change": {`report_schedule = "at 07:30 on Monday to Friday; Europe/Berlin"`, `"2030-01-01T07:30:00+01:00"`},
 	}
 	for name, page := range guides(t) {

@@ -84,9 +84,10 @@ func flattenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job
 		State:             types.StringValue(string(job.State)),
 		Revision:          types.Int64Value(job.Revision),
 	}
+	renamed, _ := renamedFrom(prior)
 	triggers, next := map[string]triggerModel{}, map[string]timetypes.RFC3339{}
 	for name, t := range job.Triggers {
-		triggers[name] = flattenTrigger(t)
+		triggers[name] = flattenTrigger(t, renamed[name])
 		if t.NextFireTime != nil {
 			next[name] = timetypes.NewRFC3339TimeValue(t.NextFireTime.UTC())
 		}

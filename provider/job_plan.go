@@ -29,6 +29,9 @@ func (r *jobResource) ValidateConfig(
 	var problems dispatcher.Problems
 	dispatcher.CheckName(&problems, "/app", job.App)          // Validate leaves it out: the API has it in the URL
 	problems.AddError("", withOmittedSecrets(job).Validate()) // ModifyPlan knows whether there is a stored value
+	if from, known := renamedFrom(config); known {
+		problems.AddError("", from.Check(job.Triggers))
+	}
 	if text, err := json.Marshal(job.ForWire()); err == nil {
 		const most = 10
 		problems.AddError("", dispatcher.CheckJSONText(text, most))
@@ -61,10 +64,12 @@ func (r *jobResource) ModifyPlan(
 	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
 	var old *dispatcher.Job
+	var renames renaming
 	if !req.State.Raw.IsNull() {
 		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-		job := expandJob(ctx, &expander{}, state)
-		old = &job
+		stored := expandJob(ctx, &expander{}, state)
+		renames = r.planRename(ctx, &resp.Diagnostics, config, state, stored)
+		old = new(renames.of(stored))
 	}
 	reportProblems(&resp.Diagnostics, missingSecretProblems(ctx, config, state))
 	config = r.filled(ctx, &resp.Diagnostics, config)
@@ -80,16 +85,17 @@ func (r *jobResource) ModifyPlan(
 	r.warnOfConfig(ctx, &resp.Diagnostics, config)
 	var kept bool
 	if old != nil {
-		replaced := importID(plan.App, plan.Name) != importID(state.App, state.Name)
+		replaced := !plan.App.Equal(state.App)
 		if !replaced {
 			reportProblems(&resp.Diagnostics, keptSecretProblems(ctx, plan, config, state))
 		}
-		plan.State, plan.Revision, plan.NextFireTimes = state.State, state.Revision, state.NextFireTimes
+		plan.State, plan.Revision = state.State, state.Revision
+		plan.NextFireTimes = renames.keys(ctx, &resp.Diagnostics, state.NextFireTimes)
 		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 		if !replaced {
-			kept = r.keepsFires(ctx, &resp.Diagnostics, *old, plan)
+			kept = r.keepsFires(ctx, &resp.Diagnostics, *old, plan, renames)
 		}
-		if resp.Plan.Raw.Equal(req.State.Raw) {
+		if !renames.any() && sameButRenamedFrom(resp.Plan.Raw, req.State.Raw) {
 			return // no change, or only another way to write the same
 		}
 	}

@@ -96,8 +96,16 @@ func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, re
 	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
 		return
 	}
+	if !plan.Revision.IsUnknown() { // only renamed_from differs, which the API does not store
+		setState(ctx, &resp.State, &resp.Diagnostics, plan)
+		return
+	}
 	job, problems := r.plannedJob(ctx, plan, config, &state)
 	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
+		return
+	}
+	state = r.rename(ctx, config, state, resp)
+	if resp.Diagnostics.HasError() {
 		return
 	}
 	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()

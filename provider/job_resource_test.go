@@ -161,7 +161,8 @@ func TestJobUpdateKeepsUnchangedAttributes(t *testing.T) {
 			},
 		},
 		resource.TestStep{
-			Config:           f.config(strings.ReplaceAll(job(hook+""), `"nightly"`, `"renamed"`)),
+			Config: f.config(strings.ReplaceAll(job(hook+""), "carillon_app.a.name", "carillon_app.other.name") +
+				"resource \"carillon_app\" \"other\" {\n name = \"other\"\n}\n"),
 			ConfigPlanChecks: planned(action(plancheck.ResourceActionReplace)),
 		},
 	)

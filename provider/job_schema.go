@@ -20,7 +20,7 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 		Attributes: rememberTypes(map[string]schema.Attribute{
 			"id":          idAttribute("job"),
 			"app":         appAttribute("job"),
-			"name":        nameAttribute("job", ""),
+			"name":        jobNameAttribute(),
 			"description": descriptionAttribute(),
 			"enabled": boolWithDefault(true, "Whether the triggers of the job fire. A job that you enable again continues "+
 				"with its next fire time. Unlike after a pause, the fires of the time between are not made up for."),

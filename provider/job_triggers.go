@@ -28,6 +28,7 @@ type triggerModel struct {
 	MisfirePolicy types.String   `tfsdk:"misfire_policy"`
 	CatchUpWindow durationString `tfsdk:"catch_up_window"`
 	Enabled       types.Bool     `tfsdk:"enabled"`
+	RenamedFrom   types.String   `tfsdk:"renamed_from"`
 }
 
 func triggerAttribute() schema.MapNestedAttribute {
@@ -50,9 +51,9 @@ func triggerAttributes() map[string]schema.Attribute {
 			"(`0 0 2 ? * MON-FRI`), a Unix one of five (`*/10 * * * *`) or a macro (`@daily`), an Amazon EventBridge one " +
 			"(`cron(0 2 ? * MON-FRI *)`), an interval of elapsed time (`rate(5 minutes)`, `@every 90s`, or `delay(30s)` after the " +
 			"end of the previous run), a calendar interval (`every 3 months`), a daily interval (`every 45 minutes from 9:00 to 17:00 " +
-			"on MON-FRI`), or one instant (`at(2030-05-01T10:00:00Z)`). In cron fields, `H` is a value hashed from the names of app, " +
-			"job and trigger. A new or changed instant in the past is refused. An expression that is allowed but probably a mistake, " +
-			"such as a time that daylight saving skips, gives a warning."),
+			"on MON-FRI`), or one instant (`at(2030-05-01T10:00:00Z)`). In cron fields, `H` is a value hashed from the names with " +
+			"which app, job and trigger were created. A new or changed instant in the past is refused. An expression that is allowed " +
+			"but probably a mistake, such as a time that daylight saving skips, gives a warning."),
 		"dialect": resolvedString("How to read `expression`: " + either(dialects) + ". Default: detected from the expression and " +
 			"shown in the plan; set `aws` to read `rate` and `at` as Amazon EventBridge does."),
 		"timezone": resolvedString("IANA time zone of the expression's wall clock, such as `Europe/Berlin`; case matters. " +
@@ -76,7 +77,7 @@ func triggerAttributes() map[string]schema.Attribute {
 			"`next_included` (they fire once, when the calendar no longer excludes them, at whatever hour that is). A `delay(...)` needs " +
 			"`next_included`. Default: `skip`."),
 		"jitter": durationWithDefault(0, "Spreads fires: each runs up to this much later than scheduled, by an amount hashed from "+
-			"the names and the scheduled time. At most `24h`."),
+			"the names that `H` uses, and the scheduled time. At most `24h`."),
 		"misfire_after": durationWithDefault(dispatcher.DefaultMisfireAfter, "How late a fire may be before it is a misfire, from "+
 			"`1s` to `24h`."),
 		"misfire_policy": resolvedString("What happens to misfires: `fire_once` (one catch-up run stands for " +
@@ -86,6 +87,9 @@ func triggerAttributes() map[string]schema.Attribute {
 		"catch_up_window": durationWithDefault(dispatcher.MaxCatchUpWindow, "How old a misfire may be to be caught up, from "+
 			"`misfire_after` to `"+window+"`. Older ones are skipped and recorded."),
 		"enabled": boolWithDefault(true, "Whether the trigger fires; see `enabled` of the job."),
+		"renamed_from": optionalString("The former name of the trigger, so that another label renames it. It keeps its history, pause, " +
+			"fire times and event ids; without, it would be another trigger. Once it is renamed, the attribute has no effect: to remove " +
+			"it changes the state, and nothing on the server. Two triggers can swap their names. Default: none."),
 	}
 }
 
@@ -147,7 +151,9 @@ func expandTrigger(ctx context.Context, e *expander, pointer string, object type
 	return t
 }
 
-func flattenTrigger(t dispatcher.Trigger) triggerModel {
+// flattenTrigger returns the model of a trigger from the API. renamedFrom is what the plan or state says of it: the API
+// knows present names only.
+func flattenTrigger(t dispatcher.Trigger, renamedFrom string) triggerModel {
 	return triggerModel{
 		Expression:    types.StringValue(t.Expression),
 		Dialect:       flattenOptional(t.Dialect),
@@ -165,5 +171,6 @@ func flattenTrigger(t dispatcher.Trigger) triggerModel {
 		MisfirePolicy: types.StringValue(string(t.MisfirePolicy)),
 		CatchUpWindow: flattenDuration(t.CatchUpWindow),
 		Enabled:       types.BoolValue(t.Enabled),
+		RenamedFrom:   flattenOptional(renamedFrom),
 	}
 }

@@ -35,10 +35,12 @@ func scheduleChanges(before, after dispatcher.Job, calendars map[string]bool) []
 
 // keepsFires reports whether a planned job has the schedules that it had. If they or its calendars change, it adds a
 // warning that shows what this does to its fires: Terraform shows the values of attributes, but a reviewer wants to
-// know when the job will run.
-func (r *jobResource) keepsFires(ctx context.Context, diags *diag.Diagnostics, before dispatcher.Job, plan jobModel) bool {
+// know when the job will run. before is the job of the state under the names that renames gives it.
+func (r *jobResource) keepsFires(
+	ctx context.Context, diags *diag.Diagnostics, before dispatcher.Job, plan jobModel, renames renaming,
+) bool {
 	var e expander
-	after := expandJob(ctx, &e, plan)
+	after := withOrigins(expandJob(ctx, &e, plan), before)
 	names := scheduleChanges(before, after, nil)
 	keeps := len(names) == 0 && e.allKnown("/triggers") && e.allKnown("/enabled")
 	if r.conn == nil || len(r.conn.unknown) > 0 || e.isUnknown("/triggers") {
@@ -54,7 +56,7 @@ func (r *jobResource) keepsFires(ctx context.Context, diags *diag.Diagnostics, b
 	calendars := r.conn.calendarChange(ctx, after.App, reads)
 	if names = scheduleChanges(before, after, calendars.changed); len(names) > 0 {
 		r.warnOfFires(diags, &e, names, &fireReport{
-			before: r.conn.withAnchors(ctx, before, names), after: after, now: r.now().UTC(),
+			before: r.conn.withClocks(ctx, before, renames, names), after: after, now: r.now().UTC(),
 			calendars: calendars, budget: schedule.NewSteps(firesBudget),
 		})
 	}
@@ -89,8 +91,11 @@ func (r *jobResource) warnOfFires(diags *diag.Diagnostics, e *expander, names []
 	if len(further) > 0 {
 		text += fmt.Sprintf("\n%d more triggers change: %s.\n", len(further), strings.Join(further, ", "))
 	}
+	if renamed := likelyRename(f.before, f.after); renamed != "" {
+		text += "\n" + renamed
+	}
 	r.conn.warn(diags, warning{
-		kind: "fires", title: "Fires change", thing: f.after.App + "/" + f.after.Name, at: at,
+		kind: "fires", title: "Fires change", thing: f.before.App + "/" + f.before.Name, at: at,
 		detail: strings.TrimRight(text, "\n"), inFull: changesInFull,
 	}, "more jobs")
 }
@@ -108,6 +113,10 @@ func (f *fireReport) section(name string) string {
 	was, is := f.schedule(f.before, f.calendars.before, name), f.schedule(f.after, f.calendars.after, name)
 	if f.isDelay(name) {
 		return fmt.Sprintf("Trigger %s counts from the end of each run, so its fires are not known ahead.\n", name)
+	}
+	if was != nil && !foretells(was, f.before.Triggers[name]) {
+		return fmt.Sprintf("Trigger %s fires by H or jitter, which depend on the name that it was created with. Only the server knows that "+
+			"name, so its fires are not shown.\n", name)
 	}
 	compared := compareFires(f.budget, was, is, f.now)
 	if compared.same() {
@@ -160,7 +169,7 @@ func (f *fireReport) schedule(job dispatcher.Job, calendars dispatcher.Calendars
 	if _, err := calendars.Find(t.Calendar); err != nil {
 		calendars = nil // the same plan creates it, from values that are not known yet
 	}
-	s, err := t.Parse(dispatcher.Identity(job.App, job.Name, name), anchor, calendars)
+	s, err := t.Parse(job.Identity(name), anchor, calendars)
 	if err != nil {
 		return nil
 	}
@@ -178,7 +187,7 @@ func (f *fireReport) zone(name string) *time.Location {
 	if !ok {
 		t = f.before.Triggers[name]
 	}
-	s, err := t.Parse(dispatcher.Identity(f.after.App, f.after.Name, name), f.now, nil)
+	s, err := t.Parse(f.after.Identity(name), f.now, nil)
 	if err != nil {
 		return time.UTC
 	}
@@ -197,20 +206,45 @@ func countsFromApply(t dispatcher.Trigger) bool {
 	return counted && t.StartAt == nil
 }
 
-// withAnchors returns a job from the state with the times from which its changed triggers count, which
-// only the API knows. If it cannot be read, they count from now.
-func (c *connection) withAnchors(ctx context.Context, job dispatcher.Job, names []string) dispatcher.Job {
-	counts := func(name string) bool { return countsFromApply(job.Triggers[name]) }
-	if !slices.ContainsFunc(names, counts) {
+// dependsOnNames reports whether the fires of a trigger are derived from names.
+func dependsOnNames(t dispatcher.Trigger) bool { return t.Jitter > 0 || schedule.UsesHash(t.Expression) }
+
+// foretells reports whether the next fire of a trigger, as the API has it, is one of its schedule here. If the trigger or its
+// job was renamed before, it is not, because the API keeps to itself which names they were created with.
+func foretells(s *schedule.Schedule, t dispatcher.Trigger) bool {
+	if !dependsOnNames(t) || t.NextFireTime == nil || t.DueAt == nil {
+		return true
+	}
+	return s.Matches(*t.NextFireTime) && t.NextFireTime.Add(s.Delay(*t.NextFireTime)).Equal(*t.DueAt)
+}
+
+// withClocks returns a job from the state with what only the API knows of its changed triggers, where it has its former
+// names: when those that count from then were declared, and when those that depend on names fire next. If it cannot be
+// read, they count from now.
+func (c *connection) withClocks(ctx context.Context, job dispatcher.Job, renames renaming, names []string) dispatcher.Job {
+	asks := func(name string) bool { return countsFromApply(job.Triggers[name]) || dependsOnNames(job.Triggers[name]) }
+	if !slices.ContainsFunc(names, asks) {
 		return job
 	}
-	stored, err := c.Job(ctx, job.App, job.Name)
+	stored, err := c.Job(ctx, job.App, renames.from)
 	if err != nil {
 		return job
 	}
+	stored = renames.of(stored)
 	job.Triggers = maps.Clone(job.Triggers)
 	for name, t := range job.Triggers {
-		t.AnchorAt = stored.Triggers[name].AnchorAt
+		there := stored.Triggers[name]
+		t.AnchorAt, t.NextFireTime, t.DueAt = there.AnchorAt, there.NextFireTime, there.DueAt
+		job.Triggers[name] = t
+	}
+	return job
+}
+
+// withOrigins returns a planned job with the origins of the one that it replaces, which decide about H and jitter.
+func withOrigins(job, before dispatcher.Job) dispatcher.Job {
+	job.Origin = before.Origin
+	for name, t := range job.Triggers {
+		t.Origin = before.Triggers[name].Origin
 		job.Triggers[name] = t
 	}
 	return job

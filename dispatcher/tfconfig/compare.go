@@ -126,6 +126,7 @@ func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
 func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]AttributeDifference, error) {
 	var declared any
 	var err error
+	var c comparison
 	there := object
 	switch object := object.(type) {
 	case dispatcher.App:
@@ -152,6 +153,7 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 			resolve(&t, dispatcher.Identity(job.App, job.Name, name))
 			job.Triggers[name] = t
 		}
+		c.found = r.rename(&object)
 		declared, there = job, object
 	}
 	if err != nil {
@@ -165,7 +167,6 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 	if err != nil {
 		return nil, err
 	}
-	var c comparison
 	c.block(Schemas()[r.Type], flattenDefaults(files), flattenDefaults(server), r.root, "")
 	return c.found, nil
 }

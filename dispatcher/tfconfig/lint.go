@@ -148,6 +148,7 @@ func (l *linter) job(r *Resource) error {
 	calendars := l.calendarsOf(job.App, job.Triggers)
 	l.report(r, false, job.Validate())
 	l.report(r, false, job.CheckCost(calendars, l.now))
+	l.report(r, false, renamedFromOf(r).Check(job.Triggers))
 	// An app of another module, or an app or a default that is not known, may have a default_timezone.
 	if elsewhere := !declared || l.named[AppType+"/"+name+"/"+name].root.part("defaults").part("timezone").isUnknown(); known {
 		l.report(r, elsewhere, job.CheckTimezones())

@@ -116,6 +116,13 @@ resource "carillon_app" "a" {
 				"  retry {\n    delays = [\"5s\", \"10\"]\n  }\n  trigger", 1)},
 			want: map[string]string{"duration_unit": "main.tf:9:21"},
 		},
+		"a trigger that is renamed": {
+			files: map[string]string{"main.tf": fmt.Sprintf(job, "\"0 0 8 * * ?\"\n renamed_from = \"u\"")},
+		},
+		"a trigger that is renamed from its own name": {
+			files: map[string]string{"main.tf": fmt.Sprintf(job, "\"0 0 8 * * ?\"\n renamed_from = \"t\"")},
+			want:  map[string]string{"name_taken": "main.tf:10:17"},
+		},
 		"no zone anywhere": {
 			files: map[string]string{"main.tf": strings.Replace(fmt.Sprintf(app+job, "", `"0 0 8 * * ?"`), "    timezone   = \"UTC\"\n", "", 1)},
 			want:  map[string]string{"timezone_required": "main.tf:13:3"},

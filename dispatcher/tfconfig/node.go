@@ -53,6 +53,14 @@ func (n *node) part(name string) *node {
 	return n.parts[name]
 }
 
+// all returns the parts of a block or map; n may be nil.
+func (n *node) all() map[string]*node {
+	if n == nil {
+		return nil
+	}
+	return n.parts
+}
+
 // text returns the value of a text; ok is false if there is none or it is unknown.
 func (n *node) text() (text string, ok bool) {
 	if n == nil || n.unknown {

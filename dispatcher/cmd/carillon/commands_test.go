@@ -58,6 +58,7 @@ func commandRows() map[string]commandRow {
 		"export":              {args: "shop", needs: read},
 		"job list":            {args: "shop --label team=payments", needs: read, schema: "JobList"},
 		"job pause":           {args: "shop/orders/nightly", needs: write, schema: "Job"},
+		"job rename":          {args: "shop/orders orders", needs: write, code: exitFailure},
 		"job resume":          {args: "shop/orders/nightly", needs: write, schema: "Job"},
 		"job run":             {args: "shop/orders", needs: operate, schema: "Run"},
 		"job show":            {args: "shop/orders", needs: read, schema: "Job"},

@@ -41,6 +41,8 @@ func TestOutputOfCommands(t *testing.T) {
 		"app show shop", "node list", "token show reader", "rollback show", "rollback show -o json", "run cancel {run}",
 		"run show none", "job show shop/none", "job pause shop/orders --reason quiet", "job list shop -o table",
 		"job show shop/orders", "job resume shop/orders", "job pause shop",
+		"job rename shop/orders bills --trigger nightly=daily", "job rename shop/bills --trigger daily=nightly -o json",
+		"run list --app shop --job bills", "job rename shop/bills", "job rename shop/bills bills", "job rename shop/bills Bills",
 	} {
 		out, errs, code := s.commandWith("", strings.Fields(s.fill(command, 0))...)
 		fmt.Fprintf(&text, "$ carillon %s\n%s%s", command, out, errs)

@@ -12,13 +12,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
-// jobCommand shows, runs and pauses jobs.
+// jobCommand shows, runs, pauses and renames jobs.
 type jobCommand struct {
 	List   jobListCommand   `cmd:"" help:"List jobs with their next fires." example:"carillon job list billing"`
 	Show   jobShowCommand   `cmd:"" help:"Show a job with its triggers and warnings." example:"carillon job show billing/invoices"`
 	Run    jobRunCommand    `cmd:"" group:"operate" help:"Run a job now." example:"carillon job run billing/invoices --wait"`
 	Pause  jobPauseCommand  `cmd:"" group:"operate" help:"Pause a job, or one of its triggers." example:"carillon job pause billing/invoices --reason \"the ledger is being migrated\""`
 	Resume jobResumeCommand `cmd:"" group:"operate" help:"Resume a job, or one of its triggers." example:"carillon job resume billing/invoices/berlin"`
+	Rename jobRenameCommand `cmd:"" group:"operate" help:"Rename a job, or triggers of it." example:"carillon job rename billing/invoices bills --trigger berlin=frankfurt"`
 }
 
 // jobListCommand lists jobs.

@@ -1,0 +1,79 @@
+package provider
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/resource"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+func jobNameAttribute() schema.StringAttribute {
+	return requiredString("Name of the job: " + nameRule + ". Changing it renames the job, which keeps its history, pauses, fire times " +
+		"and event ids.")
+}
+
+// rename gives the job of a state and its triggers the names that the configuration says, and returns the state after it.
+// It stores that at once: if the rest of the update fails, the state has the names that the API has.
+func (r *jobResource) rename(ctx context.Context, config, state jobModel, resp *resource.UpdateResponse) jobModel {
+	stored := expandJob(ctx, &expander{}, state)
+	renames, problems := renamingOf(config, state, stored)
+	if reportProblems(&resp.Diagnostics, problems); len(problems) > 0 || !renames.any() {
+		return state
+	}
+	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
+	job, err := r.conn.RenameJob(ctx, stored.App, stored.Name, renames.JobRename, client.Condition{Revision: revision})
+	if isConflict(err) {
+		current, readErr := r.conn.Job(ctx, stored.App, stored.Name)
+		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
+		return state
+	}
+	var refused *client.Error
+	if errors.As(err, &refused) {
+		refused.Problems = renames.inFiles(refused.Problems)
+	}
+	if err != nil {
+		r.conn.report(&resp.Diagnostics, fmt.Sprintf("rename job %q", id), err)
+		return state
+	}
+	state.Triggers = renames.triggers(ctx, &resp.Diagnostics, state.Triggers)
+	state = r.conn.shownJob(ctx, &resp.Diagnostics, job, state)
+	setState(ctx, &resp.State, &resp.Diagnostics, state)
+	return state
+}
+
+// inFiles returns the problems of a rename with the paths that the configuration has for what they point to.
+func (r renaming) inFiles(problems dispatcher.Problems) dispatcher.Problems {
+	told := slices.Clone(problems)
+	for i, p := range told {
+		for old, name := range r.Triggers {
+			if p.Path == dispatcher.Pointer("triggers", old) {
+				told[i].Path = dispatcher.Pointer("triggers", name, "renamed_from")
+			}
+		}
+	}
+	return told
+}
+
+// triggers returns those of a state under the names that they have now, each with the name that it had.
+func (r renaming) triggers(ctx context.Context, diags *diag.Diagnostics, m types.Map) types.Map {
+	renamed := map[string]attr.Value{}
+	for name, element := range m.Elements() {
+		object, is := element.(types.Object)
+		if r.to(name) != name && is {
+			attributes := object.Attributes()
+			attributes["renamed_from"] = types.StringValue(name)
+			element = types.ObjectValueMust(object.AttributeTypes(ctx), attributes)
+		}
+		renamed[r.to(name)] = element
+	}
+	return flattenMap(ctx, diags, m.ElementType(ctx), renamed)
+}

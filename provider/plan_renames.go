@@ -1,0 +1,171 @@
+package provider
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/path"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// renaming is what a plan renames of a job, which has the name from in the state.
+type renaming struct {
+	dispatcher.JobRename
+	from string
+}
+
+// any reports whether there is anything to rename.
+func (r renaming) any() bool { return r.Name != "" || len(r.Triggers) > 0 }
+
+// to returns the name that a trigger will have.
+func (r renaming) to(name string) string { return cmp.Or(r.Triggers[name], name) }
+
+// of returns a job under the names that it will have. What is derived from names stays as it is.
+func (r renaming) of(job dispatcher.Job) dispatcher.Job {
+	if renamed, err := r.Apply(job, job.UpdatedAt); err == nil {
+		return renamed
+	}
+	return job // nothing is renamed, or a problem says why not
+}
+
+// keys returns a map of the state whose keys are triggers under the names that they will have.
+func (r renaming) keys(ctx context.Context, diags *diag.Diagnostics, m types.Map) types.Map {
+	if len(r.Triggers) == 0 {
+		return m
+	}
+	renamed := m.Elements()
+	maps.DeleteFunc(renamed, func(name string, _ attr.Value) bool { return r.to(name) != name })
+	for name, value := range m.Elements() {
+		renamed[r.to(name)] = value
+	}
+	return flattenMap(ctx, diags, m.ElementType(ctx), renamed)
+}
+
+// renamedFrom returns the former names that a model says of its triggers; known is false if it may say more at apply.
+func renamedFrom(m jobModel) (from dispatcher.RenamedFrom, known bool) {
+	from, known = dispatcher.RenamedFrom{}, !m.Triggers.IsUnknown()
+	for name, element := range m.Triggers.Elements() {
+		object, _ := element.(types.Object)
+		former, _ := object.Attributes()["renamed_from"].(types.String)
+		if !former.IsNull() {
+			from[name] = former.ValueString()
+		}
+		known = known && !object.IsUnknown() && !former.IsUnknown()
+	}
+	return from, known
+}
+
+// renamingOf returns what a configuration renames of the job in the state.
+func renamingOf(config, state jobModel, stored dispatcher.Job) (renaming, dispatcher.Problems) {
+	r := renaming{from: stored.Name}
+	if !config.Name.IsUnknown() && config.Name.ValueString() != stored.Name {
+		r.Name = config.Name.ValueString()
+	}
+	var problems dispatcher.Problems
+	if from, known := renamedFrom(config); known && len(from) > 0 {
+		done, _ := renamedFrom(state)
+		names, err := from.Pending(done, stored)
+		problems.AddError("", err)
+		r.Triggers = names
+	}
+	if r.any() && len(problems) == 0 {
+		_, err := r.Apply(stored, stored.UpdatedAt)
+		problems.AddError("", err)
+		problems = r.inFiles(problems)
+	}
+	return r, problems
+}
+
+// planRename returns what a plan renames, and says so. It refuses a name that another job has.
+func (r *jobResource) planRename(ctx context.Context, diags *diag.Diagnostics, config, state jobModel, stored dispatcher.Job) renaming {
+	if !config.App.Equal(state.App) {
+		return renaming{from: stored.Name} // it is replaced, by a job that has no past
+	}
+	renames, problems := renamingOf(config, state, stored)
+	reportProblems(diags, problems)
+	if r.conn == nil || len(r.conn.unknown) > 0 || diags.HasError() || !renames.any() {
+		return renames
+	}
+	if renames.Name != "" {
+		if _, err := r.conn.Job(ctx, stored.App, renames.Name); err == nil {
+			diags.AddAttributeError(path.Root("name"), title(dispatcher.CodeNameTaken, ""), withCode(fmt.Sprintf(
+				"Job %s/%s exists, so %s/%s cannot get its name. Choose another name. Or delete or rename that job first, by an apply of "+
+					"its own: Terraform does not order the two.", stored.App, renames.Name, stored.App, stored.Name), dispatcher.CodeNameTaken))
+			return renames
+		}
+	}
+	r.conn.warnOfRename(diags, stored.App, renames)
+	return renames
+}
+
+// warnOfRename says what a plan renames, and what does not follow.
+func (c *connection) warnOfRename(diags *diag.Diagnostics, app string, r renaming) {
+	var lines []string
+	at := path.Root("name")
+	if r.Name != "" {
+		lines = append(lines, fmt.Sprintf("Job %s/%s becomes %s/%s.", app, r.from, app, r.Name))
+	}
+	for i, old := range slices.Sorted(maps.Keys(r.Triggers)) {
+		if len(lines) == 0 && i == 0 {
+			at = attributePath(dispatcher.Pointer("triggers", r.Triggers[old], "renamed_from"))
+		}
+		lines = append(lines, fmt.Sprintf("Trigger %s becomes %s.", old, r.Triggers[old]))
+	}
+	c.warn(diags, warning{
+		kind: "renamed", title: "Rename", thing: app + "/" + r.from, at: at, inFull: warningsInFull,
+		detail: strings.Join(lines, "\n") + "\n\nHistory, pauses and event ids stay, and the rename moves no fire. New requests carry the " +
+			"new name. What else has the old one does not follow: dashboards, alerts, scripts, import blocks.",
+	}, "more jobs")
+}
+
+// likelyRename says how a trigger that is new would be one that is removed under another name; empty if there are not both.
+func likelyRename(before, after dispatcher.Job) string {
+	removed, added := without(before.Triggers, after.Triggers), without(after.Triggers, before.Triggers)
+	if len(removed) == 0 || len(added) == 0 {
+		return ""
+	}
+	old, name := removed[0], added[0]
+	for _, one := range added {
+		same := func(candidate string) bool { return before.Triggers[candidate].Same(after.Triggers[one].Schedule) }
+		if i := slices.IndexFunc(removed, same); i >= 0 {
+			old, name = removed[i], one
+			break
+		}
+	}
+	return fmt.Sprintf("A new trigger does not continue a removed one: it has no history and no pause, and other event ids and values "+
+		"of H and jitter. If trigger %s is %s under another name, write renamed_from = %q into its block.", name, old, old)
+}
+
+// without returns the names of triggers that the others lack.
+func without(triggers, others map[string]dispatcher.Trigger) []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(triggers)), func(name string) bool {
+		_, there := others[name]
+		return there
+	})
+}
+
+// sameButRenamedFrom reports whether two jobs differ in nothing that the API stores.
+func sameButRenamedFrom(a, b tftypes.Value) bool {
+	stored := func(v tftypes.Value) tftypes.Value {
+		stripped, err := tftypes.Transform(v, func(at *tftypes.AttributePath, inner tftypes.Value) (tftypes.Value, error) {
+			if at.LastStep() == tftypes.AttributeName("renamed_from") {
+				return tftypes.NewValue(tftypes.String, nil), nil
+			}
+			return inner, nil
+		})
+		if err != nil {
+			return v
+		}
+		return stripped
+	}
+	return stored(a).Equal(stored(b))
+}
