@@ -1,41 +1,91 @@
 package provider_test
 
 import (
+	"os"
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
+
+// story runs a test with terraform and with OpenTofu, each with an API of its own. What they print is compared with the
+// same files.
+func story(t *testing.T, test func(t *testing.T, f *fixture)) {
+	t.Helper()
+	eachClient(t, func(t *testing.T, client string) {
+		f := newFixture(t)
+		f.client = client
+		test(t, f)
+	})
+}
+
+// eachClient runs a test with the paths of terraform and of OpenTofu.
+func eachClient(t *testing.T, test func(t *testing.T, client string)) {
+	t.Helper()
+	for _, name := range []string{"terraform", "tofu"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			test(t, need.Client(t, name))
+		})
+	}
+}
+
+// golden compares what terraform printed with a file, or writes the file with -update.
+func golden(t *testing.T, file, printed string) {
+	t.Helper()
+	overrides := regexp.MustCompile(`(?s)\n?Warning: Provider development overrides.*?applying\s+changes\s+may.*?releases\.\n`)
+	printed = strings.TrimSpace(asTerraform(overrides.ReplaceAllString(printed, ""))) + "\n"
+	if *update {
+		if err := os.WriteFile(file, []byte(printed), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if diff := cmp.Diff(contents(t, file), printed); diff != "" {
+		t.Errorf("terraform prints something else than %s; write it with -update (-want +got):\n%s", file, diff)
+	}
+}
+
+// asTerraform replaces the words of OpenTofu by those of Terraform.
+func asTerraform(printed string) string {
+	return strings.NewReplacer("OpenTofu", "Terraform", " (current -> planned)", "").Replace(printed)
+}
 
 // A story: what an operator does not allow the app is told at plan, also if the same plan creates the app. What is
 // allowed is applied, and a second plan is empty.
 func TestLambdaOutsideOfTheBoundsIsToldAtPlan(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	const dir = "testdata/lambda/"
-	main := contents(t, dir+"main.tf")
-	d := f.directory(t, main, providerBlock(""))
-	golden(t, dir+"misspelt.txt", errorsOf(d.mustFail(t, []string{"plan"})))
-	main = strings.Replace(main, `"event"`, `"Event"`, 1)
-	d.rewrite(t, main)
-	golden(t, dir+"refused.txt", errorsOf(d.mustFail(t, []string{"plan"})))
-	d.rewrite(t, strings.NewReplacer("payroll-close", "finance-close", "role/admin", "role/finance-close").Replace(main))
-	d.must(t, "apply", "-auto-approve")
-	mustChangeNothing(t, d)
+	story(t, func(t *testing.T, f *fixture) {
+		const dir = "testdata/lambda/"
+		main := contents(t, dir+"main.tf")
+		d := f.directory(t, main, providerBlock(""))
+		golden(t, dir+"misspelt.txt", errorsOf(d.mustFail(t, []string{"plan"})))
+		main = strings.Replace(main, `"event"`, `"Event"`, 1)
+		d.rewrite(t, main)
+		golden(t, dir+"refused.txt", errorsOf(d.mustFail(t, []string{"plan"})))
+		d.rewrite(t, strings.NewReplacer("payroll-close", "finance-close", "role/admin", "role/finance-close").Replace(main))
+		d.must(t, "apply", "-auto-approve")
+		mustChangeNothing(t, d)
+	})
 }
 
 // A story: a job for one instant. One in the past, and a local time without a zone, are refused at plan.
 func TestInstantOfAOneShotJobIsCheckedAtPlan(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	const dir = "testdata/one_shot/"
-	main := contents(t, dir+"main.tf")
-	d := f.directory(t, main, providerBlock(""))
-	now := regexp.MustCompile(`it\s+is\s+20[-0-9TZ:]+`)
-	golden(t, dir+"refused.txt", now.ReplaceAllString(errorsOf(d.mustFail(t, []string{"plan"})), "it is NOW"))
-	main = strings.Replace(main, "2020-05-01T10:00:00Z", "2098-05-01T10:00:00Z", 1)
-	d.rewrite(t, strings.Replace(main, `"at(2099-05-01T10:00:00)"`, "\"at(2099-05-01T10:00:00)\"\n    timezone   = \"Europe/Berlin\"", 1))
-	d.must(t, "apply", "-auto-approve")
-	mustChangeNothing(t, d)
+	story(t, func(t *testing.T, f *fixture) {
+		const dir = "testdata/one_shot/"
+		main := contents(t, dir+"main.tf")
+		d := f.directory(t, main, providerBlock(""))
+		now := regexp.MustCompile(`it\s+is\s+20[-0-9TZ:]+`)
+		golden(t, dir+"refused.txt", now.ReplaceAllString(errorsOf(d.mustFail(t, []string{"plan"})), "it is NOW"))
+		main = strings.Replace(main, "2020-05-01T10:00:00Z", "2098-05-01T10:00:00Z", 1)
+		d.rewrite(t, strings.Replace(main, `"at(2099-05-01T10:00:00)"`, "\"at(2099-05-01T10:00:00)\"\n    timezone   = \"Europe/Berlin\"", 1))
+		d.must(t, "apply", "-auto-approve")
+		mustChangeNothing(t, d)
+	})
 }
 
 // errorsOf is what terraform printed, without the plan before its first error.
