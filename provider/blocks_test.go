@@ -19,7 +19,7 @@ import (
 // A story: Terraform names the line and the nearest name, and it never asks the provider.
 func TestEveryMisspeltNameIsRefusedByValidate(t *testing.T) {
 	t.Parallel()
-	eachClient(t, func(t *testing.T, client string) {
+	eachClient(t, func(t *testing.T, client clientProgram) {
 		const dir = "testdata/misspelling/"
 		d := (&fixture{client: client}).directory(t, contents(t, dir+"main.tf"), providerBlock(""))
 		golden(t, dir+"says.txt", d.mustFail(t, []string{"validate"}))

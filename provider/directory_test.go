@@ -27,7 +27,7 @@ func (f *fixture) directory(t *testing.T, files ...string) directory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := directory{path: t.TempDir(), client: f.client}
+	d := directory{path: t.TempDir(), client: f.client.path}
 	if d.client == "" {
 		d.client = needTerraform(t)
 	}

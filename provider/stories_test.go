@@ -15,20 +15,31 @@ import (
 // same files.
 func story(t *testing.T, test func(t *testing.T, f *fixture)) {
 	t.Helper()
-	eachClient(t, func(t *testing.T, client string) {
+	eachClient(t, func(t *testing.T, client clientProgram) {
 		f := newFixture(t)
 		f.client = client
 		test(t, f)
 	})
 }
 
-// eachClient runs a test with the paths of terraform and of OpenTofu.
-func eachClient(t *testing.T, test func(t *testing.T, client string)) {
+// clientProgram is terraform or tofu, and where it is.
+type clientProgram struct{ name, path string }
+
+// file returns the name of a golden file of which OpenTofu has its own, as it shows another part of what does not change.
+func (c clientProgram) file(name string) string {
+	if c.name == "tofu" {
+		return strings.TrimSuffix(name, ".txt") + "_tofu.txt"
+	}
+	return name
+}
+
+// eachClient runs a test with terraform and with OpenTofu.
+func eachClient(t *testing.T, test func(t *testing.T, client clientProgram)) {
 	t.Helper()
 	for _, name := range []string{"terraform", "tofu"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			test(t, need.Client(t, name))
+			test(t, clientProgram{name, need.Client(t, name)})
 		})
 	}
 }
@@ -47,6 +58,17 @@ func golden(t *testing.T, file, printed string) {
 	if diff := cmp.Diff(contents(t, file), printed); diff != "" {
 		t.Errorf("terraform prints something else than %s; write it with -update (-want +got):\n%s", file, diff)
 	}
+}
+
+// planOf returns the actions of a plan with their count, from the first action on.
+func planOf(t *testing.T, output string) string {
+	t.Helper()
+	from, count := strings.Index(output, "\n  # "), strings.Index(output, "\nPlan: ")
+	if from < 0 || count < from {
+		t.Fatalf("no plan in:\n%s", output)
+	}
+	_, after, _ := strings.Cut(output[count+1:], "\n")
+	return output[from : len(output)-len(after)]
 }
 
 // asTerraform replaces the words of OpenTofu by those of Terraform.

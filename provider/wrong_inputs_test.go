@@ -6,7 +6,7 @@ import "testing"
 // to its line, and names the value, the rule and the way out.
 func TestWrongInputsAreToldAtTheirLines(t *testing.T) {
 	t.Parallel()
-	eachClient(t, func(t *testing.T, client string) {
+	eachClient(t, func(t *testing.T, client clientProgram) {
 		const dir = "testdata/wrong_inputs/"
 		d := (&fixture{client: client}).directory(t, contents(t, dir+"main.tf"), providerBlock(""))
 		golden(t, dir+"says.txt", d.mustFail(t, []string{"validate"}))
