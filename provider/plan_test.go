@@ -220,6 +220,37 @@ func TestWarningsOfManyJobsAreSummedUp(t *testing.T) {
 	}
 }
 
+// Terraform asks about one job after the other, so the provider learns of the nearest changes of the clocks last here.
+func TestNearestOfManyWarningsAreShownInFull(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	jobs := func(name, years, more string) string {
+		return fmt.Sprintf(`
+		resource "carillon_job" %[1]q {
+		  for_each = toset(%[2]s)
+		  app      = carillon_app.a.name
+		  name     = "%[1]s-${each.key}"
+		  target {
+		    webhook { url = "https://example.com/hook" }
+		  }
+		  trigger "t" {
+		    expression = "30 2 * * *"
+		    timezone   = "Europe/Berlin"
+		    start_at   = "${each.key}-01-01T00:00:00Z"
+		  }
+		  %[3]s
+		}
+		`, name, years, more)
+	}
+	d := f.directory(t, f.config(app+jobs("later", `["2041", "2042", "2043", "2044", "2045"]`, "")+
+		jobs("sooner", `["2033", "2034", "2035", "2036"]`, "depends_on = [carillon_job.later]")))
+	output := d.must(t, "plan")
+	for _, year := range []string{"2033", "2034", "2035"} {
+		mustSay(t, output, "Warning: Daylight saving changes fires: crm/sooner-"+year)
+	}
+	mustSay(t, output, "Warning: Daylight saving changes fires: more jobs")
+}
+
 // A fire that passes is no drift, with no plan and no installation changed.
 func TestRefreshFindsNoDriftAfterFires(t *testing.T) {
 	t.Parallel()
