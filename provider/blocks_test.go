@@ -17,7 +17,7 @@ import (
 )
 
 // A story: Terraform names the line and the nearest name, and it never asks the provider.
-func TestEveryMisspeltNameIsRefusedByValidate(t *testing.T) {
+func TestStoryMisspeltNamesAreRefusedByValidate(t *testing.T) {
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client clientProgram) {
 		const dir = "testdata/misspelling/"

@@ -145,7 +145,7 @@ func undated(output string) string {
 	return regexp.MustCompile(`\d{4}-\d\d-\d\dT`).ReplaceAllString(output, "yyyy-mm-ddT")
 }
 
-func TestDaylightSavingIsWarnedOfOnceAndAnswered(t *testing.T) {
+func TestStoryDaylightSavingIsWarnedOfOnceAndAnswered(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		berlin := func(rule, acknowledge string) string {
@@ -311,7 +311,7 @@ func TestChangedCalendarIsNoDriftOfJobs(t *testing.T) {
 	}
 }
 
-func TestDriftIsShownAndCorrected(t *testing.T) {
+func TestStoryDriftIsShownAndCorrected(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		day := newDaytime(t)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -78,7 +79,7 @@ func asTerraform(printed string) string {
 
 // A story: what an operator does not allow the app is told at plan, also if the same plan creates the app. What is
 // allowed is applied, and a second plan is empty.
-func TestLambdaOutsideOfTheBoundsIsToldAtPlan(t *testing.T) {
+func TestStoryLambdaOutsideOfTheBoundsIsToldAtPlan(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/lambda/"
@@ -94,8 +95,9 @@ func TestLambdaOutsideOfTheBoundsIsToldAtPlan(t *testing.T) {
 	})
 }
 
-// A story: a job for one instant. One in the past, and a local time without a zone, are refused at plan.
-func TestInstantOfAOneShotJobIsCheckedAtPlan(t *testing.T) {
+// A story: a job for one instant. One in the past, and a local time without a zone, are refused at plan. After its fire it
+// is deleted on its own, and a plan tells why it is missing.
+func TestStoryInstantOfAOneShotJobIsCheckedAtPlan(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/one_shot/"
@@ -107,6 +109,12 @@ func TestInstantOfAOneShotJobIsCheckedAtPlan(t *testing.T) {
 		d.rewrite(t, strings.Replace(main, `"at(2099-05-01T10:00:00)"`, "\"at(2099-05-01T10:00:00)\"\n    timezone   = \"Europe/Berlin\"", 1))
 		d.must(t, "apply", "-auto-approve")
 		mustChangeNothing(t, d)
+		if err := f.outside.DeleteJob(t.Context(), "crm", "migration", client.Condition{Existing: true}); err != nil {
+			t.Fatal(err)
+		}
+		plan := d.must(t, "plan")
+		mustSay(t, plan, "carillon_job.migration will be created")
+		golden(t, dir+"deleted.txt", warningsOf(t, plan))
 	})
 }
 

@@ -95,7 +95,7 @@ func mornings() []string {
 
 // A story: what may run on business days alone moves to the next or the previous one and keeps its time of day,
 // through a whole year with its holidays and both changes of the clocks.
-func TestBusinessDaysOfAYearAreThoseOfAList(t *testing.T) {
+func TestStoryBusinessDaysOfAYearAreThoseOfAList(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/business_days/"

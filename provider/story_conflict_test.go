@@ -12,7 +12,7 @@ import (
 
 // A story: between a plan and its apply, Ann changes a calendar and a job and deletes another job; later she changes the
 // app. An apply overwrites none of it, and says who changed what and when.
-func TestConflictsSayWhoChangedWhatAndWhen(t *testing.T) {
+func TestStoryConflictsSayWhoChangedWhatAndWhen(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/conflict/"

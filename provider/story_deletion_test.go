@@ -12,7 +12,7 @@ import (
 
 // A story: a calendar goes with its last use and a job goes, in one apply; the history of the job stays. Then the app is
 // to go, and a job that somebody else has declared in it keeps it.
-func TestDeletionKeepsHistoryAndWhatOthersDeclared(t *testing.T) {
+func TestStoryDeletionKeepsHistoryAndWhatOthersDeclared(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/deletion/"

@@ -32,7 +32,7 @@ func counted(t *testing.T, output string) string {
 
 // A story: 60 jobs of one block; "make bench" has 1,000. What is to be said of all of them is said of a few and counted,
 // when they are planned, and when all their schedules change.
-func TestWarningsOfManyJobsAreCounted(t *testing.T) {
+func TestStoryWarningsOfManyJobsAreCounted(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/many_jobs/"

@@ -12,7 +12,7 @@ import (
 
 // A story: a job with secrets that only the API stores. A plan says that a secret is there, and that a new version
 // of it is sent, and never what it is. Neither what Terraform prints, nor its plan, state and log hold a value.
-func TestSecretsAreRotatedByVersionAndShownNowhere(t *testing.T) {
+func TestStorySecretsAreRotatedByVersionAndShownNowhere(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/secrets/"
