@@ -14,8 +14,9 @@ import (
 // directory is a Terraform working directory that uses the built provider. plugin-testing does not
 // show warnings and the texts of errors; these tests run the command to see them.
 type directory struct {
-	path string
-	env  []string
+	path   string
+	client string // terraform or tofu
+	env    []string
 }
 
 // directory creates one with these configuration files. Its environment holds the endpoint and
@@ -26,7 +27,10 @@ func (f *fixture) directory(t *testing.T, files ...string) directory {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := directory{path: t.TempDir()}
+	d := directory{path: t.TempDir(), client: f.client.path}
+	if d.client == "" {
+		d.client = needTerraform(t)
+	}
 	rc := filepath.Join(d.path, "terraform.rc")
 	write := map[string]string{
 		rc: fmt.Sprintf("provider_installation {\n dev_overrides {\n \"carillon-dev/carillon\" = %q\n }\n direct {}\n}\n", binary),
@@ -60,7 +64,7 @@ func (d directory) with(environment ...string) directory {
 // terraform runs one command and returns everything that it prints.
 func (d directory) terraform(t *testing.T, arguments ...string) (string, error) {
 	t.Helper()
-	command := exec.CommandContext(t.Context(), needTerraform(t), append(arguments, "-no-color")...)
+	command := exec.CommandContext(t.Context(), d.client, append(arguments, "-no-color")...)
 	command.Dir, command.Env = d.path, d.env
 	output, err := command.CombinedOutput()
 	return string(output), err

@@ -31,6 +31,7 @@ type fixture struct {
 	outside  *client.Client
 	endpoint string
 	token    string
+	client   clientProgram // runs in directories; without a path, the one of all tests
 }
 
 // newFixture starts a fixture. It skips the test if there is no terraform.

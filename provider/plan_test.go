@@ -87,24 +87,26 @@ func tokyo(name string, hour int) string {
 
 func TestPlanShowsHowFiresChange(t *testing.T) {
 	t.Parallel()
-	f, day := newFixture(t), newDaytime(t)
-	d := f.directory(t, f.config(job(hook+tokyo("moved", day.hour)+tokyo("removed", day.hour)+tokyo("same", day.hour))))
-	d.must(t, "apply", "-auto-approve")
-	d.rewrite(t, f.config(job(hook+tokyo("moved", day.hour+1)+tokyo("new", day.hour)+tokyo("same", day.hour))))
-	golden(t, "testdata/plan/fires.txt", day.stable(warningsOf(t, d.must(t, "plan"))))
-	const title = "Warning: Fires change: crm/nightly"
-	if output := d.must(t, "apply", "-auto-approve"); strings.Count(output, title) != 1 {
-		t.Errorf("want %q once in an apply:\n%s", title, output)
-	}
-	if output := d.must(t, "plan"); strings.Contains(output, title) || !strings.Contains(output, "No changes.") {
-		t.Errorf("the plan after it warns again:\n%s", output)
-	}
-	// What leaves the schedules alone leaves their fires and next fire times alone.
-	d.rewrite(t, f.config(job("description = \"x\"\n"+hook+tokyo("moved", day.hour+1)+tokyo("new", day.hour)+tokyo("same", day.hour))))
-	output := d.must(t, "apply", "-auto-approve")
-	if strings.Contains(output, "Fires change") || strings.Contains(output, "next_fire_times") {
-		t.Errorf("a change of a description changes fires:\n%s", output)
-	}
+	story(t, func(t *testing.T, f *fixture) {
+		day := newDaytime(t)
+		d := f.directory(t, f.config(job(hook+tokyo("moved", day.hour)+tokyo("removed", day.hour)+tokyo("same", day.hour))))
+		d.must(t, "apply", "-auto-approve")
+		d.rewrite(t, f.config(job(hook+tokyo("moved", day.hour+1)+tokyo("new", day.hour)+tokyo("same", day.hour))))
+		golden(t, "testdata/plan/fires.txt", day.stable(warningsOf(t, d.must(t, "plan"))))
+		const title = "Warning: Fires change: crm/nightly"
+		if output := d.must(t, "apply", "-auto-approve"); strings.Count(output, title) != 1 {
+			t.Errorf("want %q once in an apply:\n%s", title, output)
+		}
+		if output := d.must(t, "plan"); strings.Contains(output, title) || !strings.Contains(output, "No changes.") {
+			t.Errorf("the plan after it warns again:\n%s", output)
+		}
+		// What leaves the schedules alone leaves their fires and next fire times alone.
+		d.rewrite(t, f.config(job("description = \"x\"\n"+hook+tokyo("moved", day.hour+1)+tokyo("new", day.hour)+tokyo("same", day.hour))))
+		output := d.must(t, "apply", "-auto-approve")
+		if strings.Contains(output, "Fires change") || strings.Contains(output, "next_fire_times") {
+			t.Errorf("a change of a description changes fires:\n%s", output)
+		}
+	})
 }
 
 func TestPlanShowsHowFiresOfIntervalsAndCalendarsChange(t *testing.T) {
@@ -143,34 +145,35 @@ func undated(output string) string {
 	return regexp.MustCompile(`\d{4}-\d\d-\d\dT`).ReplaceAllString(output, "yyyy-mm-ddT")
 }
 
-func TestDaylightSavingIsWarnedOfOnceAndAnswered(t *testing.T) {
+func TestStoryDaylightSavingIsWarnedOfOnceAndAnswered(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	berlin := func(rule, acknowledge string) string {
-		return f.config(job(hook + acknowledge +
-			"trigger \"berlin\" {\n  expression = \"0 30 2 * * ?\"\n  timezone   = \"Europe/Berlin\"\n" + rule + "}\n"))
-	}
-	d := f.directory(t, berlin("", ""))
-	golden(t, "testdata/plan/daylight_saving.txt", undated(warningsOf(t, d.must(t, "plan"))))
-	const title = "Warning: Daylight saving changes fires"
-	output := d.must(t, "apply", "-auto-approve")
-	if strings.Count(output, title) != 1 || strings.Contains(output, "more similar warning") {
-		t.Errorf("want %q once in an apply:\n%s", title, output)
-	}
-	for _, answered := range []string{
-		berlin("  gap = \"skip\"\n", ""), berlin("  gap = \"next\"\n", ""), berlin("", "acknowledge = [\"dst\"]\n"),
-	} {
-		d.rewrite(t, answered)
-		if output := d.must(t, "plan"); strings.Contains(output, title) {
-			t.Errorf("it is answered, and said again:\n%s", output)
+	story(t, func(t *testing.T, f *fixture) {
+		berlin := func(rule, acknowledge string) string {
+			return f.config(job(hook + acknowledge +
+				"trigger \"berlin\" {\n  expression = \"0 30 2 * * ?\"\n  timezone   = \"Europe/Berlin\"\n" + rule + "}\n"))
 		}
-		if output := d.must(t, "apply", "-auto-approve"); strings.Contains(output, title) {
-			t.Errorf("it is answered, and said again by an apply:\n%s", output)
+		d := f.directory(t, berlin("", ""))
+		golden(t, "testdata/plan/daylight_saving.txt", undated(warningsOf(t, d.must(t, "plan"))))
+		const title = "Warning: Daylight saving changes fires"
+		output := d.must(t, "apply", "-auto-approve")
+		if strings.Count(output, title) != 1 || strings.Contains(output, "more similar warning") {
+			t.Errorf("want %q once in an apply:\n%s", title, output)
 		}
-		mustChangeNothing(t, d)
-	}
-	d.rewrite(t, berlin("", "acknowledge = [\"dts\"]\n"))
-	d.mustFail(t, []string{"plan"}, `acknowledge[0]: "dts" is not the code of a warning; did you mean dst?`)
+		for _, answered := range []string{
+			berlin("  gap = \"skip\"\n", ""), berlin("  gap = \"next\"\n", ""), berlin("", "acknowledge = [\"dst\"]\n"),
+		} {
+			d.rewrite(t, answered)
+			if output := d.must(t, "plan"); strings.Contains(output, title) {
+				t.Errorf("it is answered, and said again:\n%s", output)
+			}
+			if output := d.must(t, "apply", "-auto-approve"); strings.Contains(output, title) {
+				t.Errorf("it is answered, and said again by an apply:\n%s", output)
+			}
+			mustChangeNothing(t, d)
+		}
+		d.rewrite(t, berlin("", "acknowledge = [\"dts\"]\n"))
+		d.mustFail(t, []string{"plan"}, `acknowledge[0]: "dts" is not the code of a warning; did you mean dst?`)
+	})
 }
 
 // The calendar is of the same plan.
@@ -215,6 +218,37 @@ func TestWarningsOfManyJobsAreSummedUp(t *testing.T) {
 		}
 		mustSay(t, output, "Daylight saving changes fires: more jobs", "and 2 more (dst)", "(and 3 more similar warnings elsewhere)")
 	}
+}
+
+// Terraform asks about one job after the other, so the provider learns of the nearest changes of the clocks last here.
+func TestNearestOfManyWarningsAreShownInFull(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	jobs := func(name, years, more string) string {
+		return fmt.Sprintf(`
+		resource "carillon_job" %[1]q {
+		  for_each = toset(%[2]s)
+		  app      = carillon_app.a.name
+		  name     = "%[1]s-${each.key}"
+		  target {
+		    webhook { url = "https://example.com/hook" }
+		  }
+		  trigger "t" {
+		    expression = "30 2 * * *"
+		    timezone   = "Europe/Berlin"
+		    start_at   = "${each.key}-01-01T00:00:00Z"
+		  }
+		  %[3]s
+		}
+		`, name, years, more)
+	}
+	d := f.directory(t, f.config(app+jobs("later", `["2041", "2042", "2043", "2044", "2045"]`, "")+
+		jobs("sooner", `["2033", "2034", "2035", "2036"]`, "depends_on = [carillon_job.later]")))
+	output := d.must(t, "plan")
+	for _, year := range []string{"2033", "2034", "2035"} {
+		mustSay(t, output, "Warning: Daylight saving changes fires: crm/sooner-"+year)
+	}
+	mustSay(t, output, "Warning: Daylight saving changes fires: more jobs")
 }
 
 // A fire that passes is no drift, with no plan and no installation changed.
@@ -277,63 +311,66 @@ func TestChangedCalendarIsNoDriftOfJobs(t *testing.T) {
 	}
 }
 
-func TestDriftIsShownAndCorrected(t *testing.T) {
+func TestStoryDriftIsShownAndCorrected(t *testing.T) {
 	t.Parallel()
-	f, day := newFixture(t), newDaytime(t)
-	d := f.directory(t, f.config(job(hook+tokyo("t", day.hour))))
-	d.must(t, "apply", "-auto-approve")
-	if err := f.change(t.Context(), func(job *dispatcher.Job) {
-		trigger := job.Triggers["t"]
-		trigger.Expression = fmt.Sprintf("0 30 %d * * ?", day.hour+1)
-		job.Triggers["t"] = trigger
-	}); err != nil {
-		t.Fatal(err)
-	}
-	golden(t, "testdata/plan/drift.txt", day.stable(d.must(t, "plan")))
-	d.must(t, "apply", "-auto-approve")
-	mustChangeNothing(t, d)
+	story(t, func(t *testing.T, f *fixture) {
+		day := newDaytime(t)
+		d := f.directory(t, f.config(job(hook+tokyo("t", day.hour))))
+		d.must(t, "apply", "-auto-approve")
+		if err := f.change(t.Context(), func(job *dispatcher.Job) {
+			trigger := job.Triggers["t"]
+			trigger.Expression = fmt.Sprintf("0 30 %d * * ?", day.hour+1)
+			job.Triggers["t"] = trigger
+		}); err != nil {
+			t.Fatal(err)
+		}
+		golden(t, "testdata/plan/drift.txt", day.stable(d.must(t, "plan")))
+		d.must(t, "apply", "-auto-approve")
+		mustChangeNothing(t, d)
+	})
 }
 
 func TestPausedJobsAndStoppedAppsAreSaidInEveryPlan(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	d := f.directory(t, f.config(job(hook+daily)))
-	d.must(t, "apply", "-auto-approve")
-	pause := func(trigger string, paused bool) {
-		_, err := f.outside.PauseJobFor(
-			t.Context(), "crm", "nightly", trigger, dispatcher.PauseRequest{Reason: "a migration"}, client.Condition{Existing: true})
-		if !paused {
-			_, err = f.outside.PauseJob(t.Context(), "crm", "nightly", trigger, false, client.Condition{Existing: true})
+	story(t, func(t *testing.T, f *fixture) {
+		d := f.directory(t, f.config(job(hook+daily)))
+		d.must(t, "apply", "-auto-approve")
+		pause := func(trigger string, paused bool) {
+			_, err := f.outside.PauseJobFor(
+				t.Context(), "crm", "nightly", trigger, dispatcher.PauseRequest{Reason: "a migration"}, client.Condition{Existing: true})
+			if !paused {
+				_, err = f.outside.PauseJob(t.Context(), "crm", "nightly", trigger, false, client.Condition{Existing: true})
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-		if err != nil {
-			t.Fatal(err)
+		undated := func(output string) string {
+			return regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(warningsOf(t, output), "yyyy-mm-ddThh:mm:ssZ")
 		}
-	}
-	undated := func(output string) string {
-		return regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ`).ReplaceAllString(warningsOf(t, output), "yyyy-mm-ddThh:mm:ssZ")
-	}
-	pause("", true)
-	for range 2 {
-		output := d.must(t, "plan")
-		mustSay(t, output, "No changes.")
-		golden(t, "testdata/plan/paused_job.txt", undated(output))
-	}
-	pause("", false)
-	pause("t", true)
-	golden(t, "testdata/plan/paused_trigger.txt", undated(d.must(t, "plan")))
-	pause("t", false)
-	suspend := func(ctx context.Context, suspended bool) {
-		_, err := f.outside.SetBounds(ctx, "crm", func(b *dispatcher.Bounds) { b.Suspended, b.SuspendedReason = suspended, "unpaid bill" })
-		if err != nil {
-			t.Fatal(err)
+		pause("", true)
+		for range 2 {
+			output := d.must(t, "plan")
+			mustSay(t, output, "No changes.")
+			golden(t, "testdata/plan/paused_job.txt", undated(output))
 		}
-	}
-	suspend(t.Context(), true)
-	golden(t, "testdata/plan/suspended_app.txt", undated(d.must(t, "plan")))
-	suspend(t.Context(), false)
-	if output := d.must(t, "plan"); strings.Contains(output, "Suspended") || strings.Contains(output, "Paused") {
-		t.Errorf("all of it runs again, and the plan warns:\n%s", output)
-	}
+		pause("", false)
+		pause("t", true)
+		golden(t, "testdata/plan/paused_trigger.txt", undated(d.must(t, "plan")))
+		pause("t", false)
+		suspend := func(ctx context.Context, suspended bool) {
+			_, err := f.outside.SetBounds(ctx, "crm", func(b *dispatcher.Bounds) { b.Suspended, b.SuspendedReason = suspended, "unpaid bill" })
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		suspend(t.Context(), true)
+		golden(t, "testdata/plan/suspended_app.txt", undated(d.must(t, "plan")))
+		suspend(t.Context(), false)
+		if output := d.must(t, "plan"); strings.Contains(output, "Suspended") || strings.Contains(output, "Paused") {
+			t.Errorf("all of it runs again, and the plan warns:\n%s", output)
+		}
+	})
 }
 
 func TestPausesOfManyJobsAreSummedUp(t *testing.T) {

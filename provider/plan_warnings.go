@@ -14,8 +14,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// In full are the first warnings of a kind that a command shows. Those that follow share one title, and
-// Terraform shows the first of these with the number of the others.
+// In full are the first warnings of a kind that a command shows, and those that come true on an earlier day than these. The
+// others share one title, and Terraform shows the first of these with the number of the others.
 const (
 	warningsInFull = 3
 	changesInFull  = 20
@@ -29,18 +29,19 @@ type warning struct {
 	key         string // tells it from others of its kind about the thing; usually empty
 	at          path.Path
 	detail      string
-	inFull      int // how many of its kind are shown in full
+	day         string // when it comes true, such as 2030-03-31; usually empty
+	inFull      int    // how many of its kind are shown in full
 }
 
 // warn adds a warning, unless this command of Terraform has shown it before. more is what the title names
 // in place of the thing from the warning on that is no longer shown in full.
 func (c *connection) warn(diags *diag.Diagnostics, w warning, more string) {
-	before, first := c.told.first(w.kind, w.thing+" "+w.key)
+	full, first := c.told.first(w.kind, w.thing+" "+w.key, w.day, w.inFull)
 	if !first {
 		return
 	}
 	title, detail := w.title+": "+w.thing, w.detail
-	if before >= w.inFull {
+	if !full {
 		title, detail = w.title+": "+more, w.thing+": "+detail
 	}
 	if w.at.Equal(path.Empty()) {
@@ -54,7 +55,7 @@ func (c *connection) warn(diags *diag.Diagnostics, w warning, more string) {
 func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, job string, found []dispatcher.Problem) {
 	found = slices.Clone(found)
 	slices.SortStableFunc(found, func(a, b dispatcher.Problem) int {
-		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(dateIn(a), dateIn(b)))
+		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(timeIn(a), timeIn(b)))
 	})
 	for len(found) > 0 {
 		n := slices.IndexFunc(found, func(p dispatcher.Problem) bool { return p.Code != found[0].Code })
@@ -69,7 +70,7 @@ func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, job string, fo
 		}
 		c.warn(diags, warning{
 			kind: code, title: title(code, "Possible mistake"), thing: app + "/" + job,
-			key: where, at: attributePath(same[0].Path), detail: summed(same), inFull: warningsInFull,
+			key: where, at: attributePath(same[0].Path), detail: summed(same), day: dayIn(same[0]), inFull: warningsInFull,
 		}, "more jobs")
 	}
 }
@@ -87,10 +88,16 @@ func summed(same []dispatcher.Problem) string {
 	return withCode(text, same[0].Code)
 }
 
-var datePattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:]+`)
+var timePattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:]+`)
 
-// dateIn returns the first date in a message, which orders warnings by when they come true.
-func dateIn(p dispatcher.Problem) string { return datePattern.FindString(p.Message) }
+// timeIn returns the first time in a message, which orders warnings by when they come true.
+func timeIn(p dispatcher.Problem) string { return timePattern.FindString(p.Message) }
+
+// dayIn returns its day.
+func dayIn(p dispatcher.Problem) string {
+	day, _, _ := strings.Cut(timeIn(p), "T")
+	return day
+}
 
 // warnOfConfig adds warnings of what a job's configuration says, as far as it is known.
 func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics, config jobModel) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 )
 
@@ -21,14 +22,14 @@ import (
 type told struct {
 	file string // "" if there is none
 
-	mu    sync.Mutex
-	keys  map[string]bool
-	kinds map[string]int // how many of each kind were told by this process
+	mu      sync.Mutex
+	keys    map[string]bool
+	nearest map[string][]string // by kind, the days of the nearest warnings that this process has told in full, in order
 }
 
 // newTold returns what processes of the same command have left in a file; "" is none.
 func newTold(file string) *told {
-	t := &told{file: file, keys: map[string]bool{}, kinds: map[string]int{}}
+	t := &told{file: file, keys: map[string]bool{}, nearest: map[string][]string{}}
 	f, err := os.Open(file)
 	if err != nil {
 		return t
@@ -40,20 +41,32 @@ func newTold(file string) *told {
 	return t
 }
 
-// first reports whether nothing of that kind and key was told before, and then how many of the kind came before it.
-func (t *told) first(kind, key string) (before int, first bool) {
+// first reports whether nothing of that kind and key was told before, and then whether it is to be told in full: it is
+// among the first of its kind, as many as inFull, or comes true on an earlier day than one of the nearest of these.
+//
+// Terraform asks about one job after the other, and shows what the provider has said of each. So nobody knows the
+// nearest warnings before the last one, but all that are nearer than those before them include them. Their days, not
+// their times, are compared: otherwise jobs with different minutes of one night would all be told in full.
+func (t *told) first(kind, key, day string, inFull int) (full, first bool) {
 	sum := sha256.Sum256([]byte(kind + "\x00" + key))
 	line := hex.EncodeToString(sum[:12])
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.keys[line] {
-		return 0, false
+		return false, false
 	}
 	t.keys[line] = true
-	before = t.kinds[kind]
-	t.kinds[kind]++
 	t.leave(line)
-	return before, true
+	days := t.nearest[kind]
+	if len(days) == inFull {
+		if days[inFull-1] <= day {
+			return false, true
+		}
+		days = days[:inFull-1]
+	}
+	at, _ := slices.BinarySearch(days, day)
+	t.nearest[kind] = slices.Insert(days, at, day)
+	return true, true
 }
 
 // leave writes a line for the next process. If that fails, the next process repeats the warning.

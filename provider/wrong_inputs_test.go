@@ -4,10 +4,11 @@ import "testing"
 
 // A story: everything that is wrong with three resources is told at once. Each error says in words what is wrong, points
 // to its line, and names the value, the rule and the way out.
-func TestWrongInputsAreToldAtTheirLines(t *testing.T) {
+func TestStoryWrongInputsAreToldAtTheirLines(t *testing.T) {
 	t.Parallel()
-	needTerraform(t)
-	const dir = "testdata/wrong_inputs/"
-	d := (&fixture{}).directory(t, contents(t, dir+"main.tf"), providerBlock(""))
-	golden(t, dir+"says.txt", d.mustFail(t, []string{"validate"}))
+	eachClient(t, func(t *testing.T, client clientProgram) {
+		const dir = "testdata/wrong_inputs/"
+		d := (&fixture{client: client}).directory(t, contents(t, dir+"main.tf"), providerBlock(""))
+		golden(t, dir+"says.txt", d.mustFail(t, []string{"validate"}))
+	})
 }

@@ -48,8 +48,8 @@ func newWorkbench(dir string) *workbench {
 	})
 	b.standIn = sync.OnceValues(b.buildStandIn)
 	b.clients = map[string]func() (client, error){
-		"terraform": sync.OnceValues(func() (client, error) { return b.client("terraform", "Terraform v") }),
-		"tofu":      sync.OnceValues(func() (client, error) { return b.client("tofu", "OpenTofu v") }),
+		"terraform": sync.OnceValues(func() (client, error) { return b.client("terraform") }),
+		"tofu":      sync.OnceValues(func() (client, error) { return b.client("tofu") }),
 	}
 	return b
 }
@@ -74,29 +74,12 @@ func (b *workbench) buildStandIn() (string, error) {
 	return path, nil
 }
 
-// client finds a program by its environment variable or on PATH, and prepares its tree and mirror.
-func (b *workbench) client(name, product string) (client, error) {
+// client finds a program, and prepares its tree and mirror.
+func (b *workbench) client(name string) (client, error) {
 	c := client{name: name, tree: filepath.Join(b.dir, name), config: filepath.Join(b.dir, name+".rc")}
-	// "go test" without make looks into .cache/, too.
-	built, err := filepath.Glob(filepath.Join("..", ".cache", "bin", "tofu-v*"))
-	if err != nil {
+	var err error
+	if c.path, err = need.FindClient(name); err != nil {
 		return c, err
-	}
-	own := []string{os.Getenv("CARILLON_" + strings.ToUpper(name)), os.Getenv("CARILLON_TERRAFORM"), name}
-	for _, candidate := range append(own, built...) {
-		path, err := exec.LookPath(candidate)
-		if err != nil {
-			continue
-		}
-		if path, err = filepath.Abs(path); err != nil {
-			return c, err
-		}
-		version := exec.CommandContext(context.Background(), path, "version")
-		version.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE="+os.DevNull)
-		if out, err := version.Output(); err == nil && strings.HasPrefix(string(out), product) {
-			c.path = path
-			break
-		}
 	}
 	if c.path == "" {
 		return c, errMissing
@@ -179,26 +162,18 @@ func copyTree(to string) error {
 	return nil
 }
 
-// eachClient runs a test with terraform and with tofu. A client that is missing skips its part, and fails
-// it under CI=true. There is one exception: CARILLON_TERRAFORM may name a tofu, which says that this machine
-// has no terraform.
+// eachClient runs a test with terraform and with tofu.
 func eachClient(t *testing.T, test func(t *testing.T, c client)) {
 	t.Helper()
 	for _, name := range []string{"terraform", "tofu"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
+			need.Client(t, name)
 			c, err := bench.clients[name]()
-			switch {
-			case !errors.Is(err, errMissing):
-				if err != nil {
-					t.Fatal(err)
-				}
-				test(t, c)
-			case name == "terraform" && os.Getenv("CARILLON_TERRAFORM") != "":
-				t.Skip("SKIPPED: CARILLON_TERRAFORM says that this machine has no terraform") // also with CI=true
-			default:
-				need.Missing(t, name+" is not installed; tools/opentofu.sh builds tofu")
+			if err != nil {
+				t.Fatal(err)
 			}
+			test(t, c)
 		})
 	}
 }

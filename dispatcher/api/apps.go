@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -91,7 +92,8 @@ func (a *API) deleteApp(r *request) (response, error) {
 	return a.remove(r, func(change dispatcher.Change) error {
 		err := a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
 		if errors.Is(err, dispatcher.ErrNotEmpty) {
-			return refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first", definitionName(r))
+			content := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrNotEmpty.Error())
+			return refuse(dispatcher.CodeAppNotEmpty, "%s still has %s; delete its jobs and calendars first", definitionName(r), content)
 		}
 		return err
 	})

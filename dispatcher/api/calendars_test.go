@@ -87,8 +87,10 @@ func TestCalendarInUseStaysAndReschedulesTriggers(t *testing.T) {
 		t.Errorf("next fire is %v at revision %d, want %v at revision %d", got, moved.Revision, want, job.Revision)
 	}
 	w.do("DELETE", oneApp, "").refused(409, " app_not_empty")
+	w.do("DELETE", oneApp, "").says(`still has job \"sync\", calendar \"`)
 	w.must(http.StatusNoContent, "DELETE", oneJob, "")
 	w.do("DELETE", oneApp, "").refused(409, " app_not_empty")
+	w.do("DELETE", oneApp, "").says("still has calendar")
 	w.must(http.StatusNoContent, "DELETE", oneCalendar, "")
 	w.must(http.StatusNoContent, "DELETE", oneApp, "")
 }

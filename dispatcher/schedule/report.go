@@ -93,11 +93,14 @@ var WarningCodes = []string{
 	WarnDST, WarnStep, WarnDay, WarnStarStep, WarnNoFire, WarnShortMonths, WarnJitter, WarnZone, WarnMovedHour,
 }
 
-// Warnings returns properties of the schedule that may surprise its author. It examines the
-// year after from for daylight saving. A rule for gaps or overlaps that the spec gives answers what daylight
-// saving does, so that no warning repeats it.
+// Warnings returns properties of the schedule that may surprise its author. It examines a year for daylight saving and
+// for moved fires: the one after from, or the first one of a schedule that starts later. A rule for gaps or overlaps that
+// the spec gives answers what daylight saving does, so that no warning repeats it.
 func (s *Schedule) Warnings(from time.Time) []Warning {
 	out := abbreviation(s.spec.Timezone)
+	if start := time.UnixMilli(s.start); start.After(from) {
+		from = start.Add(-time.Millisecond)
+	}
 	if cron, ok := s.source.(seconds); ok {
 		out = append(out, cron.zoned.wall.fields.warnings()...)
 	}

@@ -96,6 +96,17 @@ func TestWarningsCoverSurprisingSchedules(t *testing.T) {
 			t.Errorf("%q, %s: warnings %v, want %q", tt.expression, tt.on, got, tt.want)
 		}
 	}
+	later := schedule.Spec{Expression: "30 2 * * *", Timezone: "Europe/Berlin", StartAt: instant(t, "2033-01-01T00:00:00Z"),
+		Calendar: weekends, OnExcluded: schedule.OnExcludedNextIncluded}
+	var told []string
+	for _, w := range mustParse(t, later).Warnings(from) {
+		told = append(told, w.Code+" "+w.Message)
+	}
+	for _, want := range []string{"dst daylight saving skips 2033-03-27T02:30:00", "moved_hour next_included moves the fire of 2033-01-01"} {
+		if !slices.ContainsFunc(told, func(w string) bool { return strings.HasPrefix(w, want) }) {
+			t.Errorf("a schedule that starts in 2033: warnings %q, want %q", told, want)
+		}
+	}
 	window := schedule.Spec{Expression: "0 12 1 6 *", StartAt: from, EndAt: from.AddDate(0, 1, 0)}
 	if got := mustParse(t, window).Warnings(from); len(got) != 1 || got[0].Code != schedule.WarnNoFire {
 		t.Errorf("warnings of a window without fires: %v", got)

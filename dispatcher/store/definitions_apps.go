@@ -235,6 +235,23 @@ func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
 	return before, err
 }
 
+// mustBeEmpty returns ErrNotEmpty with the names of a few jobs and calendars of an app, if it has any.
+func (t *tx) mustBeEmpty(ctx context.Context, app string) error {
+	const most = 3
+	// $1 id, $2 limit
+	const content = `SELECT 'job "' || name || '"' FROM jobs WHERE app_id = $1 AND deleted_at IS NULL
+		UNION ALL SELECT 'calendar "' || name || '"' FROM calendars WHERE app_id = $1 AND deleted_at IS NULL LIMIT $2`
+	found, err := collect(ctx, t, scanText, content, dispatcher.AppID(app), most+1)
+	if err != nil || len(found) == 0 {
+		return err
+	}
+	more := ""
+	if len(found) > most {
+		found, more = found[:most], " and more"
+	}
+	return fmt.Errorf("%s%s: %w", strings.Join(found, ", "), more, dispatcher.ErrNotEmpty)
+}
+
 // DeleteApp deletes an app without jobs and calendars.
 func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
@@ -245,13 +262,7 @@ func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Ch
 		if err := t.allow(app.Revision); err != nil {
 			return err
 		}
-		// $1 id
-		const content = `SELECT 1 FROM jobs WHERE app_id = $1 AND deleted_at IS NULL
-			UNION ALL SELECT 1 FROM calendars WHERE app_id = $1 AND deleted_at IS NULL LIMIT 1`
-		if _, found, err := first(ctx, t, scanInt, content, dispatcher.AppID(name)); err != nil || found {
-			if found {
-				return dispatcher.ErrNotEmpty
-			}
+		if err := t.mustBeEmpty(ctx, name); err != nil {
 			return err
 		}
 		// $1 now, $2 id

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // block is a block of commands of a page. The page marks those that a reader of Debian runs in order with "sh".
@@ -17,7 +19,7 @@ var block = regexp.MustCompile("(?ms)^( *)```sh\n(.*?)^ *```$")
 // files of the release from a directory, and the provider is where Terraform looks before it asks a registry.
 func TestInstallPageWorksOnABareDebian(t *testing.T) {
 	t.Parallel()
-	terraform := needClient(t, "terraform", "Terraform v")
+	terraform := need.Client(t, "terraform")
 	dist := directory(t, built.snapshot)
 	m := boot(t, dist, "--bind-ro="+terraform+":/usr/local/bin/terraform")
 	m.run(t, `mkdir -p /usr/local/share/terraform/plugins

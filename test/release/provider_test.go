@@ -58,10 +58,10 @@ provider_installation {
 func TestReleaseInstallsAndFires(t *testing.T) {
 	t.Parallel()
 	dist := directory(t, built.snapshot)
-	for name, product := range map[string]string{"terraform": "Terraform v", "tofu": "OpenTofu v"} {
+	for _, name := range []string{"terraform", "tofu"} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			client := needClient(t, name, product)
+			client := need.Client(t, name)
 			address, token := startProgram(t, program(t, dist, "carillon"))
 			url, came := rings(t)
 
@@ -122,29 +122,4 @@ func startProgram(t *testing.T, program string) (address, token string) {
 	})
 	awaitReady(t, address)
 	return address, token
-}
-
-// needClient finds terraform or tofu by the variable that names it, on PATH, or where tools/opentofu.sh leaves it.
-// Without it the test is skipped; under CI=true that is a failure, unless CARILLON_TERRAFORM says that this machine
-// has no terraform by naming a tofu.
-func needClient(t *testing.T, name, product string) string {
-	t.Helper()
-	candidates, _ := filepath.Glob(filepath.Join("..", "..", ".cache", "bin", "tofu-v*"))
-	candidates = append([]string{os.Getenv("CARILLON_" + strings.ToUpper(name)), os.Getenv("CARILLON_TERRAFORM"), name}, candidates...)
-	for _, candidate := range candidates {
-		path, err := exec.LookPath(candidate)
-		if err != nil {
-			continue
-		}
-		show := exec.CommandContext(t.Context(), path, "version")
-		show.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE="+os.DevNull)
-		if out, err := show.Output(); err == nil && strings.HasPrefix(string(out), product) {
-			return must[string](t)(filepath.Abs(path))
-		}
-	}
-	if name == "terraform" && os.Getenv("CARILLON_TERRAFORM") != "" {
-		t.Skip("SKIPPED: CARILLON_TERRAFORM says that this machine has no terraform") // also with CI=true
-	}
-	need.Missing(t, name+" is not installed; make test builds tofu")
-	return ""
 }

@@ -5,6 +5,8 @@ resource "carillon_app" "crm" {
 resource "carillon_job" "migration" {
   app  = carillon_app.crm.name
   name = "migration"
+
+  delete_after_completion = "24h"
   target {
     webhook {
       url = "https://example.com/migrate"

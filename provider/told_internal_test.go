@@ -1,0 +1,43 @@
+package provider
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+)
+
+// In whatever order Terraform asks about jobs, the warnings that are told in full include those of the nearest days. Of
+// one day, no more are told than there is room for.
+func TestNearestWarningsAreToldInFullInAnyOrder(t *testing.T) {
+	t.Parallel()
+	const jobs, inFull = 200, 3
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, days := range []int{1, 2, 7, 200} {
+		for range 50 {
+			seen := newTold("")
+			var all, shown []string
+			for _, i := range random.Perm(jobs) {
+				day := fmt.Sprintf("2030-%03d", i%days)
+				full, first := seen.first("dst", fmt.Sprint(i), day, inFull)
+				if !first {
+					t.Fatalf("job %d was told before", i)
+				}
+				if all = append(all, day); full {
+					shown = append(shown, day)
+				}
+			}
+			slices.Sort(all)
+			slices.Sort(shown)
+			if !slices.Equal(shown[:inFull], all[:inFull]) {
+				t.Fatalf("%d days: %v are told in full, want the nearest three among them: %v", days, shown, all[:inFull])
+			}
+			if most := inFull * days; len(shown) > most {
+				t.Errorf("%d days: %d are told in full, want at most %d", days, len(shown), most)
+			}
+			if full, first := seen.first("dst", "0", "2029-001", inFull); full || first {
+				t.Error("a warning is told twice")
+			}
+		}
+	}
+}

@@ -1,0 +1,65 @@
+package need
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// FindClient returns the path of terraform or tofu: the one that CARILLON_TERRAFORM or CARILLON_TOFU names, the one on
+// PATH, or for tofu the one that tools/opentofu.sh has built. CARILLON_TERRAFORM may also name a tofu. Without one it
+// returns "".
+func FindClient(name string) (string, error) {
+	product := map[string]string{"terraform": "Terraform v", "tofu": "OpenTofu v"}[name]
+	candidates := []string{os.Getenv("CARILLON_" + strings.ToUpper(name)), os.Getenv("CARILLON_TERRAFORM"), name}
+	built, err := filepath.Glob(filepath.Join(root(), ".cache", "bin", "tofu-v*"))
+	if err != nil {
+		return "", err
+	}
+	for _, candidate := range append(candidates, built...) {
+		path, err := exec.LookPath(candidate)
+		if err != nil {
+			continue
+		}
+		if path, err = filepath.Abs(path); err != nil {
+			return "", err
+		}
+		version := exec.CommandContext(context.Background(), path, "version")
+		version.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE="+os.DevNull)
+		if out, err := version.Output(); err == nil && strings.HasPrefix(string(out), product) {
+			return path, nil
+		}
+	}
+	return "", nil
+}
+
+// Client returns the path of terraform or tofu, or ends the test. There is one exception to what CI=true means: with
+// CARILLON_TERRAFORM naming a tofu, this machine has no terraform.
+func Client(t testing.TB, name string) string {
+	t.Helper()
+	path, err := FindClient(name)
+	switch {
+	case err != nil:
+		t.Fatal(err)
+	case path == "" && name == "terraform" && os.Getenv("CARILLON_TERRAFORM") != "":
+		t.Skip("SKIPPED: CARILLON_TERRAFORM says that this machine has no terraform") // also with CI=true
+	case path == "":
+		Missing(t, name+" is not installed; tools/opentofu.sh builds tofu")
+	}
+	return path
+}
+
+// root is the folder of the repository: the nearest one above with its go.mod.
+func root() string {
+	dir, err := os.Getwd()
+	for err == nil && dir != filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	return dir
+}
