@@ -388,10 +388,13 @@ func testRenamedTriggersAreRescheduled(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putCalendar(closed("11-11"), t0)
 	bound := hashed()
-	bound.Calendar = "freeze"
+	bound.Calendar, bound.Timezone = "freeze", "Europe/Berlin"
 	f.put(job("first", map[string]dispatcher.Trigger{"a": bound, "b": hashed()}), t0)
 	before := f.rename("first", "second", map[string]string{"a": "b", "b": "a"}, t0)
 	f.putCalendar(closed("12-12"), minutes(1)) // excludes no fire that is near
+	if moved, err := f.RescheduleForZones(ctx, 0, 10, minutes(1)); err != nil || moved.Moved != 0 {
+		t.Errorf("the same time zone data moved %d triggers, %v", moved.Moved, err)
+	}
 	broken := dispatcher.TriggerID("shop", "first", "b")
 	f.must(f.Quarantine(ctx, broken, before.Revision, "unreadable"))
 	if rolled, err := f.RollUp(ctx, 10); err != nil || rolled.Changed != 0 { // Quarantine wrote it
