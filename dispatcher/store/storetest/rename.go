@@ -400,6 +400,14 @@ func testRenamedTriggersAreRescheduled(t *testing.T, f *fixture) {
 	if rolled, err := f.RollUp(ctx, 10); err != nil || rolled.Changed != 0 { // Quarantine wrote it
 		t.Errorf("rolled up %+v, %v, want that the state is true already", rolled, err)
 	}
+	paused, err := f.PauseJob(ctx, "shop", "second", "b", true, at(minutes(2)))
+	if f.must(err); !paused.Triggers["b"].Paused || paused.Triggers["a"].Paused || len(f.dueAll(t0.Add(48*time.Hour))) != 0 {
+		t.Errorf("after a pause of b and an error of a, triggers are %+v and some are due", paused.Triggers)
+	}
+	f.must(f.PauseJob(ctx, "shop", "second", "b", false, at(minutes(2))))
+	if due := f.dueAll(t0.Add(48 * time.Hour)); len(due) != 1 || due[0].ID != dispatcher.TriggerID("shop", "first", "a") {
+		t.Errorf("after a resume of b, %+v are due, want b", due)
+	}
 	f.must(f.PauseJob(ctx, "shop", "second", "a", true, at(minutes(2))))
 	f.must(f.PauseJob(ctx, "shop", "second", "a", false, at(minutes(3))))
 	after, err := f.Job(ctx, "shop", "second")
