@@ -71,7 +71,7 @@ func (r *request) readBody() ([]byte, dispatcher.Problems) {
 // invalid name.
 func mustMatch(problems *dispatcher.Problems, path, inBody, inPath string) {
 	if inBody != inPath && validName(inBody) {
-		problems.Add(path, dispatcher.CodeNameMismatch, "name %s differs from the one in the path, %s; names cannot change",
+		problems.Add(path, dispatcher.CodeNameMismatch, "name %s differs from the one in the path, %s; a PUT renames nothing",
 			dispatcher.Echo(inBody), dispatcher.Echo(inPath))
 	}
 }

@@ -1,4 +1,4 @@
-SELECT d.id, d.job_id, d.app_id, d.revision, d.name, d.expression, d.dialect, d.timezone,
+SELECT d.id, d.job_id, d.app_id, d.revision, d.name, d.origin, d.expression, d.dialect, d.timezone,
     d.start_at, d.end_at, d.repeat_count, d.gap, d.overlap, d.misfire_after, d.enabled,
     d.paused, d.pause, d.job_paused, d.error, d.anchor_at, d.jitter, d.fired, d.drift_hour,
     d.calendar, d.on_excluded, d.node_labels, d.misfire_policy, d.catch_up_window,
