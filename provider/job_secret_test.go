@@ -214,9 +214,15 @@ func TestStoredSecretsAreNotSentToAnotherHost(t *testing.T) {
 	if got := f.stored(t)["session_token"]; got != "CANARY2-token" {
 		t.Errorf("after the move: stored %q", got)
 	}
-	// A job with another name replaces it and gets the values, as every new job does.
-	write(t, file, strings.Replace(f.config(secretJob(2)), "\"nightly\"", "\"daily\"", 1))
-	mustSay(t, d.with("TF_VAR_canary=CANARY3").must(t, "apply", "-auto-approve"), "1 added, 0 changed, 1 destroyed")
+	// Under another name it is the same job: it keeps the values, and the host that they are for.
+	renamed := strings.NewReplacer(`"nightly"`, `"daily"`)
+	write(t, file, renamed.Replace(moved(2)))
+	mustSay(t, d.with("TF_VAR_canary=CANARY3").must(t, "apply", "-auto-approve"), "0 added, 1 changed")
+	if got := f.stored(t)["session_token"]; got != "CANARY2-token" {
+		t.Errorf("after the rename: stored %q", got)
+	}
+	write(t, file, renamed.Replace(f.config(secretJob(2))))
+	d.mustFail(t, []string{"plan"}, "(secret_origin)")
 }
 
 func mustNotHold(t *testing.T, what, text string, more ...string) {

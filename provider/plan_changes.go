@@ -207,7 +207,9 @@ func countsFromApply(t dispatcher.Trigger) bool {
 }
 
 // dependsOnNames reports whether the fires of a trigger are derived from names.
-func dependsOnNames(t dispatcher.Trigger) bool { return t.Jitter > 0 || schedule.UsesHash(t.Expression) }
+func dependsOnNames(t dispatcher.Trigger) bool {
+	return t.Jitter > 0 || schedule.UsesHash(t.Expression)
+}
 
 // foretells reports whether the next fire of a trigger, as the API has it, is one of its schedule here. If the trigger or its
 // job was renamed before, it is not, because the API keeps to itself which names they were created with.
@@ -222,7 +224,9 @@ func foretells(s *schedule.Schedule, t dispatcher.Trigger) bool {
 // names: when those that count from then were declared, and when those that depend on names fire next. If it cannot be
 // read, they count from now.
 func (c *connection) withClocks(ctx context.Context, job dispatcher.Job, renames renaming, names []string) dispatcher.Job {
-	asks := func(name string) bool { return countsFromApply(job.Triggers[name]) || dependsOnNames(job.Triggers[name]) }
+	asks := func(name string) bool {
+		return countsFromApply(job.Triggers[name]) || dependsOnNames(job.Triggers[name])
+	}
 	if !slices.ContainsFunc(names, asks) {
 		return job
 	}
