@@ -107,7 +107,8 @@ func (a *API) explainFailed(r *request, change dispatcher.Change, err error) err
 			return needsCondition(r, now.revision)
 		}
 		last := a.lastChange(r, now)
-		return &changedError{refuse(dispatcher.CodeNameTaken, "%s already exists at revision %d%s", definitionName(r), now.revision, last.text("changed")), last}
+		return &changedError{refuse(dispatcher.CodeNameTaken, "%s already exists at revision %d%s",
+			definitionName(r), now.revision, last.text("changed")), last}
 	}
 	return a.stale(r, "revision "+strconv.FormatInt(change.IfRevision, 10)+" is not the current one")
 }
@@ -118,7 +119,8 @@ func (a *API) stale(r *request, reason string) error {
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound):
 		last := a.deletion(r)
-		return &changedError{refuse(dispatcher.CodePrecondition, "%s; %s does not exist%s", reason, definitionName(r), last.text("deleted")), last}
+		return &changedError{refuse(dispatcher.CodePrecondition, "%s; %s does not exist%s",
+			reason, definitionName(r), last.text("deleted")), last}
 	case err != nil:
 		return err
 	}
