@@ -71,5 +71,6 @@ func TestAppWithForeignJobsIsNotDestroyed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d.mustFail(t, []string{"destroy", "-auto-approve"}, `refused to delete app "crm" (409)`, `app "crm" still has job "theirs"; delete its jobs and calendars first`)
+	d.mustFail(t, []string{"destroy", "-auto-approve"}, `refused to delete app "crm" (409)`,
+		`app "crm" still has job "theirs"; delete its jobs and calendars first`)
 }

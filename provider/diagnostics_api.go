@@ -92,13 +92,14 @@ func (c *connection) reportCreate(diags *diag.Diagnostics, kind, importID string
 	}
 }
 
-// changedBy says who made the change that a request did not expect, and when, if the audit log knows.
-func changedBy(refused error) string {
+// doneBy says who made the change that a request did not expect, and when, if the audit log knows. done is "changed" or
+// "deleted".
+func doneBy(done string, refused error) string {
 	var response *client.Error
 	if !errors.As(refused, &response) || response.ChangedBy == "" {
 		return ""
 	}
-	return fmt.Sprintf(", changed by %s at %s", dispatcher.Echo(response.ChangedBy), response.ChangedAt.UTC().Format(time.RFC3339))
+	return fmt.Sprintf(", %s by %s at %s", done, dispatcher.Echo(response.ChangedBy), response.ChangedAt.UTC().Format(time.RFC3339))
 }
 
 // reportConflict adds the error of an update or delete that failed because the thing changed
@@ -111,12 +112,13 @@ func (c *connection) reportConflict(
 	switch {
 	case isNotFound(err):
 		diags.AddError(fmt.Sprintf("The %s was deleted outside of Terraform", kind),
-			fmt.Sprintf("The plan was made for revision %d of %s %q, which no longer exists. %s", planned, kind, importID, again))
+			fmt.Sprintf("The plan was made for revision %d of %s %q, which no longer exists%s. %s",
+				planned, kind, importID, doneBy("deleted", refused), again))
 	case err != nil:
 		c.report(diags, fmt.Sprintf("read %s %q, which changed outside of Terraform,", kind, importID), err)
 	default:
 		diags.AddError(fmt.Sprintf("The %s was changed outside of Terraform", kind),
 			fmt.Sprintf("The plan was made for revision %d of %s %q, but it is now at revision %d%s. %s",
-				planned, kind, importID, current, changedBy(refused), again))
+				planned, kind, importID, current, doneBy("changed", refused), again))
 	}
 }

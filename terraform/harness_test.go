@@ -78,7 +78,7 @@ func (b *workbench) buildStandIn() (string, error) {
 func (b *workbench) client(name string) (client, error) {
 	c := client{name: name, tree: filepath.Join(b.dir, name), config: filepath.Join(b.dir, name+".rc")}
 	var err error
-	if c.path, err = need.FindClient(name); err != nil {
+	if c.path, err = need.FindClient(context.Background(), name); err != nil {
 		return c, err
 	}
 	if c.path == "" {

@@ -107,7 +107,8 @@ func (a *API) explainFailed(r *request, change dispatcher.Change, err error) err
 			return needsCondition(r, now.revision)
 		}
 		last := a.lastChange(r, now)
-		return &changedError{refuse(dispatcher.CodeNameTaken, "%s already exists at revision %d%s", definitionName(r), now.revision, last), last}
+		return &changedError{refuse(dispatcher.CodeNameTaken, "%s already exists at revision %d%s",
+			definitionName(r), now.revision, last.text("changed")), last}
 	}
 	return a.stale(r, "revision "+strconv.FormatInt(change.IfRevision, 10)+" is not the current one")
 }
@@ -117,13 +118,15 @@ func (a *API) stale(r *request, reason string) error {
 	now, err := a.current(r)
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound):
-		return refuse(dispatcher.CodePrecondition, "%s; %s does not exist", reason, definitionName(r))
+		last := a.deletion(r)
+		return &changedError{refuse(dispatcher.CodePrecondition, "%s; %s does not exist%s",
+			reason, definitionName(r), last.text("deleted")), last}
 	case err != nil:
 		return err
 	}
 	last := a.lastChange(r, now)
 	return &changedError{refuse(dispatcher.CodePrecondition, "%s; %s is at revision %d%s: read it again and repeat the change",
-		reason, definitionName(r), now.revision, last), last}
+		reason, definitionName(r), now.revision, last.text("changed")), last}
 }
 
 // put does what every PUT of a definition does once it is decoded. problems are those of decoding.

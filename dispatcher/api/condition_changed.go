@@ -37,18 +37,18 @@ func (a *API) revision(r *request) (int64, error) {
 	return d.revision, err
 }
 
-// lastChange is who made the current revision, and when; empty if the audit log does not know.
+// lastChange is who made the current revision, or deleted the last one, and when; empty if the audit log does not know.
 type lastChange struct {
 	by string
 	at time.Time
 }
 
-// String says it as part of a message.
-func (c lastChange) String() string {
+// text says it as part of a message; done is "changed" or "deleted".
+func (c lastChange) text(done string) string {
 	if c.by == "" {
 		return ""
 	}
-	return ", changed by " + dispatcher.Echo(c.by) + " at " + c.at.UTC().Format(time.RFC3339)
+	return ", " + done + " by " + dispatcher.Echo(c.by) + " at " + c.at.UTC().Format(time.RFC3339)
 }
 
 // changedError is a failed condition of a write: another client has changed what it is about.
@@ -85,12 +85,33 @@ func (a *API) lastChange(r *request, d defined) lastChange {
 	return lastChange{}
 }
 
+// deletionLooked is how far back a deletion is looked for: longer than from a plan to its apply, and short in a long log.
+const deletionLooked = 24 * time.Hour
+
+// deletion looks up who deleted what is in the path.
+func (a *API) deletion(r *request) lastChange {
+	refused := false
+	page, err := a.store.AuditEntries(r.Context(), dispatcher.AuditQuery{
+		Apps: []string{r.PathValue("app")}, Action: "delete", Subject: subject(r), From: r.now.Add(-deletionLooked), Refused: &refused,
+		Page: dispatcher.Page{Limit: 1},
+	})
+	if err != nil || len(page.Entries) == 0 {
+		return lastChange{}
+	}
+	return lastChange{page.Entries[0].Actor, page.Entries[0].At}
+}
+
 // concerns tells whether the subject of an entry is what is in the path, or a trigger of it.
-func concerns(r *request, subject string) bool {
+func concerns(r *request, of string) bool {
+	return of == subject(r) || r.PathValue("job") != "" && strings.HasPrefix(of, subject(r)+" trigger ")
+}
+
+// subject is how the audit log names the job, calendar or app in the path.
+func subject(r *request) string {
 	for _, kind := range []string{"job", "calendar"} {
 		if name := r.PathValue(kind); name != "" {
-			return subject == kind+" "+name || strings.HasPrefix(subject, kind+" "+name+" trigger ")
+			return kind + " " + name
 		}
 	}
-	return subject == "app "+r.PathValue("app")
+	return "app " + r.PathValue("app")
 }

@@ -109,6 +109,19 @@ func TestFailedConditionNamesWhoChangedIt(t *testing.T) {
 			}
 		}
 	}
+	for _, path := range []string{oneJob, oneCalendar} {
+		before := time.Now().Truncate(time.Second)
+		w.must(http.StatusNoContent, "DELETE", path, "")
+		refused := into[struct {
+			By     string              `json:"changed_by"`
+			At     time.Time           `json:"changed_at"`
+			Errors dispatcher.Problems `json:"errors"`
+		}](w.do("PUT", path, map[string]string{oneJob: validJob, oneCalendar: `{}`}[path], `If-Match: "1"`))
+		want := `does not exist, deleted by "admin" at ` + refused.At.Format(time.RFC3339)
+		if refused.By != "admin" || refused.At.Before(before) || !strings.HasSuffix(refused.Errors[0].Message, want) {
+			t.Errorf("PUT of the deleted %s: changed by %q, message %q; want %q", path, refused.By, refused.Errors[0].Message, want)
+		}
+	}
 	if gone := w.do("PUT", "/v1/apps/nosuch", `{}`, `If-Match: "1"`); strings.Contains(gone.Body.String(), "changed_by") {
 		t.Errorf("what does not exist was changed: %s", gone.Body)
 	}

@@ -35,8 +35,8 @@ type Error struct {
 	Detail    string              `json:"detail,omitempty"`
 	RequestID string              `json:"request_id"`
 	Problems  dispatcher.Problems `json:"errors"`
-	// ChangedBy and ChangedAt tell, with ErrPrecondition, who made the revision that was not expected, and when; empty if
-	// the audit log does not know.
+	// ChangedBy and ChangedAt tell, with ErrPrecondition, who made the revision that was not expected, or deleted the thing,
+	// and when; empty if the audit log does not know.
 	ChangedBy string    `json:"changed_by"`
 	ChangedAt time.Time `json:"changed_at"`
 	// foreign says that the response is not a problem document, and that its status is not that of

@@ -12,7 +12,7 @@ import (
 // FindClient returns the path of terraform or tofu: the one that CARILLON_TERRAFORM or CARILLON_TOFU names, the one on
 // PATH, or for tofu the one that tools/opentofu.sh has built. CARILLON_TERRAFORM may also name a tofu. Without one it
 // returns "".
-func FindClient(name string) (string, error) {
+func FindClient(ctx context.Context, name string) (string, error) {
 	product := map[string]string{"terraform": "Terraform v", "tofu": "OpenTofu v"}[name]
 	candidates := []string{os.Getenv("CARILLON_" + strings.ToUpper(name)), os.Getenv("CARILLON_TERRAFORM"), name}
 	built, err := filepath.Glob(filepath.Join(root(), ".cache", "bin", "tofu-v*"))
@@ -27,7 +27,7 @@ func FindClient(name string) (string, error) {
 		if path, err = filepath.Abs(path); err != nil {
 			return "", err
 		}
-		version := exec.CommandContext(context.Background(), path, "version")
+		version := exec.CommandContext(ctx, path, "version")
 		version.Env = append(os.Environ(), "CHECKPOINT_DISABLE=1", "TF_CLI_CONFIG_FILE="+os.DevNull)
 		if out, err := version.Output(); err == nil && strings.HasPrefix(string(out), product) {
 			return path, nil
@@ -40,7 +40,7 @@ func FindClient(name string) (string, error) {
 // CARILLON_TERRAFORM naming a tofu, this machine has no terraform.
 func Client(t testing.TB, name string) string {
 	t.Helper()
-	path, err := FindClient(name)
+	path, err := FindClient(t.Context(), name)
 	switch {
 	case err != nil:
 		t.Fatal(err)

@@ -87,7 +87,11 @@ func testApps(t *testing.T, f *fixture) {
 	}
 
 	f.putEvery("tick", time.Minute)
-	wantError(t, "delete an app with jobs", f.DeleteApp(ctx, "shop", at(t0)), dispatcher.ErrNotEmpty)
+	err = f.DeleteApp(ctx, "shop", at(t0))
+	wantError(t, "delete an app with jobs", err, dispatcher.ErrNotEmpty)
+	if want := `job "tick": app is not empty`; err == nil || err.Error() != want {
+		t.Errorf("delete an app with jobs: got error %v, want %s", err, want)
+	}
 	wantError(t, "delete another revision", f.DeleteApp(ctx, "books", dispatcher.Change{IfRevision: 1}), dispatcher.ErrPrecondition)
 	f.must(f.DeleteApp(ctx, "books", at(t0)))
 	wantError(t, "delete twice", f.DeleteApp(ctx, "books", at(t0)), dispatcher.ErrNotFound)
