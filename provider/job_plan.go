@@ -23,9 +23,14 @@ func (r *jobResource) ValidateConfig(
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	r.validate(ctx, &resp.Diagnostics, config)
+}
+
+// validate adds what the domain says about the known values of a configuration.
+func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
 	var e expander
 	// The defaults of the app are known at plan.
-	job := expandJob(ctx, &e, (&jobResource{}).filled(ctx, &resp.Diagnostics, config))
+	job := expandJob(ctx, &e, (&jobResource{}).filled(ctx, diags, config))
 	var problems dispatcher.Problems
 	dispatcher.CheckName(&problems, "/app", job.App)          // Validate leaves it out: the API has it in the URL
 	problems.AddError("", withOmittedSecrets(job).Validate()) // ModifyPlan knows whether there is a stored value
@@ -33,7 +38,7 @@ func (r *jobResource) ValidateConfig(
 		const most = 10
 		problems.AddError("", dispatcher.CheckJSONText(text, most))
 	}
-	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
+	reportProblems(diags, e.problemsWith(problems.Err()))
 }
 
 // warnings returns what the API would warn of if the job were declared now. With calendars nil, it does
@@ -49,48 +54,68 @@ func (r *jobResource) warnings(job dispatcher.Job, calendars dispatcher.Calendar
 	return job.Warn(calendars)
 }
 
-// ModifyPlan puts the values that the API will resolve into the plan, refuses instants in the
-// past, and marks the computed attributes as unknown only if something else changes.
+// jobChange is what a plan, or its apply, makes of a job.
+type jobChange struct {
+	config, plan, state jobModel
+	isNew               bool // there is no state
+}
+
+// ModifyPlan changes the plan of a job as planned says.
 func (r *jobResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
 	if req.Plan.Raw.IsNull() {
 		return // a destroy
 	}
-	var config, plan, state jobModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	var old *dispatcher.Job
-	if !req.State.Raw.IsNull() {
-		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-		job := expandJob(ctx, &expander{}, state)
-		old = &job
+	change := jobChange{isNew: req.State.Raw.IsNull()}
+	resp.Diagnostics.Append(req.Config.Get(ctx, &change.config)...)
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &change.plan)...)
+	if !change.isNew {
+		resp.Diagnostics.Append(req.State.Get(ctx, &change.state)...)
 	}
-	reportProblems(&resp.Diagnostics, missingSecretProblems(ctx, config, state))
-	config = r.filled(ctx, &resp.Diagnostics, config)
-	r.checkTimezones(ctx, &resp.Diagnostics, config)
-	r.checkBounds(ctx, &resp.Diagnostics, config)
-	r.checkCalendars(ctx, &resp.Diagnostics, config)
-	r.resolveTriggers(ctx, &resp.Diagnostics, old, config, &plan)
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	planned := r.planned(ctx, &resp.Diagnostics, change)
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &planned)...)
+}
+
+// planned puts the values that the API will resolve into the plan, refuses instants in the past, and marks the computed
+// attributes as unknown only if something else changes. After an error the plan is as it was.
+func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change jobChange) jobModel {
+	plan, state := change.plan, change.state
+	var old *dispatcher.Job
+	if !change.isNew {
+		job := expandJob(ctx, &expander{}, state)
+		old = &job
+	}
+	config := r.filled(ctx, diags, change.config)
+	var e expander
+	job := expandJob(ctx, &e, config)
+	reportProblems(diags, missingSecretProblems(ctx, &e, job, change))
+	checkTimezones(diags, &e, job)
+	r.checkBounds(ctx, diags, &e, job)
+	r.checkCalendars(ctx, diags, &e, job)
+	r.resolveTriggers(ctx, diags, old, &e, job, config, &plan)
+	if diags.HasError() {
+		return change.plan
+	}
+	plan.ID = plannedID(plan.App, plan.Name)
 	plan.ConcurrencyPolicy = config.ConcurrencyPolicy
-	plan.LabelsAll = r.conn.plannedLabels(ctx, &resp.Diagnostics, plan.Labels)
-	r.warnOfConfig(ctx, &resp.Diagnostics, config)
+	plan.LabelsAll = r.conn.plannedLabels(ctx, diags, plan.Labels)
+	r.warnOfConfig(ctx, diags, config, &e, job)
 	var kept bool
 	if old != nil {
 		replaced := importID(plan.App, plan.Name) != importID(state.App, state.Name)
 		if !replaced {
-			reportProblems(&resp.Diagnostics, keptSecretProblems(ctx, plan, config, state))
+			reportProblems(diags, keptSecretProblems(ctx, plan, config, state))
 		}
 		plan.State, plan.Revision, plan.NextFireTimes = state.State, state.Revision, state.NextFireTimes
-		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
 		if !replaced {
-			kept = r.keepsFires(ctx, &resp.Diagnostics, *old, plan)
+			kept = r.keepsFires(ctx, diags, *old, plan)
 		}
-		if resp.Plan.Raw.Equal(req.State.Raw) {
-			return // no change, or only another way to write the same
+		if equalValues(attributesOf(plan), attributesOf(state)) {
+			return plan // no change, or only another way to write the same
 		}
 	}
 	plan.State, plan.Revision = types.StringUnknown(), types.Int64Unknown()
@@ -99,13 +124,11 @@ func (r *jobResource) ModifyPlan(
 		// another value then. The warning about fires shows them.
 		plan.NextFireTimes = types.MapUnknown(timetypes.RFC3339Type{})
 	}
-	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+	return plan
 }
 
 // checkBounds refuses a job that is outside the bounds of its app, as far as both are known.
-func (r *jobResource) checkBounds(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
-	var e expander
-	job := expandJob(ctx, &e, config)
+func (r *jobResource) checkBounds(ctx context.Context, diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
 	bounds := r.conn.boundsOf(ctx, job.App)
 	if e.isUnknown("/app") || bounds == nil || diags.HasError() {
 		return
@@ -114,9 +137,7 @@ func (r *jobResource) checkBounds(ctx context.Context, diags *diag.Diagnostics, 
 }
 
 // checkTimezones refuses triggers that follow the wall clock of no place, once the app's default is known.
-func (r *jobResource) checkTimezones(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
-	var e expander
-	job := expandJob(ctx, &e, config)
+func checkTimezones(diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
 	if e.isUnknown("/app") {
 		return
 	}
@@ -133,10 +154,8 @@ func (r *jobResource) checkTimezones(ctx context.Context, diags *diag.Diagnostic
 // change that was made to them outside of Terraform. old is the job in the state, nil for a
 // new one.
 func (r *jobResource) resolveTriggers(
-	ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, config jobModel, plan *jobModel,
+	ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, e *expander, job dispatcher.Job, config jobModel, plan *jobModel,
 ) {
-	var e expander
-	job := expandJob(ctx, &e, config)
 	job.Enabled = job.Enabled && e.allKnown("/enabled") // a disabled job may have instants in the past
 	triggers, configured := plan.Triggers.Elements(), config.Triggers.Elements()
 	for name := range job.Triggers {
