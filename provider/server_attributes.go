@@ -113,7 +113,7 @@ func complete(required map[string]*attribute, config map[string]attr.Value) bool
 		case a.inner == nil || value.IsNull() || value.IsUnknown():
 		case a.keyed:
 			for _, element := range inside(value) {
-				if element.IsNull() || !element.IsUnknown() && !complete(a.inner, inside(element)) {
+				if element.IsNull() || element.IsUnknown() || !complete(a.inner, inside(element)) {
 					return false
 				}
 			}
