@@ -70,10 +70,10 @@ func (s server) ValidateResourceConfig(
 
 // ReadResource returns a resource as the API has it.
 func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
-	if resp, err := s.jobs.read(ctx, s.provider.conn, req); resp != nil || err != nil {
-		return resp, err
+	resp, err := s.jobs.read(ctx, s.provider.conn, req)
+	if resp == nil && err == nil {
+		resp, err = s.ProviderServer.ReadResource(ctx, req)
 	}
-	resp, err := s.ProviderServer.ReadResource(ctx, req)
 	if err == nil {
 		err = numbersAsText(resp.NewState)
 	}
@@ -100,9 +100,6 @@ func withBlocks(attributes []*tfprotov6.SchemaAttribute) *tfprotov6.SchemaBlock 
 	block := &tfprotov6.SchemaBlock{}
 	for _, a := range attributes {
 		if a.NestedType == nil || !a.Required && !a.Optional {
-			// Neither plan nor state ever holds a write-only value. For one that is marked as sensitive, Terraform nevertheless
-			// writes a path into the state of each job, which is a sixth of the state, and writes the whole state again after each job.
-			a.Sensitive = a.Sensitive && !a.WriteOnly
 			block.Attributes = append(block.Attributes, a)
 			continue
 		}
