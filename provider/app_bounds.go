@@ -136,7 +136,7 @@ func signAsNodeAttribute() schema.ListNestedAttribute {
 }
 
 // boundsType is the type of bounds, and of its attributes.
-func boundsType() types.ObjectType { return boundsAttribute().GetType().(types.ObjectType) }
+var boundsType = sync.OnceValue(func() types.ObjectType { return boundsAttribute().GetType().(types.ObjectType) })
 
 func signatureType() types.ObjectType {
 	return signAsNodeAttribute().GetType().(attr.TypeWithElementType).ElementType().(types.ObjectType)

@@ -56,7 +56,7 @@ func (r *calendarResource) Schema(_ context.Context, _ resource.SchemaRequest, r
 			"its last use is gone, so you remove a calendar together with its uses in one apply. If something outside of this " +
 			"configuration still names it, it stays as long.",
 		Attributes: map[string]schema.Attribute{
-			"id":          idAttribute("calendar"),
+			"id":          idAttribute("calendar", planImportID{}),
 			"app":         appAttribute("calendar"),
 			"name":        nameAttribute("calendar", ""),
 			"description": descriptionAttribute(),

@@ -2,8 +2,8 @@ package provider
 
 import (
 	"context"
-	"math/big"
 	"strconv"
+	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -48,9 +48,9 @@ func ruleAttribute() schema.ListNestedAttribute {
 	}
 }
 
-func ruleType() types.ObjectType {
+var ruleType = sync.OnceValue(func() types.ObjectType {
 	return ruleAttribute().GetType().(attr.TypeWithElementType).ElementType().(types.ObjectType)
-}
+})
 
 func expandRule(ctx context.Context, e *expander, pointer string, object types.Object) schedule.CalendarRule {
 	var m ruleModel
@@ -81,9 +81,9 @@ func expandRule(ctx context.Context, e *expander, pointer string, object types.O
 func flattenRules(ctx context.Context, diags *diag.Diagnostics, rules []schedule.CalendarRule) types.List {
 	var models []ruleModel
 	for _, rule := range rules {
-		var days []*big.Float
+		var days []types.Number
 		for _, day := range rule.DaysOfMonth {
-			days = append(days, big.NewFloat(float64(day)))
+			days = append(days, flattenNumber(day))
 		}
 		models = append(models, ruleModel{
 			Only:        types.BoolValue(rule.Only),

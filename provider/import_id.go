@@ -35,16 +35,19 @@ func importNested(
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("name"), name)...)
 }
 
-func idAttribute(kind string) schema.StringAttribute {
-	return schema.StringAttribute{
-		Computed:            true,
-		MarkdownDescription: "The import id, `app/" + kind + "`.",
-		PlanModifiers:       []planmodifier.String{planImportID{}},
-	}
+func idAttribute(kind string, plan ...planmodifier.String) schema.StringAttribute {
+	return schema.StringAttribute{Computed: true, MarkdownDescription: "The import id, `app/" + kind + "`.", PlanModifiers: plan}
 }
 
-// planImportID puts the import id into the plan as soon as app and name are known, so that
-// other resources can use it before apply.
+// plannedID returns the import id as soon as app and name are known, so that other resources can use it before apply.
+func plannedID(app, name types.String) types.String {
+	if app.IsUnknown() || name.IsUnknown() {
+		return types.StringUnknown()
+	}
+	return types.StringValue(importID(app, name))
+}
+
+// planImportID plans the id of a resource whose ModifyPlan does not.
 type planImportID struct{}
 
 func (planImportID) Description(context.Context) string { return "The id consists of app and name." }
@@ -57,7 +60,5 @@ func (planImportID) PlanModifyString(
 	var app, name types.String
 	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("app"), &app)...)
 	resp.Diagnostics.Append(req.Plan.GetAttribute(ctx, path.Root("name"), &name)...)
-	if resp.PlanValue = types.StringUnknown(); !app.IsUnknown() && !name.IsUnknown() {
-		resp.PlanValue = types.StringValue(importID(app, name))
-	}
+	resp.PlanValue = plannedID(app, name)
 }

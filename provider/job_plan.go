@@ -23,9 +23,14 @@ func (r *jobResource) ValidateConfig(
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	r.validate(ctx, &resp.Diagnostics, config)
+}
+
+// validate adds what the domain says about the known values of a configuration.
+func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
 	var e expander
 	// The defaults of the app are known at plan.
-	job := expandJob(ctx, &e, (&jobResource{}).filled(ctx, &resp.Diagnostics, config))
+	job := expandJob(ctx, &e, (&jobResource{}).filled(ctx, diags, config))
 	var problems dispatcher.Problems
 	dispatcher.CheckName(&problems, "/app", job.App)          // Validate leaves it out: the API has it in the URL
 	problems.AddError("", withOmittedSecrets(job).Validate()) // ModifyPlan knows whether there is a stored value
@@ -36,7 +41,7 @@ func (r *jobResource) ValidateConfig(
 		const most = 10
 		problems.AddError("", dispatcher.CheckJSONText(text, most))
 	}
-	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
+	reportProblems(diags, e.problemsWith(problems.Err()))
 }
 
 // warnings returns what the API would warn of if the job were declared now. With calendars nil, it does
@@ -52,51 +57,71 @@ func (r *jobResource) warnings(job dispatcher.Job, calendars dispatcher.Calendar
 	return job.Warn(calendars)
 }
 
-// ModifyPlan puts the values that the API will resolve into the plan, refuses instants in the
-// past, and marks the computed attributes as unknown only if something else changes.
+// jobChange is what a plan, or its apply, makes of a job.
+type jobChange struct {
+	config, plan, state jobModel
+	isNew               bool // there is no state
+}
+
+// ModifyPlan changes the plan of a job as planned says.
 func (r *jobResource) ModifyPlan(
 	ctx context.Context, req resource.ModifyPlanRequest, resp *resource.ModifyPlanResponse,
 ) {
 	if req.Plan.Raw.IsNull() {
 		return // a destroy
 	}
-	var config, plan, state jobModel
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	var old *dispatcher.Job
-	var renames renaming
-	if !req.State.Raw.IsNull() {
-		resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-		stored := expandJob(ctx, &expander{}, state)
-		renames = r.planRename(ctx, &resp.Diagnostics, config, state, stored)
-		old = new(renames.of(stored))
+	change := jobChange{isNew: req.State.Raw.IsNull()}
+	resp.Diagnostics.Append(req.Config.Get(ctx, &change.config)...)
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &change.plan)...)
+	if !change.isNew {
+		resp.Diagnostics.Append(req.State.Get(ctx, &change.state)...)
 	}
-	reportProblems(&resp.Diagnostics, missingSecretProblems(ctx, config, state))
-	config = r.filled(ctx, &resp.Diagnostics, config)
-	r.checkTimezones(ctx, &resp.Diagnostics, config)
-	r.checkBounds(ctx, &resp.Diagnostics, config)
-	r.checkCalendars(ctx, &resp.Diagnostics, config)
-	r.resolveTriggers(ctx, &resp.Diagnostics, old, config, &plan)
 	if resp.Diagnostics.HasError() {
 		return
 	}
+	planned := r.planned(ctx, &resp.Diagnostics, change)
+	resp.Diagnostics.Append(resp.Plan.Set(ctx, &planned)...)
+}
+
+// planned puts the values that the API will resolve into the plan, refuses instants in the past, and marks the computed
+// attributes as unknown only if something else changes. After an error the plan is as it was.
+func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, change jobChange) jobModel {
+	plan, state := change.plan, change.state
+	var old *dispatcher.Job
+	var renames renaming
+	if !change.isNew {
+		stored := expandJob(ctx, &expander{}, state)
+		renames = r.planRename(ctx, diags, change.config, state, stored)
+		old = new(renames.of(stored))
+	}
+	config := r.filled(ctx, diags, change.config)
+	var e expander
+	job := expandJob(ctx, &e, config)
+	reportProblems(diags, missingSecretProblems(ctx, &e, job, change))
+	checkTimezones(diags, &e, job)
+	r.checkBounds(ctx, diags, &e, job)
+	r.checkCalendars(ctx, diags, &e, job)
+	r.resolveTriggers(ctx, diags, old, &e, job, config, &plan)
+	if diags.HasError() {
+		return change.plan
+	}
+	plan.ID = plannedID(plan.App, plan.Name)
 	plan.ConcurrencyPolicy = config.ConcurrencyPolicy
-	plan.LabelsAll = r.conn.plannedLabels(ctx, &resp.Diagnostics, plan.Labels)
-	r.warnOfConfig(ctx, &resp.Diagnostics, config)
+	plan.LabelsAll = r.conn.plannedLabels(ctx, diags, plan.Labels)
+	r.warnOfConfig(ctx, diags, config, &e, job)
 	var kept bool
 	if old != nil {
 		replaced := !plan.App.Equal(state.App)
 		if !replaced {
-			reportProblems(&resp.Diagnostics, keptSecretProblems(ctx, plan, config, state))
+			reportProblems(diags, keptSecretProblems(ctx, plan, config, state))
 		}
 		plan.State, plan.Revision = state.State, state.Revision
-		plan.NextFireTimes = renames.keys(ctx, &resp.Diagnostics, state.NextFireTimes)
-		resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+		plan.NextFireTimes = renames.keys(ctx, diags, state.NextFireTimes)
 		if !replaced {
-			kept = r.keepsFires(ctx, &resp.Diagnostics, *old, plan, renames)
+			kept = r.keepsFires(ctx, diags, *old, plan, renames)
 		}
-		if !renames.any() && sameButRenamedFrom(resp.Plan.Raw, req.State.Raw) {
-			return // no change, or only another way to write the same
+		if !renames.any() && sameButRenamedFrom(ctx, plan, state) {
+			return plan // no change, or only another way to write the same
 		}
 	}
 	plan.State, plan.Revision = types.StringUnknown(), types.Int64Unknown()
@@ -105,13 +130,11 @@ func (r *jobResource) ModifyPlan(
 		// another value then. The warning about fires shows them.
 		plan.NextFireTimes = types.MapUnknown(timetypes.RFC3339Type{})
 	}
-	resp.Diagnostics.Append(resp.Plan.Set(ctx, &plan)...)
+	return plan
 }
 
 // checkBounds refuses a job that is outside the bounds of its app, as far as both are known.
-func (r *jobResource) checkBounds(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
-	var e expander
-	job := expandJob(ctx, &e, config)
+func (r *jobResource) checkBounds(ctx context.Context, diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
 	bounds := r.conn.boundsOf(ctx, job.App)
 	if e.isUnknown("/app") || bounds == nil || diags.HasError() {
 		return
@@ -120,9 +143,7 @@ func (r *jobResource) checkBounds(ctx context.Context, diags *diag.Diagnostics, 
 }
 
 // checkTimezones refuses triggers that follow the wall clock of no place, once the app's default is known.
-func (r *jobResource) checkTimezones(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
-	var e expander
-	job := expandJob(ctx, &e, config)
+func checkTimezones(diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
 	if e.isUnknown("/app") {
 		return
 	}
@@ -139,10 +160,8 @@ func (r *jobResource) checkTimezones(ctx context.Context, diags *diag.Diagnostic
 // change that was made to them outside of Terraform. old is the job in the state, nil for a
 // new one.
 func (r *jobResource) resolveTriggers(
-	ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, config jobModel, plan *jobModel,
+	ctx context.Context, diags *diag.Diagnostics, old *dispatcher.Job, e *expander, job dispatcher.Job, config jobModel, plan *jobModel,
 ) {
-	var e expander
-	job := expandJob(ctx, &e, config)
 	job.Enabled = job.Enabled && e.allKnown("/enabled") // a disabled job may have instants in the past
 	triggers, configured := plan.Triggers.Elements(), config.Triggers.Elements()
 	for name := range job.Triggers {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
-	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
@@ -22,32 +21,29 @@ func jobNameAttribute() schema.StringAttribute {
 }
 
 // rename gives the job of a state and its triggers the names that the configuration says, and returns the state after it.
-// It stores that at once: if the rest of the update fails, the state has the names that the API has.
-func (r *jobResource) rename(ctx context.Context, config, state jobModel, resp *resource.UpdateResponse) jobModel {
+func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, config, state jobModel) (after jobModel, renamed bool) {
 	stored := expandJob(ctx, &expander{}, state)
 	renames, problems := renamingOf(config, state, stored)
-	if reportProblems(&resp.Diagnostics, problems); len(problems) > 0 || !renames.any() {
-		return state
+	if reportProblems(diags, problems); len(problems) > 0 || !renames.any() {
+		return state, false
 	}
 	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
 	job, err := r.conn.RenameJob(ctx, stored.App, stored.Name, renames.JobRename, client.Condition{Revision: revision})
 	if isConflict(err) {
 		current, readErr := r.conn.Job(ctx, stored.App, stored.Name)
-		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
-		return state
+		r.conn.reportConflict(diags, "job", id, revision, current.Revision, err, readErr)
+		return state, false
 	}
 	var refused *client.Error
 	if errors.As(err, &refused) {
 		refused.Problems = renames.inFiles(refused.Problems)
 	}
 	if err != nil {
-		r.conn.report(&resp.Diagnostics, fmt.Sprintf("rename job %q", id), err)
-		return state
+		r.conn.report(diags, fmt.Sprintf("rename job %q", id), err)
+		return state, false
 	}
-	state.Triggers = renames.triggers(ctx, &resp.Diagnostics, state.Triggers)
-	state = r.conn.shownJob(ctx, &resp.Diagnostics, job, state)
-	setState(ctx, &resp.State, &resp.Diagnostics, state)
-	return state
+	state.Triggers = renames.triggers(ctx, diags, state.Triggers)
+	return r.conn.shownJob(ctx, diags, job, state), true
 }
 
 // inFiles returns the problems of a rename with the paths that the configuration has for what they point to.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -41,90 +42,117 @@ func (r *jobResource) Configure(_ context.Context, req resource.ConfigureRequest
 }
 
 func (r *jobResource) Create(ctx context.Context, req resource.CreateRequest, resp *resource.CreateResponse) {
-	var plan, config jobModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...) // write-only values are in no plan
-	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
+	change := jobChange{isNew: true}
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &change.plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &change.config)...)
+	if resp.Diagnostics.HasError() {
 		return
 	}
-	// An invalid job is reported before any request is made.
-	job, problems := r.plannedJob(ctx, plan, config, nil)
-	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
-		return
+	if model, done := r.written(ctx, &resp.Diagnostics, change); done {
+		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 	}
-	job, err := r.conn.PutJob(ctx, job, client.Condition{Absent: true})
-	if err != nil {
-		r.conn.reportCreate(&resp.Diagnostics, "job", importID(plan.App, plan.Name), err)
-		return
-	}
-	model := r.conn.writtenJob(ctx, &resp.Diagnostics, job, plan)
-	if !plan.NextFireTimes.IsUnknown() {
-		model.NextFireTimes = plan.NextFireTimes // the schedules did not change; keepMoving says why they stay
-	}
-	setState(ctx, &resp.State, &resp.Diagnostics, model)
-	r.conn.warnOfMistakes(&resp.Diagnostics, job.App, job.Name, job.Warnings) // the API also knows what calendars exclude
 }
 
 func (r *jobResource) Read(ctx context.Context, req resource.ReadRequest, resp *resource.ReadResponse) {
 	var state jobModel
 	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
-		return
-	}
-	job, err := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
-	if isNotFound(err) { // it was deleted outside of Terraform, so the plan creates it again
-		warnOfDeletion(&resp.Diagnostics, state)
-		resp.State.RemoveResource(ctx)
-		return
-	}
-	if err != nil {
-		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read job %q", importID(state.App, state.Name)), err)
-		return
-	}
-	r.conn.warnOfPauses(&resp.Diagnostics, job)
-	r.conn.warnOfApp(&resp.Diagnostics, r.conn.appOf(ctx, job.App))
-	model := r.conn.shownJob(ctx, &resp.Diagnostics, job, state)
-	keepMoving(&model, state, job, r.now())
-	setState(ctx, &resp.State, &resp.Diagnostics, model)
-}
-
-func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
-	var plan, config, state jobModel
-	resp.Diagnostics.Append(req.Plan.Get(ctx, &plan)...)
-	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
-	resp.Diagnostics.Append(req.State.Get(ctx, &state)...)
-	if resp.Diagnostics.HasError() || !r.conn.ready(&resp.Diagnostics) {
-		return
-	}
-	if !plan.Revision.IsUnknown() { // only renamed_from differs, which the API does not store
-		setState(ctx, &resp.State, &resp.Diagnostics, plan)
-		return
-	}
-	job, problems := r.plannedJob(ctx, plan, config, &state)
-	if reportProblems(&resp.Diagnostics, problems); resp.Diagnostics.HasError() {
-		return
-	}
-	state = r.rename(ctx, config, state, resp)
 	if resp.Diagnostics.HasError() {
 		return
 	}
-	id, revision := importID(state.App, state.Name), state.Revision.ValueInt64()
-	job, err := r.conn.PutJob(ctx, job, client.Condition{Revision: revision})
-	if isConflict(err) { // read the job again, so that the error can name both revisions
-		current, readErr := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
-		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
+	model, found := r.read(ctx, &resp.Diagnostics, state)
+	if !found && !resp.Diagnostics.HasError() {
+		resp.State.RemoveResource(ctx)
 		return
-	}
-	if err != nil {
-		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update job %q", id), err)
-		return
-	}
-	model := r.conn.writtenJob(ctx, &resp.Diagnostics, job, plan)
-	if !plan.NextFireTimes.IsUnknown() {
-		model.NextFireTimes = plan.NextFireTimes // the schedules did not change; keepMoving says why they stay
 	}
 	setState(ctx, &resp.State, &resp.Diagnostics, model)
-	r.conn.warnOfMistakes(&resp.Diagnostics, job.App, job.Name, job.Warnings) // the API also knows what calendars exclude
+}
+
+// read returns a job as the API has it. It is not found if it was deleted outside of Terraform.
+func (r *jobResource) read(ctx context.Context, diags *diag.Diagnostics, state jobModel) (model jobModel, found bool) {
+	if !r.conn.ready(diags) {
+		return jobModel{}, false
+	}
+	job, err := r.conn.Job(ctx, state.App.ValueString(), state.Name.ValueString())
+	if isNotFound(err) { // so the plan creates it again
+		warnOfDeletion(diags, state)
+		return jobModel{}, false
+	}
+	if err != nil {
+		r.conn.report(diags, fmt.Sprintf("read job %q", importID(state.App, state.Name)), err)
+		return jobModel{}, false
+	}
+	r.conn.warnOfPauses(diags, job)
+	r.conn.warnOfApp(diags, r.conn.appOf(ctx, job.App))
+	model = r.conn.shownJob(ctx, diags, job, state)
+	keepMoving(&model, state, job, r.now())
+	return model, !diags.HasError()
+}
+
+func (r *jobResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {
+	var change jobChange
+	resp.Diagnostics.Append(req.Plan.Get(ctx, &change.plan)...)
+	resp.Diagnostics.Append(req.Config.Get(ctx, &change.config)...)
+	resp.Diagnostics.Append(req.State.Get(ctx, &change.state)...)
+	if resp.Diagnostics.HasError() {
+		return
+	}
+	if model, done := r.written(ctx, &resp.Diagnostics, change); done {
+		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
+	}
+}
+
+// written creates or updates a job as it was planned, and returns what the API made of it, unless that failed. After a
+// rename that is done it returns the job in any case: the state has the names that the API has.
+func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, change jobChange) (model jobModel, done bool) {
+	if !r.conn.ready(diags) {
+		return jobModel{}, false
+	}
+	if !change.isNew && !change.plan.Revision.IsUnknown() { // only renamed_from differs, which the API does not store
+		return change.plan, true
+	}
+	var state *jobModel
+	if !change.isNew {
+		state = &change.state
+	}
+	// An invalid job is reported before any request is made.
+	job, problems := r.plannedJob(ctx, change.plan, change.config, state)
+	if reportProblems(diags, problems); diags.HasError() {
+		return jobModel{}, false
+	}
+	condition, renamed := client.Condition{Absent: true}, false
+	if !change.isNew {
+		if change.state, renamed = r.rename(ctx, diags, change.config, change.state); diags.HasError() {
+			return change.state, renamed
+		}
+		condition = client.Condition{Revision: change.state.Revision.ValueInt64()}
+	}
+	job, err := r.conn.PutJob(ctx, job, condition)
+	if err != nil {
+		r.reportWrite(ctx, diags, change, err)
+		return change.state, renamed
+	}
+	model = r.conn.writtenJob(ctx, diags, job, change.plan)
+	if !change.plan.NextFireTimes.IsUnknown() {
+		model.NextFireTimes = change.plan.NextFireTimes // the schedules did not change; keepMoving says why they stay
+	}
+	done = !diags.HasError()
+	r.conn.warnOfMistakes(diags, job.App, job.Name, job.Warnings) // the API also knows what calendars exclude
+	return model, done
+}
+
+// reportWrite says why a job was neither created nor updated.
+func (r *jobResource) reportWrite(ctx context.Context, diags *diag.Diagnostics, change jobChange, err error) {
+	if change.isNew {
+		r.conn.reportCreate(diags, "job", importID(change.plan.App, change.plan.Name), err)
+		return
+	}
+	id, revision := importID(change.state.App, change.state.Name), change.state.Revision.ValueInt64()
+	if isConflict(err) { // read the job again, so that the error can name both revisions
+		current, readErr := r.conn.Job(ctx, change.state.App.ValueString(), change.state.Name.ValueString())
+		r.conn.reportConflict(diags, "job", id, revision, current.Revision, err, readErr)
+		return
+	}
+	r.conn.report(diags, fmt.Sprintf("update job %q", id), err)
 }
 
 func (r *jobResource) Delete(ctx context.Context, req resource.DeleteRequest, resp *resource.DeleteResponse) {

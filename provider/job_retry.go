@@ -5,6 +5,7 @@ import (
 	"reflect"
 	"slices"
 	"strconv"
+	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
@@ -49,7 +50,7 @@ func retryAttribute() schema.SingleNestedAttribute {
 	})
 }
 
-func retryType() types.ObjectType { return retryAttribute().GetType().(types.ObjectType) }
+var retryType = sync.OnceValue(func() types.ObjectType { return retryAttribute().GetType().(types.ObjectType) })
 
 func expandRetry(ctx context.Context, e *expander, pointer string, object types.Object) dispatcher.Retry {
 	var r dispatcher.Retry

@@ -79,17 +79,15 @@ func withOmittedSecrets(job dispatcher.Job) dispatcher.Job {
 
 // missingSecretProblems returns a problem for each secret with neither reference nor value, unless the job in the state
 // has a stored value that stays. The state of a new job is the zero model.
-func missingSecretProblems(ctx context.Context, config, state jobModel) dispatcher.Problems {
-	var e expander
-	job := expandJob(ctx, &e, config)
+func missingSecretProblems(ctx context.Context, e *expander, job dispatcher.Job, change jobChange) dispatcher.Problems {
 	if reflect.DeepEqual(job.Target, withOmittedSecrets(job).Target) {
 		return nil
 	}
-	prior := &state
-	if importID(config.App, config.Name) != importID(state.App, state.Name) {
+	prior := &change.state
+	if importID(change.config.App, change.config.Name) != importID(prior.App, prior.Name) {
 		prior = nil
 	}
-	secrets := secretsToWrite(ctx, &e, job, config, prior)
+	secrets := secretsToWrite(ctx, e, job, change.config, prior)
 	job.Target = job.Target.WithSecrets(secrets)
 	var all, missing dispatcher.Problems
 	all.AddError("", job.Validate())

@@ -3,6 +3,7 @@ package provider
 import (
 	"context"
 	"strconv"
+	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -93,9 +94,9 @@ func triggerAttributes() map[string]schema.Attribute {
 	}
 }
 
-func triggerType() types.ObjectType {
+var triggerType = sync.OnceValue(func() types.ObjectType {
 	return triggerAttribute().GetType().(types.MapType).ElemType.(types.ObjectType)
-}
+})
 
 func expandTriggers(ctx context.Context, e *expander, m jobModel) map[string]dispatcher.Trigger {
 	triggers := map[string]dispatcher.Trigger{}

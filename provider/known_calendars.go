@@ -48,9 +48,7 @@ func (c *connection) checkCalendar(ctx context.Context, problems *dispatcher.Pro
 }
 
 // checkCalendars refuses triggers whose calendar neither exists nor is created by the same plan.
-func (r *jobResource) checkCalendars(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
-	var e expander
-	job := expandJob(ctx, &e, config)
+func (r *jobResource) checkCalendars(ctx context.Context, diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
 	var problems dispatcher.Problems
 	for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
 		at := dispatcher.Pointer("triggers", name, "calendar")

@@ -12,7 +12,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/types"
-	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -154,18 +153,22 @@ func without(triggers, others map[string]dispatcher.Trigger) []string {
 }
 
 // sameButRenamedFrom reports whether two jobs differ in nothing that the API stores.
-func sameButRenamedFrom(a, b tftypes.Value) bool {
-	stored := func(v tftypes.Value) tftypes.Value {
-		stripped, err := tftypes.Transform(v, func(at *tftypes.AttributePath, inner tftypes.Value) (tftypes.Value, error) {
-			if at.LastStep() == tftypes.AttributeName("renamed_from") {
-				return tftypes.NewValue(tftypes.String, nil), nil
-			}
-			return inner, nil
-		})
-		if err != nil {
-			return v
+func sameButRenamedFrom(ctx context.Context, a, b jobModel) bool {
+	a.Triggers, b.Triggers = withoutRenamedFrom(ctx, a.Triggers), withoutRenamedFrom(ctx, b.Triggers)
+	return equalValues(attributesOf(a), attributesOf(b))
+}
+
+func withoutRenamedFrom(ctx context.Context, triggers types.Map) types.Map {
+	stored := triggers.Elements()
+	for name, element := range stored {
+		if object, is := element.(types.Object); is && !object.IsNull() && !object.IsUnknown() {
+			attributes := object.Attributes()
+			attributes["renamed_from"] = types.StringNull()
+			stored[name] = types.ObjectValueMust(object.AttributeTypes(ctx), attributes)
 		}
-		return stripped
 	}
-	return stored(a).Equal(stored(b))
+	if triggers.IsNull() || triggers.IsUnknown() {
+		return triggers
+	}
+	return types.MapValueMust(triggers.ElementType(ctx), stored)
 }

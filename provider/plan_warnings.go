@@ -100,12 +100,10 @@ func dayIn(p dispatcher.Problem) string {
 }
 
 // warnOfConfig adds warnings of what a job's configuration says, as far as it is known.
-func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics, config jobModel) {
+func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics, config jobModel, e *expander, job dispatcher.Job) {
 	if r.conn == nil || diags.HasError() || config.App.IsUnknown() || config.Name.IsUnknown() {
 		return
 	}
-	var e expander
-	job := expandJob(ctx, &e, config)
 	r.conn.warnOfMistakes(diags, job.App, job.Name, e.aboutKnown(r.warnings(job, r.conn.calendarsAfter(ctx, job))))
 	r.conn.warnOfApp(diags, r.conn.appOf(ctx, job.App))
 }

@@ -16,39 +16,61 @@ import (
 // Terraform and the framework exchange stay as they are.
 type server struct {
 	tfprotov6.ProviderServer
-	provider  *carillonProvider
-	unchanged unchangedJobs
+	provider *carillonProvider
+	jobs     jobServer
 }
 
 // NewServer returns the server of the provider. version becomes part of the user agent.
 func NewServer(ctx context.Context, version string) tfprotov6.ProviderServer {
 	p := &carillonProvider{version: version}
-	return server{providerserver.NewProtocol6(p)(), p, newUnchangedJobs(ctx)}
+	return server{providerserver.NewProtocol6(p)(), p, newJobServer(ctx)}
 }
 
-// PlanResourceChange spares the framework the jobs that are unchanged.
+// The methods up to ReadResource leave to the framework what jobServer does not serve.
+
+// UpgradeResourceState returns a state in the form of the current schema.
+func (s server) UpgradeResourceState(
+	ctx context.Context, req *tfprotov6.UpgradeResourceStateRequest,
+) (*tfprotov6.UpgradeResourceStateResponse, error) {
+	if resp := s.jobs.upgrade(req); resp != nil {
+		return resp, nil
+	}
+	return s.ProviderServer.UpgradeResourceState(ctx, req)
+}
+
+// PlanResourceChange returns what an apply will do with a resource.
 func (s server) PlanResourceChange(
 	ctx context.Context, req *tfprotov6.PlanResourceChangeRequest,
 ) (*tfprotov6.PlanResourceChangeResponse, error) {
-	if resp, err := s.unchanged.plan(ctx, s.provider.conn, req); resp != nil || err != nil {
+	if resp, err := s.jobs.plan(ctx, s.provider.conn, req); resp != nil || err != nil {
 		return resp, err
 	}
 	return s.ProviderServer.PlanResourceChange(ctx, req)
 }
 
-// ValidateResourceConfig spares the framework the jobs that it has nothing to say about.
+// ApplyResourceChange does what was planned.
+func (s server) ApplyResourceChange(
+	ctx context.Context, req *tfprotov6.ApplyResourceChangeRequest,
+) (*tfprotov6.ApplyResourceChangeResponse, error) {
+	if resp, err := s.jobs.apply(ctx, s.provider.conn, req); resp != nil || err != nil {
+		return resp, err
+	}
+	return s.ProviderServer.ApplyResourceChange(ctx, req)
+}
+
+// ValidateResourceConfig returns what is wrong in a configuration.
 func (s server) ValidateResourceConfig(
 	ctx context.Context, req *tfprotov6.ValidateResourceConfigRequest,
 ) (*tfprotov6.ValidateResourceConfigResponse, error) {
-	if resp, err := s.unchanged.validate(ctx, s.provider.conn, req); resp != nil || err != nil {
-		return resp, err
+	if resp := s.jobs.validate(ctx, s.provider.conn, req); resp != nil {
+		return resp, nil
 	}
 	return s.ProviderServer.ValidateResourceConfig(ctx, req)
 }
 
-// ReadResource spares the framework the jobs, most of which are as they were.
+// ReadResource returns a resource as the API has it.
 func (s server) ReadResource(ctx context.Context, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
-	resp, err := s.unchanged.read(ctx, s.provider.conn, req)
+	resp, err := s.jobs.read(ctx, s.provider.conn, req)
 	if resp == nil && err == nil {
 		resp, err = s.ProviderServer.ReadResource(ctx, req)
 	}

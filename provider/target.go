@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework/attr"
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -40,7 +41,9 @@ func targetAttribute() schema.Attribute {
 	}
 }
 
-func targetType() types.ObjectType { return targetAttribute().GetType().(types.ObjectType) }
+// targetType, like the other types of objects, is built once: building an attribute costs more than all else that a
+// plan does with a job.
+var targetType = sync.OnceValue(func() types.ObjectType { return targetAttribute().GetType().(types.ObjectType) })
 
 func expandTarget(ctx context.Context, e *expander, object types.Object) dispatcher.Target {
 	var target dispatcher.Target

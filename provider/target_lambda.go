@@ -91,7 +91,7 @@ func (lambdaTarget) expand(
 func (k lambdaTarget) flatten(
 	ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object,
 ) types.Object {
-	of := k.attribute().GetType().(types.ObjectType)
+	of := objectType(targetType(), k.name())
 	l := target.Lambda
 	if l == nil {
 		return nullObject(of)

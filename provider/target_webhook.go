@@ -108,7 +108,7 @@ func expandSigning(ctx context.Context, e *expander, pointer string, object type
 func (k webhookTarget) flatten(
 	ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object,
 ) types.Object {
-	of := k.attribute().GetType().(types.ObjectType)
+	of := objectType(targetType(), k.name())
 	w := target.Webhook
 	if w == nil {
 		return nullObject(of)

@@ -1,0 +1,230 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"maps"
+	"math/big"
+	"slices"
+
+	"github.com/hashicorp/terraform-plugin-framework/attr"
+	"github.com/hashicorp/terraform-plugin-framework/diag"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
+	"github.com/hashicorp/terraform-plugin-go/tfprotov6"
+	"github.com/hashicorp/terraform-plugin-go/tftypes"
+	"github.com/vmihailenco/msgpack/v5"
+	"github.com/vmihailenco/msgpack/v5/msgpcode"
+)
+
+// The functions of this file turn values between MessagePack, which Terraform sends, and the framework's form. The
+// framework goes through a third form, whose every object compares and copies the types of all that is nested in it.
+
+// unknownCode is how Terraform writes a value that is not known yet: an extension, of which it reads no more than that.
+const unknownCode = "\xd4\x00\x00"
+
+// decodeObject returns an object of a type.
+func decodeObject(ctx context.Context, of types.ObjectType, text []byte) (types.Object, error) {
+	value, err := decodeValue(ctx, of, msgpack.NewDecoder(bytes.NewReader(text)))
+	if err != nil {
+		return nullObject(of), err
+	}
+	return value.(types.Object), nil
+}
+
+func decodeValue(ctx context.Context, of attr.Type, from *msgpack.Decoder) (attr.Value, error) {
+	code, err := from.PeekCode()
+	switch {
+	case err != nil:
+		return nil, err
+	case msgpcode.IsExt(code):
+		return constant(ctx, of, from, tftypes.UnknownValue)
+	case code == msgpcode.Nil:
+		return constant(ctx, of, from, nil)
+	}
+	switch of := of.(type) {
+	case types.ObjectType:
+		attributes, err := decodeEach(ctx, from, func(name string) attr.Type { return of.AttrTypes[name] })
+		if err != nil {
+			return nil, err
+		}
+		return checked(types.ObjectValue(of.AttrTypes, attributes))
+	case types.MapType:
+		elements, err := decodeEach(ctx, from, func(string) attr.Type { return of.ElemType })
+		if err != nil {
+			return nil, err
+		}
+		return checked(types.MapValue(of.ElemType, elements))
+	case types.ListType:
+		return decodeList(ctx, of, from)
+	case basetypes.NumberType:
+		n, err := decodeNumber(code, from)
+		return types.NumberValue(n), err
+	case basetypes.Int64Type:
+		n, err := decodeNumber(code, from)
+		if err != nil {
+			return nil, err
+		}
+		whole, _ := n.Int64()
+		return types.Int64Value(whole), nil
+	case basetypes.BoolType:
+		b, err := from.DecodeBool()
+		return types.BoolValue(b), err
+	case basetypes.StringTypable:
+		text, err := from.DecodeString()
+		if err != nil {
+			return nil, err
+		}
+		value, diags := of.ValueFromString(ctx, types.StringValue(text))
+		return checked(value, diags)
+	}
+	return nil, fmt.Errorf("decode %s: no such type in a job", of)
+}
+
+// constant skips a value that is null or unknown, and returns it.
+func constant(ctx context.Context, of attr.Type, from *msgpack.Decoder, value any) (attr.Value, error) {
+	if err := from.Skip(); err != nil {
+		return nil, err
+	}
+	switch of := of.(type) { // without the types of all that would be inside
+	case types.ObjectType:
+		if value == nil {
+			return types.ObjectNull(of.AttrTypes), nil
+		}
+		return types.ObjectUnknown(of.AttrTypes), nil
+	default:
+		return of.ValueFromTerraform(ctx, tftypes.NewValue(of.TerraformType(ctx), value))
+	}
+}
+
+func decodeEach(ctx context.Context, from *msgpack.Decoder, of func(name string) attr.Type) (map[string]attr.Value, error) {
+	n, err := from.DecodeMapLen()
+	if err != nil {
+		return nil, err
+	}
+	all := make(map[string]attr.Value, n)
+	for range n {
+		name, err := from.DecodeString()
+		if err != nil {
+			return nil, err
+		}
+		kind := of(name)
+		if kind == nil {
+			return nil, fmt.Errorf("decode attribute %q: the schema has none of that name", name)
+		}
+		if all[name], err = decodeValue(ctx, kind, from); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+func decodeList(ctx context.Context, of types.ListType, from *msgpack.Decoder) (attr.Value, error) {
+	n, err := from.DecodeArrayLen()
+	if err != nil {
+		return nil, err
+	}
+	elements := make([]attr.Value, n)
+	for i := range elements {
+		if elements[i], err = decodeValue(ctx, of.ElemType, from); err != nil {
+			return nil, err
+		}
+	}
+	return checked(types.ListValue(of.ElemType, elements))
+}
+
+// decodeNumber reads a number, which Terraform writes as an integer, a float or, if it fits neither, as text.
+func decodeNumber(code byte, from *msgpack.Decoder) (*big.Float, error) {
+	switch {
+	case code == msgpcode.Uint64:
+		n, err := from.DecodeUint64()
+		return new(big.Float).SetUint64(n), err
+	case msgpcode.IsFixedNum(code), code >= msgpcode.Uint8 && code <= msgpcode.Int64:
+		n, err := from.DecodeInt64()
+		return new(big.Float).SetInt64(n), err
+	case code == msgpcode.Float, code == msgpcode.Double:
+		n, err := from.DecodeFloat64()
+		return big.NewFloat(n), err
+	}
+	text, err := from.DecodeString()
+	if err != nil {
+		return nil, err
+	}
+	const precision = 512 // Terraform's own
+	n, _, err := big.ParseFloat(text, 10, precision, big.ToNearestEven)
+	return n, err
+}
+
+// checked turns diagnostics of the framework into an error.
+func checked[T attr.Value](value T, diags diag.Diagnostics) (attr.Value, error) {
+	for _, d := range diags.Errors() {
+		return nil, fmt.Errorf("%s: %s", d.Summary(), d.Detail())
+	}
+	return value, nil
+}
+
+// encodeObject returns an object as Terraform reads it.
+func encodeObject(ctx context.Context, object types.Object) (*tfprotov6.DynamicValue, error) {
+	var text bytes.Buffer
+	if err := encodeValue(ctx, object, msgpack.NewEncoder(&text), &text); err != nil {
+		return nil, err
+	}
+	return &tfprotov6.DynamicValue{MsgPack: text.Bytes()}, nil
+}
+
+// encodeValue writes numbers as text; numbersAsText says why.
+func encodeValue(ctx context.Context, value attr.Value, to *msgpack.Encoder, out *bytes.Buffer) error {
+	switch {
+	case value.IsNull():
+		return to.EncodeNil()
+	case value.IsUnknown():
+		_, err := out.WriteString(unknownCode)
+		return err
+	}
+	switch value := value.(type) {
+	case types.Object:
+		return encodeEach(ctx, value.Attributes(), to, out)
+	case types.Map:
+		return encodeEach(ctx, value.Elements(), to, out)
+	case types.List:
+		elements := value.Elements()
+		if err := to.EncodeArrayLen(len(elements)); err != nil {
+			return err
+		}
+		for _, element := range elements {
+			if err := encodeValue(ctx, element, to, out); err != nil {
+				return err
+			}
+		}
+		return nil
+	case types.Number:
+		return to.EncodeString(value.ValueBigFloat().Text('f', -1))
+	case types.Int64:
+		return to.EncodeString(value.String())
+	case types.Bool:
+		return to.EncodeBool(value.ValueBool())
+	case basetypes.StringValuable:
+		text, diags := value.ToStringValue(ctx)
+		if _, err := checked(text, diags); err != nil {
+			return err
+		}
+		return to.EncodeString(text.ValueString())
+	}
+	return fmt.Errorf("encode %s: no such type in a job", value)
+}
+
+func encodeEach(ctx context.Context, values map[string]attr.Value, to *msgpack.Encoder, out *bytes.Buffer) error {
+	if err := to.EncodeMapLen(len(values)); err != nil {
+		return err
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		if err := to.EncodeString(name); err != nil {
+			return err
+		}
+		if err := encodeValue(ctx, values[name], to, out); err != nil {
+			return err
+		}
+	}
+	return nil
+}
