@@ -118,6 +118,17 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	if job, err = c.PauseJob(ctx, "crm", "sync", "", false, client.Condition{}); err != nil || job.Paused {
 		t.Errorf("PauseJob false = %+v, %v", job, err)
 	}
+	rename := dispatcher.JobRename{Name: "import", Triggers: map[string]string{"nightly": "daily"}}
+	if job, err = c.RenameJob(ctx, "crm", "sync", rename, client.Condition{Revision: job.Revision}); err != nil || job.Name != "import" {
+		t.Errorf("RenameJob = %+v, %v", job, err)
+	}
+	rename = dispatcher.JobRename{Name: "sync", Triggers: map[string]string{"daily": "nightly"}}
+	if job, err = c.RenameJob(ctx, "crm", "import", rename, client.Condition{Existing: true}); err != nil || job.Name != "sync" {
+		t.Errorf("RenameJob back = %+v, %v", job, err)
+	}
+	if _, err := c.RenameJob(ctx, "crm", "sync", rename, client.Condition{}); err == nil {
+		t.Error("RenameJob without a condition succeeded")
+	}
 	if got, err := c.Jobs(ctx, "crm", dispatcher.Page{}); err != nil || len(got.Items) != 1 {
 		t.Errorf("Jobs = %+v, %v", got, err)
 	}
@@ -363,14 +374,18 @@ func TestForeignResponsesAreRefused(t *testing.T) {
 			c, ctx := newClient(t, server.URL, "t", nil), t.Context()
 			job := dispatcher.Job{App: "crm", Name: "crm"}
 			calls := map[string]func() error{
-				"App":       func() error { _, err := c.App(ctx, "crm"); return err },
-				"Apps":      func() error { _, err := c.Apps(ctx, dispatcher.Page{}); return err },
-				"PutApp":    func() error { _, err := c.PutApp(ctx, dispatcher.App{Name: "crm"}, client.Condition{}); return err },
-				"PatchApp":  func() error { _, err := c.PatchApp(ctx, "crm", true, client.Condition{}); return err },
-				"Job":       func() error { _, err := c.Job(ctx, "crm", "crm"); return err },
-				"Jobs":      func() error { _, err := c.Jobs(ctx, "crm", dispatcher.Page{}); return err },
-				"PutJob":    func() error { _, err := c.PutJob(ctx, job, client.Condition{}); return err },
-				"PauseJob":  func() error { _, err := c.PauseJob(ctx, "crm", "crm", "", true, client.Condition{}); return err },
+				"App":      func() error { _, err := c.App(ctx, "crm"); return err },
+				"Apps":     func() error { _, err := c.Apps(ctx, dispatcher.Page{}); return err },
+				"PutApp":   func() error { _, err := c.PutApp(ctx, dispatcher.App{Name: "crm"}, client.Condition{}); return err },
+				"PatchApp": func() error { _, err := c.PatchApp(ctx, "crm", true, client.Condition{}); return err },
+				"Job":      func() error { _, err := c.Job(ctx, "crm", "crm"); return err },
+				"Jobs":     func() error { _, err := c.Jobs(ctx, "crm", dispatcher.Page{}); return err },
+				"PutJob":   func() error { _, err := c.PutJob(ctx, job, client.Condition{}); return err },
+				"PauseJob": func() error { _, err := c.PauseJob(ctx, "crm", "crm", "", true, client.Condition{}); return err },
+				"RenameJob": func() error {
+					_, err := c.RenameJob(ctx, "crm", "crm", dispatcher.JobRename{Name: "x"}, client.Condition{Existing: true})
+					return err
+				},
 				"RunJob":    func() error { _, err := c.RunJob(ctx, "crm", "crm"); return err },
 				"Run":       func() error { _, err := c.Run(ctx, "crm"); return err },
 				"CancelRun": func() error { _, err := c.CancelRun(ctx, "crm"); return err },
