@@ -388,14 +388,25 @@ func testRenamedTriggersAreRescheduled(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putCalendar(closed("11-11"), t0)
 	bound := hashed()
-	bound.Calendar = "freeze"
+	bound.Calendar, bound.Timezone = "freeze", "Europe/Berlin"
 	f.put(job("first", map[string]dispatcher.Trigger{"a": bound, "b": hashed()}), t0)
 	before := f.rename("first", "second", map[string]string{"a": "b", "b": "a"}, t0)
 	f.putCalendar(closed("12-12"), minutes(1)) // excludes no fire that is near
+	if moved, err := f.RescheduleForZones(ctx, 0, 10, minutes(1)); err != nil || moved.Moved != 0 {
+		t.Errorf("the same time zone data moved %d triggers, %v", moved.Moved, err)
+	}
 	broken := dispatcher.TriggerID("shop", "first", "b")
 	f.must(f.Quarantine(ctx, broken, before.Revision, "unreadable"))
 	if rolled, err := f.RollUp(ctx, 10); err != nil || rolled.Changed != 0 { // Quarantine wrote it
 		t.Errorf("rolled up %+v, %v, want that the state is true already", rolled, err)
+	}
+	paused, err := f.PauseJob(ctx, "shop", "second", "b", true, at(minutes(2)))
+	if f.must(err); !paused.Triggers["b"].Paused || paused.Triggers["a"].Paused || len(f.dueAll(t0.Add(48*time.Hour))) != 0 {
+		t.Errorf("after a pause of b and an error of a, triggers are %+v and some are due", paused.Triggers)
+	}
+	f.must(f.PauseJob(ctx, "shop", "second", "b", false, at(minutes(2))))
+	if due := f.dueAll(t0.Add(48 * time.Hour)); len(due) != 1 || due[0].ID != dispatcher.TriggerID("shop", "first", "a") {
+		t.Errorf("after a resume of b, %+v are due, want b", due)
 	}
 	f.must(f.PauseJob(ctx, "shop", "second", "a", true, at(minutes(2))))
 	f.must(f.PauseJob(ctx, "shop", "second", "a", false, at(minutes(3))))
