@@ -123,6 +123,7 @@ func TestRenamedTriggerKeepsWhatItHad(t *testing.T) {
 	if after := fireTimes(f.jobOf(t, "nightly")); after["minutely"] != before || len(after) != 1 {
 		t.Errorf("the trigger fires at %v, want %s", after, before)
 	}
+	mustSay(t, d.must(t, "state", "show", "carillon_job.j"), `next_fire_times = { "minutely" = `)
 	mustChangeNothing(t, d)
 	revision := f.jobOf(t, "nightly").Revision
 	d.rewrite(t, f.config(job(hook+strings.Replace(renamed, "  renamed_from = \"h\"", "", 1))))
@@ -219,19 +220,25 @@ func TestImpossibleRenamesAreRefusedAtTheirLine(t *testing.T) {
 	mustChangeNothing(t, d)
 }
 
-// The names that H and jitter hash are those at the start. A later plan knows only what they are now, and shows no wrong fires.
-func TestPlanShowsNoFiresThatDependOnFormerNames(t *testing.T) {
+// H and jitter hash the names at the start. The plan that renames knows both, and shows the fires as they will be. A later
+// one knows only the names as they are now, and shows no wrong fires.
+func TestPlanShowsNoWrongFiresOfRenamedTriggers(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+hashed)))
 	d.must(t, "apply", "-auto-approve")
-	changed := strings.Replace(hashed, "H H *", "H 3 *", 1)
-	d.rewrite(t, f.config(jobNamed("reports", hook+changed)))
-	mustSay(t, d.must(t, "plan"), "Fires change: crm/reports", "Trigger h, times in UTC:") // the plan that renames knows both
-	d.rewrite(t, f.config(jobNamed("reports", hook+hashed)))
-	d.must(t, "apply", "-auto-approve")
-	d.rewrite(t, f.config(jobNamed("reports", hook+changed)))
+	at := func(hour string) string {
+		return f.config(jobNamed("reports", hook+strings.Replace(hashed, "H H *", "H "+hour+" *", 1)))
+	}
+	d.rewrite(t, at("3"))
 	output := d.must(t, "plan")
+	mustSay(t, output, "Fires change: crm/reports", "Trigger h, times in UTC:")
+	d.must(t, "apply", "-auto-approve")
+	if due := f.jobOf(t, "reports").Triggers["h"].DueAt.UTC().Format("Mon 2006-01-02 15:04:05 -07:00"); !strings.Contains(output, due) {
+		t.Errorf("the trigger fires at %s, which the plan did not show:\n%s", due, output)
+	}
+	d.rewrite(t, at("4"))
+	output = d.must(t, "plan")
 	mustSay(t, output, "Fires change: crm/reports", "Only the server knows that name, so its fires are not shown.")
 	if strings.Contains(output, "times in UTC") {
 		t.Errorf("the plan shows fires that it cannot know:\n%s", output)
