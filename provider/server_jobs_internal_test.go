@@ -95,7 +95,8 @@ func TestValuesAreDecodedAsTheyWereEncoded(t *testing.T) {
 	t.Parallel()
 	of := types.ObjectType{AttrTypes: map[string]attr.Type{
 		"text": types.StringType, "duration": semanticType[durations]{}, "on": types.BoolType, "revision": types.Int64Type,
-		"number": types.NumberType, "list": types.ListType{ElemType: types.NumberType}, "map": types.MapType{ElemType: types.StringType}, "inner": triggerType(),
+		"number": types.NumberType, "list": types.ListType{ElemType: types.NumberType}, "map": types.MapType{ElemType: types.StringType},
+		"inner": triggerType(),
 	}}
 	precise, _, err := big.ParseFloat("12345678901234567890.5", 10, 512, big.ToNearestEven)
 	if err != nil {
@@ -116,8 +117,8 @@ func TestValuesAreDecodedAsTheyWereEncoded(t *testing.T) {
 		},
 		"unknown": {
 			"text": types.StringUnknown(), "duration": durationString{types.StringUnknown()}, "on": types.BoolUnknown(),
-			"revision": types.Int64Unknown(), "number": types.NumberUnknown(), "list": types.ListUnknown(types.NumberType), "map": types.MapUnknown(types.StringType),
-			"inner": nullObject(triggerType()),
+			"revision": types.Int64Unknown(), "number": types.NumberUnknown(), "list": types.ListUnknown(types.NumberType),
+			"map": types.MapUnknown(types.StringType), "inner": nullObject(triggerType()),
 		},
 	} {
 		given := types.ObjectValueMust(of.AttrTypes, values)
