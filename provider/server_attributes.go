@@ -145,7 +145,8 @@ type place struct {
 
 // each replaces the attributes of a plan by what change returns for them, and returns them all. plan is replaced in place.
 func each(
-	attributes map[string]*attribute, at path.Path, config, plan, prior map[string]attr.Value, change func(place) (attr.Value, diag.Diagnostics),
+	attributes map[string]*attribute, at path.Path, config, plan, prior map[string]attr.Value,
+	change func(place) (attr.Value, diag.Diagnostics),
 ) diag.Diagnostics {
 	var all diag.Diagnostics
 	for name, a := range attributes {
@@ -193,7 +194,7 @@ func (p *place) eachInside(change func(place) (attr.Value, diag.Diagnostics)) di
 // leftOutByConfig reports whether the configuration says nothing of an attribute.
 func (p place) leftOutByConfig() bool { return p.config == nil || p.config.IsNull() }
 
-// filled is a change for each: defaults, and no values that the plan must not have.
+// filledIn is a change for each: it sets defaults, and removes the values that no plan may have.
 func filledIn(p place) (attr.Value, diag.Diagnostics) {
 	switch {
 	case p.writeOnly:

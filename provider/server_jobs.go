@@ -64,7 +64,9 @@ func (s jobServer) validate(
 }
 
 // read returns the state that it got if the job is as it was.
-func (s jobServer) read(ctx context.Context, conn *connection, req *tfprotov6.ReadResourceRequest) (*tfprotov6.ReadResourceResponse, error) {
+func (s jobServer) read(
+	ctx context.Context, conn *connection, req *tfprotov6.ReadResourceRequest,
+) (*tfprotov6.ReadResourceResponse, error) {
 	if conn == nil || req.TypeName != jobType || len(req.Private) > 0 { // the framework marks there what was just imported
 		return nil, nil
 	}

@@ -55,16 +55,20 @@ func TestRareRequestsAboutJobsAreLeftToTheFramework(t *testing.T) {
 	s, conn := newJobServer(t.Context()), &connection{unknown: []string{"endpoint"}, told: newTold("")}
 	config, none := configuredJob(t, s), &tfprotov6.DynamicValue{MsgPack: []byte{0xc0}}
 	for name, tt := range map[string]struct {
-		req  tfprotov6.PlanResourceChangeRequest
-		want bool
+		kind                    string
+		config, prior, proposed *tfprotov6.DynamicValue
+		want                    bool
 	}{
-		"create":     {tfprotov6.PlanResourceChangeRequest{TypeName: jobType, Config: config, PriorState: none, ProposedNewState: config}, true},
-		"update":     {tfprotov6.PlanResourceChangeRequest{TypeName: jobType, Config: config, PriorState: config, ProposedNewState: config}, true},
-		"remove":     {tfprotov6.PlanResourceChangeRequest{TypeName: jobType, Config: none, PriorState: config, ProposedNewState: none}, false},
-		"another":    {tfprotov6.PlanResourceChangeRequest{TypeName: "carillon_app", Config: config, PriorState: none, ProposedNewState: config}, false},
-		"unreadable": {tfprotov6.PlanResourceChangeRequest{TypeName: jobType, Config: &tfprotov6.DynamicValue{MsgPack: []byte{1}}}, false},
+		"create":     {jobType, config, none, config, true},
+		"update":     {jobType, config, config, config, true},
+		"remove":     {jobType, none, config, none, false},
+		"an app":     {"carillon_app", config, none, config, false},
+		"unreadable": {jobType, &tfprotov6.DynamicValue{MsgPack: []byte{1}}, none, config, false},
 	} {
-		if resp, err := s.plan(t.Context(), conn, &tt.req); (resp != nil) != tt.want || err != nil {
+		req := &tfprotov6.PlanResourceChangeRequest{
+			TypeName: tt.kind, Config: tt.config, PriorState: tt.prior, ProposedNewState: tt.proposed,
+		}
+		if resp, err := s.plan(t.Context(), conn, req); (resp != nil) != tt.want || err != nil {
 			t.Errorf("%s: planned without the framework: %v, %v, want %v", name, resp != nil, err, tt.want)
 		}
 	}
@@ -90,8 +94,9 @@ func TestRareRequestsAboutJobsAreLeftToTheFramework(t *testing.T) {
 func TestValuesAreDecodedAsTheyWereEncoded(t *testing.T) {
 	t.Parallel()
 	of := types.ObjectType{AttrTypes: map[string]attr.Type{
-		"text": types.StringType, "duration": semanticType[durations]{}, "on": types.BoolType, "revision": types.Int64Type, "number": types.NumberType,
-		"list": types.ListType{ElemType: types.NumberType}, "map": types.MapType{ElemType: types.StringType}, "inner": triggerType(),
+		"text": types.StringType, "duration": semanticType[durations]{}, "on": types.BoolType, "revision": types.Int64Type,
+		"number": types.NumberType, "list": types.ListType{ElemType: types.NumberType}, "map": types.MapType{ElemType: types.StringType},
+		"inner": triggerType(),
 	}}
 	precise, _, err := big.ParseFloat("12345678901234567890.5", 10, 512, big.ToNearestEven)
 	if err != nil {
@@ -107,12 +112,13 @@ func TestValuesAreDecodedAsTheyWereEncoded(t *testing.T) {
 		},
 		"null": {
 			"text": types.StringNull(), "duration": durationString{types.StringNull()}, "on": types.BoolNull(), "revision": types.Int64Null(),
-			"number": types.NumberNull(), "list": types.ListNull(types.NumberType), "map": types.MapNull(types.StringType), "inner": nullObject(triggerType()),
+			"number": types.NumberNull(), "list": types.ListNull(types.NumberType), "map": types.MapNull(types.StringType),
+			"inner": nullObject(triggerType()),
 		},
 		"unknown": {
-			"text": types.StringUnknown(), "duration": durationString{types.StringUnknown()}, "on": types.BoolUnknown(), "revision": types.Int64Unknown(),
-			"number": types.NumberUnknown(), "list": types.ListUnknown(types.NumberType), "map": types.MapUnknown(types.StringType),
-			"inner": nullObject(triggerType()),
+			"text": types.StringUnknown(), "duration": durationString{types.StringUnknown()}, "on": types.BoolUnknown(),
+			"revision": types.Int64Unknown(), "number": types.NumberUnknown(), "list": types.ListUnknown(types.NumberType),
+			"map": types.MapUnknown(types.StringType), "inner": nullObject(triggerType()),
 		},
 	} {
 		given := types.ObjectValueMust(of.AttrTypes, values)

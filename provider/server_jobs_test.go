@@ -20,9 +20,6 @@ import (
 // values are the attributes of an object; those that are left out are null.
 type values map[string]any
 
-// unknown is a value that is known only after apply.
-var unknown = tftypes.UnknownValue
-
 // twin is a server of the provider with an API of its own. Of two, one serves jobs by itself and one leaves them to the
 // framework.
 type twin struct {
@@ -154,7 +151,9 @@ func proposed(t *testing.T, attributes []*tfprotov6.SchemaAttribute, config, pri
 }
 
 // plan plans a configuration over a state, which may be null.
-func (w *twin) plan(t *testing.T, attributes []*tfprotov6.SchemaAttribute, config, prior tftypes.Value) *tfprotov6.PlanResourceChangeResponse {
+func (w *twin) plan(
+	t *testing.T, attributes []*tfprotov6.SchemaAttribute, config, prior tftypes.Value,
+) *tfprotov6.PlanResourceChangeResponse {
 	t.Helper()
 	resp, err := w.PlanResourceChange(t.Context(), &tfprotov6.PlanResourceChangeRequest{
 		TypeName: "carillon_job", Config: encoded(t, config), PriorState: encoded(t, prior),
@@ -249,6 +248,7 @@ func completeJob() values {
 
 // changedJobs are configurations by what they say.
 func changedJobs() map[string]values {
+	unknown := tftypes.UnknownValue
 	lambda := values{"lambda": values{"function": "report", "assume_role": values{"role_arn": "arn:aws:iam::123456789012:role/r"}}}
 	full := completeJob()
 	full["retry"] = values{"max_attempts": 3, "delays": []any{"1m", "60s"}, "max_age": "1h", "stop_at_next_fire": true}
@@ -272,7 +272,9 @@ func changedJobs() map[string]values {
 		"with an unknown trigger":     plainJob(values{"trigger": values{"a": unknown}}),
 		"with unknown delays":         plainJob(values{"retry": values{"delays": unknown}}),
 		"with a fraction":             plainJob(values{"priority": 1.5}),
-		"invalid":                     plainJob(values{"name": "NO", "queue_limit": 0, "delivery": "never", "trigger": values{"a": values{"expression": "x"}}}),
+		"invalid": plainJob(values{
+			"name": "NO", "queue_limit": 0, "delivery": "never", "trigger": values{"a": values{"expression": "x"}},
+		}),
 		"without a secret":            plainJob(values{"target": hookTo(values{"auth": values{"bearer": values{"token": values{}}}})}),
 		"of an app that is not there": plainJob(values{"app": "none"}),
 		"with a calendar":             plainJob(values{"trigger": values{"a": values{"expression": minutely, "calendar": "none"}}}),
