@@ -76,8 +76,8 @@ bin/carillon-bench: FORCE
 lambda-sample:
 	GOOS=linux GOARCH=arm64 go build -trimpath -buildvcs=false -tags lambda.norpc -ldflags '-s -w' -o bin/lambda/bootstrap ./lambda/sample
 
-# The modules are tested with both clients. OpenTofu takes minutes to build, so that only CI=true builds it next
-# to a terraform that is there; tools/opentofu.sh does the same by hand.
+# The modules and the stories of the provider are tested with both clients. OpenTofu takes minutes to build, so that only
+# CI=true builds it next to a terraform that is there; tools/opentofu.sh does the same by hand.
 CLIENTS = CARILLON_TERRAFORM=$$(tools/terraform.sh) && \
 	CARILLON_TOFU=$$(tools/opentofu.sh $(if $(filter true,$(CI)),,--no-build)) && \
 	export CARILLON_TERRAFORM CARILLON_TOFU

@@ -17,24 +17,25 @@ func (f *fixture) outputs(t *testing.T, expressions ...string) string {
 
 func TestFunctionsSayWhenAndWhat(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
-	mustSay(t, f.outputs(t,
-		`provider::carillon::next_fires("0 30 2 * * ?", "Europe/Berlin", "2030-03-30T00:00:00+01:00", 2)`,
-		`provider::carillon::next_fires("rate(90m)", "UTC", "2030-01-01T00:00:00Z", 2)`,
-		`provider::carillon::next_fires("at(2029-01-01T00:00:00Z)", "UTC", "2030-01-01T00:00:00Z", 2)`,
-		`provider::carillon::describe("0 30 2 ? * MON-FRI", "Europe/Berlin")`,
-		`provider::carillon::describe("every 3 months", "UTC")`,
-		`provider::carillon::from_eventbridge("cron(30 2 ? * MON-FRI *)", "Europe/Berlin")`,
-		`provider::carillon::from_eventbridge("rate(5 minutes)", null)`,
-	),
-		`+ oa = [ + "2030-03-30T02:30:00+01:00", + "2030-04-01T02:30:00+02:00", ]`,
-		`+ ob = [ + "2030-01-01T01:30:00Z", + "2030-01-01T03:00:00Z", ]`,
-		`+ oc = []`,
-		`+ od = "at 02:30 on Monday to Friday; Europe/Berlin"`,
-		`+ oe = "every 3 months on the calendar; UTC"`,
-		`+ of = { + dialect = "aws" + expression = "cron(30 2 ? * MON-FRI *)" + timezone = "Europe/Berlin" }`,
-		`+ og = { + dialect = "aws" + expression = "rate(5 minutes)" + timezone = "UTC" }`,
-	)
+	story(t, func(t *testing.T, f *fixture) {
+		mustSay(t, f.outputs(t,
+			`provider::carillon::next_fires("0 30 2 * * ?", "Europe/Berlin", "2030-03-30T00:00:00+01:00", 2)`,
+			`provider::carillon::next_fires("rate(90m)", "UTC", "2030-01-01T00:00:00Z", 2)`,
+			`provider::carillon::next_fires("at(2029-01-01T00:00:00Z)", "UTC", "2030-01-01T00:00:00Z", 2)`,
+			`provider::carillon::describe("0 30 2 ? * MON-FRI", "Europe/Berlin")`,
+			`provider::carillon::describe("every 3 months", "UTC")`,
+			`provider::carillon::from_eventbridge("cron(30 2 ? * MON-FRI *)", "Europe/Berlin")`,
+			`provider::carillon::from_eventbridge("rate(5 minutes)", null)`,
+		),
+			`+ oa = [ + "2030-03-30T02:30:00+01:00", + "2030-04-01T02:30:00+02:00", ]`,
+			`+ ob = [ + "2030-01-01T01:30:00Z", + "2030-01-01T03:00:00Z", ]`,
+			`+ oc = []`,
+			`+ od = "at 02:30 on Monday to Friday; Europe/Berlin"`,
+			`+ oe = "every 3 months on the calendar; UTC"`,
+			`+ of = { + dialect = "aws" + expression = "cron(30 2 ? * MON-FRI *)" + timezone = "Europe/Berlin" }`,
+			`+ og = { + dialect = "aws" + expression = "rate(5 minutes)" + timezone = "UTC" }`,
+		)
+	})
 }
 
 func TestFunctionsRefuseWhatTheyCannotRead(t *testing.T) {

@@ -1,7 +1,6 @@
 package provider_test
 
 import (
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -31,38 +30,43 @@ func guides(t *testing.T) map[string]string {
 
 func TestGuidesWorkWordByWord(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t)
+	story(t, func(t *testing.T, f *fixture) {
+		for name, page := range guides(t) {
+			followGuide(t, f, name, page)
+		}
+	})
+}
+
+// followGuide does what a guide says, in an empty directory.
+func followGuide(t *testing.T, f *fixture, name, page string) {
+	t.Helper()
 	said := map[string][]string{
 		"getting-started":  {"2 added", "next_greeting = "},
 		"from-eventbridge": {"3 added", `"2030-01-01T06:00:00+01:00"`, `"2030-02-01T06:00:00+01:00"`},
 		"renaming":         {`invoices = "finance/invoices"`},
 		"testing-a-change": {`report_schedule = "at 07:30 on Monday to Friday; Europe/Berlin"`, `"2030-01-01T07:30:00+01:00"`},
 	}
-	for name, page := range guides(t) {
-		var files []string
-		tests := map[string]string{}
-		for _, piece := range fenced.FindAllStringSubmatch(page, -1) {
-			if file := ownFile.FindStringSubmatch(piece[2]); file != nil {
-				tests[file[1]] = piece[2]
-			} else {
-				files = append(files, piece[2])
-			}
-		}
-		d := f.directory(t, files...)
-		for file, text := range tests {
-			if err := os.WriteFile(filepath.Join(d.path, file), []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-		mustSay(t, d.must(t, "apply", "-auto-approve"), said[name]...)
-		if len(said[name]) == 0 {
-			t.Errorf("guide %s: the test does not know what its configuration says", name)
-		}
-		if len(tests) > 0 {
-			mustSay(t, d.must(t, "test"), "2 passed, 0 failed")
-		}
-		d.must(t, "plan", "-detailed-exitcode")
+	if len(said[name]) == 0 {
+		t.Errorf("guide %s: the test does not know what its configuration says", name)
 	}
+	var files []string
+	tests := map[string]string{}
+	for _, piece := range fenced.FindAllStringSubmatch(page, -1) {
+		if file := ownFile.FindStringSubmatch(piece[2]); file != nil {
+			tests[file[1]] = piece[2]
+		} else {
+			files = append(files, piece[2])
+		}
+	}
+	d := f.directory(t, files...)
+	for file, text := range tests {
+		write(t, filepath.Join(d.path, file), text)
+	}
+	mustSay(t, d.must(t, "apply", "-auto-approve"), said[name]...)
+	if len(tests) > 0 {
+		mustSay(t, d.must(t, "test"), "2 passed, 0 failed")
+	}
+	d.must(t, "plan", "-detailed-exitcode")
 }
 
 func TestGuidesBeginWithATitleAndASentence(t *testing.T) {

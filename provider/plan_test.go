@@ -227,7 +227,7 @@ func TestNearestOfManyWarningsAreShownInFull(t *testing.T) {
 	jobs := func(name, years, more string) string {
 		return fmt.Sprintf(`
 		resource "carillon_job" %[1]q {
-		  for_each = toset(%[2]s)
+		  for_each = %[2]s
 		  app      = carillon_app.a.name
 		  name     = "%[1]s-${each.key}"
 		  target {
@@ -236,17 +236,20 @@ func TestNearestOfManyWarningsAreShownInFull(t *testing.T) {
 		  trigger "t" {
 		    expression = "30 2 * * *"
 		    timezone   = "Europe/Berlin"
-		    start_at   = "${each.key}-01-01T00:00:00Z"
+		    start_at   = "${each.value}-01-01T00:00:00Z"
 		  }
 		  %[3]s
 		}
 		`, name, years, more)
 	}
-	d := f.directory(t, f.config(app+jobs("later", `["2041", "2042", "2043", "2044", "2045"]`, "")+
-		jobs("sooner", `["2033", "2034", "2035", "2036"]`, "depends_on = [carillon_job.later]")))
+	d := f.directory(t, f.config(app+jobs("later", "{ a = 2041, b = 2041, c = 2041, d = 2041, e = 2041 }", "")+
+		jobs("sooner", "{ a = 2036, b = 2035, c = 2034, d = 2033 }", "depends_on = [carillon_job.later]")))
 	output := d.must(t, "plan")
-	for _, year := range []string{"2033", "2034", "2035"} {
-		mustSay(t, output, "Warning: Daylight saving changes fires: crm/sooner-"+year)
+	for _, nearest := range []string{"b", "c", "d"} {
+		mustSay(t, output, "Warning: Daylight saving changes fires: crm/sooner-"+nearest)
+	}
+	if n := strings.Count(output, "Warning: Daylight saving changes fires: crm/later-"); n != 3 {
+		t.Errorf("%d later ones in full, want the first 3:\n%s", n, output)
 	}
 	mustSay(t, output, "Warning: Daylight saving changes fires: more jobs")
 }
