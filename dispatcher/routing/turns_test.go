@@ -125,6 +125,50 @@ func TestNodesBeginAtDifferentEndpoints(t *testing.T) {
 	}
 }
 
+func TestFirstFiresOfNodesAreWeighted(t *testing.T) {
+	t.Parallel()
+	endpoints := up(3)
+	endpoints[1].Weight = 8
+	counts := make([]int, 3)
+	for _, n := range newNodes(t, routing.Weighted, 500, 1) {
+		counts[n.fire(n.group.NewMembers(endpoints), "")]++
+	}
+	if counts[0] < 25 || counts[1] < 350 || counts[2] < 25 {
+		t.Errorf("the first fires of 500 nodes are spread as %v, want about 50, 400 and 50", counts)
+	}
+}
+
+// Fires that meet refusals at the same time can give an endpoint two turns in a row. The least frequently
+// used evens that out; the least recently used does not know.
+func TestLeastFrequentlyUsedEvensOut(t *testing.T) {
+	t.Parallel()
+	for s, want := range map[routing.Strategy][3]int{
+		routing.LeastFrequentlyUsed: {3, 3, 3}, routing.LeastRecentlyUsed: {3, 4, 2},
+	} {
+		for seed := range uint64(10) {
+			n := newNode(t, s, seed)
+			members := n.group.NewMembers(up(3))
+			one, two, three := n.router.Route(members, ""), n.router.Route(members, ""), n.router.Route(members, "")
+			counts := map[int]int{}
+			turn := func(route *routing.Route) int {
+				i, _ := route.Next()
+				counts[i]++
+				return i
+			}
+			a, b, c := turn(&one), turn(&one), turn(&two)
+			turn(&two)   // a
+			turn(&three) // b
+			turn(&two)   // b, for this fire has tried the others
+			for range 3 {
+				counts[n.fire(members, "")]++
+			}
+			if got := [3]int{counts[a], counts[b], counts[c]}; got != want {
+				t.Errorf("%s, seed %d: turns are spread as %v, want %v", s, seed, got, want)
+			}
+		}
+	}
+}
+
 func TestWeightedMixesEvenly(t *testing.T) {
 	t.Parallel()
 	endpoints := up(4)
@@ -273,6 +317,15 @@ func TestNewEndpointIsNeitherFloodedNorStarved(t *testing.T) {
 					old = slices.Delete(slices.Clone(endpoints), 2, 3)
 				}
 				spread([]node{n}, old, 1000+int(seed), rand.New(rand.NewPCG(seed, 1)))
+				for range 100 { // another comes, has one fire and goes
+					both := append(slices.Clone(old), routing.Endpoint{ID: "z", State: routing.Up})
+					for range 20 {
+						if n.fire(n.group.NewMembers(both), "") == len(old) {
+							break
+						}
+					}
+					n.fire(n.group.NewMembers(old), "")
+				}
 				endpoints[2].State = routing.Up
 				members := n.group.NewMembers(endpoints)
 				got := ""
@@ -282,10 +335,31 @@ func TestNewEndpointIsNeitherFloodedNorStarved(t *testing.T) {
 				if count := strings.Count(got, "c"); count < 3 || count > 5 || strings.Contains(got, "cc") {
 					t.Errorf("%s, seed %d: of 20 fires after c %s, it gets %d: %s", s, seed, name, count, got)
 				}
-				if s == routing.LeastRecentlyUsed && got[0] != 'c' {
-					t.Errorf("seed %d: c %s, and the next fire goes to %c", seed, name, got[0])
+				next := s == routing.LeastRecentlyUsed || s == routing.LeastFrequentlyUsed && before != ""
+				if next && got[0] != 'c' {
+					t.Errorf("%s, seed %d: c %s, and the next fire goes to %c", s, seed, name, got[0])
 				}
 			}
+		}
+	}
+}
+
+// Endpoints that come up together begin equal, however often each was used before.
+func TestEndpointsThatReturnTogetherTakeTurns(t *testing.T) {
+	t.Parallel()
+	for _, s := range []routing.Strategy{routing.RoundRobin, routing.Weighted, routing.LeastFrequentlyUsed, routing.LeastRecentlyUsed} {
+		n := newNode(t, s, 1)
+		endpoints := up(3)
+		endpoints[0].State = routing.Down
+		random := rand.New(rand.NewPCG(1, 1))
+		spread([]node{n}, endpoints, 100, random)
+		endpoints[1].State, endpoints[2].State = routing.Suspect, routing.Suspect
+		spread([]node{n}, endpoints, 100, random)
+		for i := range endpoints {
+			endpoints[i].State = routing.Up
+		}
+		if counts := spread([]node{n}, endpoints, 9, random); slices.Min(counts) < 2 {
+			t.Errorf("%s: after all have come up together, 9 fires are spread as %v", s, counts)
 		}
 	}
 }
