@@ -1,0 +1,12 @@
+package dispatcher
+
+import "github.com/carillon-dev/carillon/dispatcher/routing"
+
+// Strategy is how an endpoint of a group is chosen.
+type Strategy = routing.Strategy
+
+// RoundRobin is the strategy of a group that names none.
+const RoundRobin = routing.RoundRobin
+
+// Strategies are all strategies that a group may have.
+var Strategies = routing.Strategies
