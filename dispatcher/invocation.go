@@ -17,7 +17,9 @@ type Call struct {
 	Attempt           int
 	Missed            *MissedRange // what a catch-up run stands for; nil for other runs
 	Target            Target
-	Payload           json.RawMessage
+	// Group is the group that Target names; nil: it names none.
+	Group   *GroupVersion
+	Payload json.RawMessage
 	// Templates are those of Target, nil if it has none. PreviousFire and NextFire are the scheduled
 	// times of the trigger before and after this one, zero if there is none; they are set only if
 	// Templates use them.

@@ -264,6 +264,8 @@ type Notification struct {
 	JobID int64
 	// App is an app of which the switch, the weight or a calendar changed.
 	App string
+	// Group is a group of App of which the definition or the endpoints changed; nothing else of the app did.
+	Group string
 	// Nodes tells that a node joined, left or was marked dead, or that its state was set.
 	Nodes bool
 }

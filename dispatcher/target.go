@@ -13,6 +13,8 @@ import (
 type Target struct {
 	Webhook *Webhook `json:"webhook,omitempty"`
 	Lambda  *Lambda  `json:"lambda,omitempty"`
+	// Group is an endpoint group of the app.
+	Group *GroupTarget `json:"group,omitempty"`
 }
 
 // TargetKind is a kind of target, named as its key in JSON. It is empty for a target of a kind that
@@ -23,6 +25,7 @@ type TargetKind string
 const (
 	TargetWebhook TargetKind = "webhook"
 	TargetLambda  TargetKind = "lambda"
+	TargetGroup   TargetKind = "group"
 )
 
 // target is what the domain asks of every kind of target. A new kind is a field of Target, a case in
@@ -48,8 +51,11 @@ func (t Target) given(yield func(target) bool) {
 	if t.Webhook != nil && !yield(t.Webhook) {
 		return
 	}
-	if t.Lambda != nil {
-		yield(t.Lambda)
+	if t.Lambda != nil && !yield(t.Lambda) {
+		return
+	}
+	if t.Group != nil {
+		yield(t.Group)
 	}
 }
 
@@ -69,12 +75,20 @@ func (t Target) Kind() TargetKind {
 	return ""
 }
 
+// GroupName returns the name of the group that t names; empty: it names none.
+func (t Target) GroupName() string {
+	if t.Group == nil {
+		return ""
+	}
+	return t.Group.Name
+}
+
 // Validate returns everything wrong with t, as Problems with JSON pointers, or nil.
 func (t Target) Validate() error {
 	var problems Problems
 	switch all := slices.Collect(t.given); len(all) {
 	case 0:
-		problems.Add("/webhook", CodeRequired, "target names nothing to call; give it a webhook or a lambda")
+		problems.Add("/webhook", CodeRequired, "target names nothing to call; give it a webhook, a lambda or a group")
 	case 1:
 		problems.AddError("/"+string(all[0].kind()), all[0].Validate())
 	default:

@@ -143,12 +143,15 @@ type Scope string
 
 // The scopes. None includes another.
 const (
-	ScopeRead    Scope = "read"    // see definitions and history
-	ScopeRun     Scope = "run"     // run, retry and cancel
-	ScopeWrite   Scope = "write"   // change apps, jobs and calendars
-	ScopeMetrics Scope = "metrics" // scrape /metrics
-	ScopeAdmin   Scope = "admin"   // operate nodes and rollbacks, set bounds of apps, manage tokens; bound to no app
+	ScopeRead     Scope = "read"     // see definitions and history
+	ScopeRun      Scope = "run"      // run, retry and cancel
+	ScopeWrite    Scope = "write"    // change apps, jobs, calendars and groups
+	ScopeRegister Scope = "register" // register endpoints in groups
+	ScopeMetrics  Scope = "metrics"  // scrape /metrics
+	ScopeAdmin    Scope = "admin"    // operate nodes and rollbacks, set bounds of apps, manage tokens; bound to no app
 )
 
 // Scopes lists all scopes.
-func Scopes() []Scope { return []Scope{ScopeRead, ScopeRun, ScopeWrite, ScopeMetrics, ScopeAdmin} }
+func Scopes() []Scope {
+	return []Scope{ScopeRead, ScopeRun, ScopeWrite, ScopeRegister, ScopeMetrics, ScopeAdmin}
+}

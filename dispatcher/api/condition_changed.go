@@ -7,13 +7,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// defined is what a failed condition tells of an app, job, calendar or token.
+// defined is what a failed condition tells of an app, job, calendar, group or token.
 type defined struct {
 	revision  int64
 	changedAt time.Time // zero: unknown
 }
 
-// current reads the revision of the app, job, calendar or token in the path, and when it was changed last.
+// current reads the revision of the app, job, calendar, group or token in the path, and when it was changed last.
 func (a *API) current(r *request) (defined, error) {
 	name := r.PathValue("app")
 	switch {
@@ -23,6 +23,9 @@ func (a *API) current(r *request) (defined, error) {
 	case r.PathValue("calendar") != "":
 		calendar, err := a.store.Calendar(r.Context(), name, r.PathValue("calendar"))
 		return defined{calendar.Revision, calendar.UpdatedAt}, err
+	case r.PathValue("group") != "":
+		group, err := a.store.Group(r.Context(), name, r.PathValue("group"))
+		return defined{group.Revision, group.UpdatedAt}, err
 	case r.PathValue("token") != "":
 		token, err := a.store.Token(r.Context(), r.PathValue("token"))
 		return defined{revision: token.Revision}, err
@@ -31,7 +34,7 @@ func (a *API) current(r *request) (defined, error) {
 	return defined{app.Revision, app.UpdatedAt}, err
 }
 
-// revision reads the current revision of the app, job, calendar or token in the path.
+// revision reads the current revision of the app, job, calendar, group or token in the path.
 func (a *API) revision(r *request) (int64, error) {
 	d, err := a.current(r)
 	return d.revision, err
@@ -106,9 +109,9 @@ func concerns(r *request, of string) bool {
 	return of == subject(r) || r.PathValue("job") != "" && strings.HasPrefix(of, subject(r)+" trigger ")
 }
 
-// subject is how the audit log names the job, calendar or app in the path.
+// subject is how the audit log names the job, calendar, group or app in the path.
 func subject(r *request) string {
-	for _, kind := range []string{"job", "calendar"} {
+	for _, kind := range []string{"job", "calendar", "group"} {
 		if name := r.PathValue(kind); name != "" {
 			return kind + " " + name
 		}

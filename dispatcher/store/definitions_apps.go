@@ -235,12 +235,13 @@ func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
 	return before, err
 }
 
-// mustBeEmpty returns ErrNotEmpty with the names of a few jobs and calendars of an app, if it has any.
+// mustBeEmpty returns ErrNotEmpty with the names of a few jobs, calendars and groups of an app, if it has any.
 func (t *tx) mustBeEmpty(ctx context.Context, app string) error {
 	const most = 3
 	// $1 id, $2 limit
 	const content = `SELECT 'job "' || name || '"' FROM jobs WHERE app_id = $1 AND deleted_at IS NULL
-		UNION ALL SELECT 'calendar "' || name || '"' FROM calendars WHERE app_id = $1 AND deleted_at IS NULL LIMIT $2`
+		UNION ALL SELECT 'calendar "' || name || '"' FROM calendars WHERE app_id = $1 AND deleted_at IS NULL
+		UNION ALL SELECT 'group "' || name || '"' FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL LIMIT $2`
 	found, err := collect(ctx, t, scanText, content, dispatcher.AppID(app), most+1)
 	if err != nil || len(found) == 0 {
 		return err
@@ -252,7 +253,7 @@ func (t *tx) mustBeEmpty(ctx context.Context, app string) error {
 	return fmt.Errorf("%s%s: %w", strings.Join(found, ", "), more, dispatcher.ErrNotEmpty)
 }
 
-// DeleteApp deletes an app without jobs and calendars.
+// DeleteApp deletes an app without jobs, calendars and groups.
 func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		app, err := findApp(ctx, t, name, t.lock())

@@ -83,6 +83,9 @@ func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 	if _, export.Calendars, err = appCalendars(ctx, tx, name); err != nil {
 		return export, err
 	}
+	if export.Groups, err = allGroups(ctx, tx, name); err != nil {
+		return export, err
+	}
 	if export.Jobs, err = s.exportedJobs(ctx, tx, name); err != nil {
 		return export, err
 	}
@@ -166,6 +169,9 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 		}
 		calendars, err := t.importCalendars(ctx, export)
 		if err != nil {
+			return err
+		}
+		if err := s.importGroups(ctx, t, export, app); err != nil {
 			return err
 		}
 		if err := s.importJobs(ctx, t, export, calendars); err != nil {
@@ -303,6 +309,24 @@ func (s *store) importJobs(ctx context.Context, t *tx, export dispatcher.Export,
 	return problems.Err()
 }
 
+// importGroups creates the groups, which have to be there before jobs name them.
+func (s *store) importGroups(ctx context.Context, t *tx, export dispatcher.Export, app dispatcher.App) error {
+	var problems dispatcher.Problems
+	for i, group := range export.Groups {
+		group.App = app.Name
+		err := t.admitGroup(ctx, app, nil, group)
+		if err == nil {
+			_, err = s.writeGroup(ctx, t, nil, group.Resolved())
+		}
+		var wrong dispatcher.Problems
+		if err != nil && !errors.As(err, &wrong) {
+			return err
+		}
+		problems.AddError(dispatcher.Pointer("groups", fmt.Sprint(i)), wrong.Err())
+	}
+	return problems.Err()
+}
+
 func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob, calendars imported) error {
 	prior, err := t.takeNames(ctx, one.WithOrigins())
 	if err != nil {
@@ -312,7 +336,7 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 	if err != nil {
 		return err
 	}
-	job, secrets, err := s.sealSecrets(nil, job)
+	job, secrets, err := s.sealJobSecrets(nil, job)
 	if err != nil {
 		return err
 	}
@@ -324,7 +348,7 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 		err = t.writeJob(ctx, nil, job, calendars.revision, shared)
 	}
 	if err == nil {
-		err = t.writeSecrets(ctx, nil, job, secrets)
+		err = t.writeJobSecrets(ctx, nil, job, secrets)
 	}
 	if err != nil {
 		return err

@@ -1,0 +1,96 @@
+package dispatcher
+
+import (
+	"strings"
+	"time"
+)
+
+// GroupTarget is an HTTP request to an endpoint of a group, which the strategy of the group chooses. How endpoints are
+// authenticated to, and how requests are signed, is the group's.
+type GroupTarget struct {
+	// Name is that of an endpoint group of the job's app.
+	Name string `json:"name"`
+	// Path follows the URL of the endpoint and the path of the group. It begins with / or ?, and may be a template.
+	Path string `json:"path,omitempty"`
+	// Method, Headers, Body, Timeout, SuccessCodes, ExpectBody and CloudEvents are as those of Webhook. Timeout bounds
+	// the attempt with all endpoints that it tries.
+	Method       string            `json:"method,omitempty"`
+	Headers      map[string]string `json:"headers,omitempty"`
+	Body         string            `json:"body,omitempty"`
+	Timeout      Duration          `json:"timeout,omitempty"`
+	SuccessCodes []SuccessCode     `json:"success_codes,omitempty"`
+	ExpectBody   string            `json:"expect_body,omitempty"`
+	CloudEvents  CloudEvents       `json:"cloud_events,omitempty"`
+	// Strategy replaces that of the group; empty: it does not.
+	Strategy Strategy `json:"strategy,omitempty"`
+	// HashKey is a template of what the strategy consistent_hash hashes; empty: the names of app and job.
+	HashKey string `json:"hash_key,omitempty"`
+}
+
+// anyEndpoint stands for the URL of an endpoint where none is chosen yet. No name server knows it (RFC 6761, section 6.4).
+const anyEndpoint = "http://endpoint.invalid"
+
+// SetDefaults gives a decoded target the values of fields that its JSON leaves out.
+func (g *GroupTarget) SetDefaults() {
+	g.Method, g.Timeout = "POST", DefaultTimeout
+}
+
+// webhook returns the request as a webhook of any endpoint.
+func (g *GroupTarget) webhook() *Webhook {
+	url := anyEndpoint + g.Path
+	if !strings.HasPrefix(g.Path, "/") {
+		url = anyEndpoint + "/" + g.Path
+	}
+	return &Webhook{URL: url, Method: g.Method, Headers: g.Headers, Body: g.Body, Timeout: g.Timeout,
+		SuccessCodes: g.SuccessCodes, ExpectBody: g.ExpectBody, CloudEvents: g.CloudEvents}
+}
+
+// Validate returns everything wrong with g, as Problems with JSON pointers, or nil.
+func (g *GroupTarget) Validate() error {
+	var problems Problems
+	CheckName(&problems, "/name", g.Name)
+	if g.Path != "" && g.Path[0] != '/' && g.Path[0] != '?' {
+		problems.Add("/path", CodeURLSyntax,
+			"path begins neither with / nor with ?; the URL of the endpoint and the path of the group precede it")
+	} else {
+		problems.AddError("", pathProblems(g.webhook().Validate()))
+	}
+	if g.Strategy != "" {
+		CheckEnum(&problems, "/strategy", "strategy", g.Strategy, Strategies)
+	}
+	return problems.Err()
+}
+
+// pathProblems names the path in problems of a URL that was made of it.
+func pathProblems(err error) error {
+	problems, _ := err.(Problems) //nolint:errorlint // Validate returns Problems
+	for i := range problems {
+		if problems[i].Path == "/url" {
+			problems[i].Path = "/path"
+		}
+	}
+	return err
+}
+
+func (g *GroupTarget) kind() TargetKind { return TargetGroup }
+
+// host is the group as a whole: its endpoints are ejected one by one, and its circuit opens when none responds.
+func (g *GroupTarget) host() (name string, atOnce int) { return "group " + g.Name, 0 }
+
+// origin is empty: the target has no secrets. Those of the group are bound to the group.
+func (g *GroupTarget) origin() string { return "" }
+
+func (g *GroupTarget) timeout() time.Duration { return g.webhook().timeout() }
+
+func (g *GroupTarget) templates(problems *Problems) *Templates {
+	var wrong Problems
+	templates := g.webhook().templates(&wrong)
+	problems.AddError("", pathProblems(wrong.Err()))
+	return templates
+}
+
+func (g *GroupTarget) replaceSecrets(*Target, func(path string, s Secret) Secret) {}
+
+func (g *GroupTarget) warn(job Job, problems *Problems) {
+	g.webhook().warnOfBody(job, problems)
+}
