@@ -60,7 +60,7 @@ func (p *clientPool) close() {
 
 // with returns the clients for TLS options and a scope; key is the revealed client key.
 func (p *clientPool) with(t *dispatcher.TLS, key string, of scope, now time.Time) (*clients, error) {
-	if t == nil && of.app == "" {
+	if t == nil && of.isDefault() {
 		return p.plain, nil
 	}
 	id := of.hash(t, key)
@@ -76,6 +76,12 @@ func (p *clientPool) with(t *dispatcher.TLS, key string, of scope, now time.Time
 		if config, err = tlsConfig(t, key); err != nil {
 			return nil, err
 		}
+	}
+	if of.serverName != "" {
+		if config == nil {
+			config = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		config.ServerName = of.serverName
 	}
 	if len(p.of) >= mostClients {
 		p.evict()
@@ -99,9 +105,13 @@ func (s scope) hash(t *dispatcher.TLS, key string) [sha256.Size]byte {
 	if t != nil {
 		add(t.MinVersion, t.CACertificates, t.ClientCertificate, key)
 	}
-	add(s.app, fmt.Sprint(s.Ports))
+	add(s.app, fmt.Sprint(s.Ports), s.serverName)
 	add(s.Hosts...)
 	add(s.Networks...)
+	if r := s.registered; r != nil {
+		add(fmt.Sprint(r.Ports))
+		add(r.Networks...)
+	}
 	return [sha256.Size]byte(hash.Sum(nil))
 }
 
