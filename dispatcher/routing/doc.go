@@ -30,8 +30,9 @@
 //     even if other endpoints come and go.
 //   - least_frequently_used: the same, but counted from the start of the nodes; by 2N in any period.
 //   - weighted: from the start of the nodes, an endpoint gets less than N more than its share, and at
-//     most N·(1 + 1/2 + ... + 1/n) less. In any period without a change of members, it is off its share
-//     by the sum of the two at most.
+//     most N·(1 + 1/2 + ... + 1/n) less; in any period without a change of members, it is off its share
+//     by the sum of the two at most. Over a change, an endpoint keeps what it is ahead or behind, so that
+//     changes hardly add up unless there are more changes than fires.
 //   - random: counts have a binomial distribution, for any N.
 //   - least_connections: on its own node, the chosen endpoint has the fewest requests in flight for its
 //     weight. If requests only begin, counts of endpoints with equal weights differ by N at most.
