@@ -27,8 +27,10 @@ func TestURLOfAnEndpointJoinsPathsWithOneSlash(t *testing.T) {
 		if got := group.URL(dispatcher.StaticEndpoint{URL: tt.endpoint}, tt.job); got != tt.want {
 			t.Errorf("%+v: URL = %s", tt, got)
 		}
-		call := dispatcher.Call{Target: dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "g", Path: tt.job}}, Group: &dispatcher.GroupVersion{}}
-		if w, path, _, _, err := call.GroupRequest(); err != nil || path != tt.job || w.Method != "POST" || w.Timeout != dispatcher.DefaultTimeout {
+		call := dispatcher.Call{Group: &dispatcher.GroupVersion{}}
+		call.Target.Group = &dispatcher.GroupTarget{Name: "g", Path: tt.job}
+		w, path, _, _, err := call.GroupRequest()
+		if err != nil || path != tt.job || w.Method != "POST" || w.Timeout != dispatcher.DefaultTimeout {
 			t.Errorf("path = %q of %+v, %v, want %q", path, w, err, tt.job)
 		}
 	}

@@ -162,7 +162,8 @@ func TestProbeThatTheRateDefersDoesNotLengthenThePause(t *testing.T) {
 	h, now := newHosts(1, 1), time.Now()
 	h.sends(1, broken(), now)
 	now = now.Add(firstPause)
-	for other := int64(50); h.turn(hostOfApp{"other", "h"}, dispatcher.RunKey{TriggerID: other}, now) <= 0; other++ { // another app uses the rate up
+	another := hostOfApp{"other", theHost.host} // an app that uses the rate up
+	for id := int64(50); h.turn(another, dispatcher.RunKey{TriggerID: id}, now) <= 0; id++ {
 		continue
 	}
 	d := h.admit(request{host: theHost, job: 1, run: dispatcher.RunKey{TriggerID: 1}}, now)

@@ -208,7 +208,8 @@ const mostSaid = 5
 // none returns the outcome of an attempt that no endpoint got. candidates is how many might have.
 func (a *groupAttempt) none(ctx, bounded context.Context, candidates int) dispatcher.Outcome {
 	group, asked := a.call.Group, len(a.refusals)
-	outcome := failed(dispatcher.ClassNoEndpoint, fmt.Sprintf("no endpoint of group %s is up; of %d, %d were tried", group.Name, candidates, asked))
+	outcome := failed(dispatcher.ClassNoEndpoint,
+		fmt.Sprintf("no endpoint of group %s is up; of %d, %d were tried", group.Name, candidates, asked))
 	switch busy := a.busy(); {
 	case ctx.Err() != nil:
 		outcome = ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the attempt was cancelled")

@@ -119,7 +119,8 @@ func TestEndpointCannotRedirect(t *testing.T) {
 		http.Redirect(w, r, "http://127.0.0.1:"+canary.port, http.StatusTemporaryRedirect)
 	}
 	for strategy, class := range map[dispatcher.Strategy]dispatcher.Class{
-		routing.RoundRobin: dispatcher.ClassRedirect, routing.Failover: dispatcher.ClassNoEndpoint, routing.BusyOver: dispatcher.ClassEndpointsBusy,
+		routing.RoundRobin: dispatcher.ClassRedirect, routing.Failover: dispatcher.ClassNoEndpoint,
+		routing.BusyOver: dispatcher.ClassEndpointsBusy,
 	} {
 		if o := i.Invoke(t.Context(), f.call("ping", strategy)); o.Class != class {
 			t.Errorf("%s: outcome = %+v, want %s", strategy, o, class)
@@ -156,7 +157,8 @@ func TestServerNameIsSentAndChecked(t *testing.T) {
 		}
 	}
 	f.group.ServerName = "example.org"
-	if o := i.Invoke(t.Context(), f.call("ping", routing.RoundRobin)); o.Class != dispatcher.ClassNoEndpoint || !strings.Contains(o.Error, "example.org") {
+	o := i.Invoke(t.Context(), f.call("ping", routing.RoundRobin))
+	if o.Class != dispatcher.ClassNoEndpoint || !strings.Contains(o.Error, "example.org") {
 		t.Errorf("outcome = %+v, want the certificate refused", o)
 	}
 }

@@ -57,7 +57,8 @@ func TestFailoverChoosesTheFirstEndpointThatIsAlive(t *testing.T) {
 	if !asked {
 		t.Fatal("no endpoint was asked at the path of the group and the default path")
 	}
-	if got := header.(http.Header); got.Get("Authorization") != "Bearer hunter2" || got.Get("Webhook-Id") != "" || got.Get("Carillon-Endpoint") == "" {
+	got := header.(http.Header)
+	if got.Get("Authorization") != "Bearer hunter2" || got.Get("Webhook-Id") != "" || got.Get("Carillon-Endpoint") == "" {
 		t.Errorf("header of a probe = %v, want that of the group's auth and no id of a run", got)
 	}
 }
