@@ -18,9 +18,14 @@ const (
 	groupMaxAge = 15 * time.Second
 )
 
+// groupReader reads a group as nodes route to it.
+type groupReader interface {
+	GroupVersion(ctx context.Context, app, name string, now time.Time) (dispatcher.GroupVersion, error)
+}
+
 // groupCache remembers endpoint groups that jobs call. Only jobs whose target is a group use it.
 type groupCache struct {
-	store dispatcher.Routes
+	store groupReader
 
 	mu     sync.Mutex
 	groups generations[*knownGroup] // by id
@@ -43,7 +48,7 @@ type groupRead struct {
 	void    bool // the attempt that read was cut off
 }
 
-func newGroupCache(store dispatcher.Routes) *groupCache {
+func newGroupCache(store groupReader) *groupCache {
 	return &groupCache{store: store, groups: newGenerations(mostGroupBytes, (*knownGroup).size), reads: map[int64]*groupRead{}}
 }
 
