@@ -128,6 +128,14 @@ func TestRequestToAnEndpointIsThatOfTheJob(t *testing.T) {
 			t.Errorf("%s = %q, want %q", name, got.header.Get(name), want)
 		}
 	}
+	group.ServerName = "workers.example"
+	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+		t.Fatalf("outcome = %+v", o)
+	}
+	got = <-requests
+	if want := resigned(t, got, "http://workers.example"); got.header.Get("Authorization") != want {
+		t.Errorf("Authorization = %s\nwant %s", got.header.Get("Authorization"), want)
+	}
 }
 
 // Three nodes make 1,000 requests to five endpoints; docs/routing.md states the bounds.
