@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 )
 
 // BenchmarkGroup compares a signed request to the next of 20 registered endpoints with one to the next of 20 webhooks, in
-// turns. Bar: 1.10 times.
+// turns, in processor time, which other processes of a machine change less than the time that passes. Bar: 1.10 times.
 func BenchmarkGroup(b *testing.B) {
 	var webhooks []dispatcher.Call
 	grouped := signedCall("")
@@ -35,17 +36,32 @@ func BenchmarkGroup(b *testing.B) {
 	invoker := New(Options{Egress: Egress{Loopback: true}})
 	defer invoker.Close()
 	var took [2]time.Duration
-	next := 0
 	b.ReportAllocs()
 	for b.Loop() {
-		next = (next + 1) % len(webhooks)
-		for i, call := range []dispatcher.Call{webhooks[next], grouped} {
-			began := time.Now()
-			if outcome := invoker.Invoke(b.Context(), call); outcome.State != dispatcher.RunSucceeded {
-				b.Fatal(outcome)
+		for i := range took {
+			began := processorTime(b)
+			for next := range webhooks {
+				call := webhooks[next]
+				if i == 1 {
+					call = grouped
+				}
+				if outcome := invoker.Invoke(b.Context(), call); outcome.State != dispatcher.RunSucceeded {
+					b.Fatal(outcome)
+				}
 			}
-			took[i] += time.Since(began)
+			took[i] += processorTime(b) - began
 		}
 	}
+	b.ReportMetric(float64(took[0].Microseconds())/float64(b.N*len(webhooks)), "µs/webhook")
 	b.ReportMetric(float64(took[1])/float64(took[0]), "times-webhook")
+}
+
+// processorTime returns how long this process has had a processor.
+func processorTime(b *testing.B) time.Duration {
+	b.Helper()
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
