@@ -13,7 +13,7 @@ func TestPayloadsSayWhatNotificationsSay(t *testing.T) {
 	t.Parallel()
 	run := dispatcher.RunKey{TriggerID: math.MaxInt64, Kind: dispatcher.KindSchedule}.String()
 	want := []dispatcher.Notification{
-		{}, {Adopt: true}, {Nodes: true}, {JobID: math.MaxInt64}, {App: "shop.eu-1"},
+		{}, {Adopt: true}, {Nodes: true}, {JobID: math.MaxInt64}, {App: "shop.eu-1"}, {App: "shop", Group: "workers"},
 		{Run: run, Token: math.MaxInt64, Attempt: 12},
 	}
 	texts := payloads(want)
@@ -46,7 +46,9 @@ func TestManyNotificationsTakeSeveralPayloads(t *testing.T) {
 // A newer node may send what this one does not know, and must be able to.
 func TestUnknownPayloadMeansThatAnythingMayHaveChanged(t *testing.T) {
 	t.Parallel()
-	for _, text := range []string{"", "weather fine", "job", "job x", "job 1 2", "cancelled x", "cancelled a b 1", "cancelled a 1 b", "app"} {
+	for _, text := range []string{
+		"", "weather fine", "job", "job x", "job 1 2", "cancelled x", "cancelled a b 1", "cancelled a 1 b", "app", "group", "group shop",
+	} {
 		if diff := cmp.Diff([]dispatcher.Notification{{}}, notificationsIn(text)); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", text, diff)
 		}

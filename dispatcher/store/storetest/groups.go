@@ -3,6 +3,7 @@ package storetest
 import (
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +24,7 @@ func groupTests() map[string]func(*testing.T, *fixture) {
 		"a drain of an endpoint stays while it is there":          testDrainedEndpoints,
 		"a changed group keeps the endpoints that it still takes": testChangedGroupEndpoints,
 		"a heartbeat notifies nobody":                             testHeartbeatsAreQuiet,
+		"concurrent registrations keep to the bound of a group":   testEndpointRace,
 		"an app with groups is not empty":                         testAppWithGroups,
 	}
 }
@@ -277,6 +279,59 @@ func testMaxEndpoints(t *testing.T, f *fixture) {
 	f.must(err)
 	if expired != 300 {
 		t.Errorf("expired = %d, want the limit of 300", expired)
+	}
+}
+
+// Many register at once where there is room for few, while others send heartbeats and what has expired is removed.
+func testEndpointRace(t *testing.T, f *fixture) {
+	f.putGroup(workers(), t0)
+	const room = 3
+	for i := range dispatcher.MaxEndpoints - 1 - room {
+		f.registerEndpoint(endpoint(fmt.Sprintf("e%03d", i), "http://10.0.0.2:8080"), t0)
+	}
+	var all sync.WaitGroup
+	taken, now := make(chan bool, 2*room+4), t0.Add(time.Minute)
+	register := func(id string) {
+		e := endpoint(id, "http://10.0.0.2:8080")
+		_, created, err := f.RegisterEndpoint(t.Context(), "shop", "workers", e, now, at(now))
+		if problems := strings.Join(problemCodes(err), ","); err != nil && problems != "too_many" {
+			t.Errorf("register %s: %v", id, err)
+		}
+		taken <- created
+	}
+	for i := range 2 * room {
+		all.Go(func() { register(fmt.Sprintf("late%d", i)) })
+	}
+	for i := range 4 {
+		all.Go(func() { register(fmt.Sprintf("e%03d", i)) })
+	}
+	all.Go(func() {
+		if expired, err := f.ExpireEndpoints(t.Context(), 1000, now); err != nil || expired != 0 {
+			t.Errorf("expired %d, %v, want none", expired, err)
+		}
+	})
+	all.Wait()
+	close(taken)
+	created := 0
+	for is := range taken {
+		if is {
+			created++
+		}
+	}
+	if created != room {
+		t.Errorf("%d of %d took the %d places", created, 2*room, room)
+	}
+	then := t0.Add(90 * time.Second) // all but those that sent a heartbeat and those that came are gone
+	for range 2 {
+		all.Go(func() {
+			if _, err := f.ExpireEndpoints(t.Context(), 1000, then); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	all.Wait()
+	if got := len(strings.Fields(f.endpoints(t0))); got != 1+4+room {
+		t.Errorf("%d endpoints are left, want the declared one, 4 with a heartbeat and %d", got, room)
 	}
 }
 

@@ -1,0 +1,87 @@
+package dispatcher_test
+
+import (
+	"net/netip"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// What a name leads to is judged by this at each dial.
+func TestRegistrationTakesAddresses(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		networks string
+		addr     string
+		port     int
+		want     bool
+	}{
+		{"10.0.0.0/8", "10.255.0.1", 80, true},
+		{"10.0.0.0/8", "11.0.0.1", 80, false},
+		{"10.0.0.0/8", "10.255.0.1", 81, false},
+		{"10.0.0.0/8", "::ffff:10.0.0.1", 80, true},
+		{"10.0.0.0/8", "64:ff9b::10.0.0.1", 80, true},
+		{"fd12::/16", "fd12::1", 80, true},
+		{"fd12::/16", "fd13::1", 80, false},
+		{"::/0", "10.0.0.1", 80, false},
+		{"0.0.0.0/0", "8.8.8.8", 80, true},
+		{"0.0.0.0/0", "127.0.0.1", 80, false},
+		{"126.0.0.0/7", "127.0.0.1", 80, false},
+		{"127.0.0.0/8", "127.0.0.1", 80, true},
+		{"127.0.0.1/32", "127.0.0.1", 80, true},
+		{"127.0.0.1/32", "127.0.0.2", 80, false},
+		{"::/0", "::1", 80, false},
+		{"::1/128", "::1", 80, true},
+		{"0.0.0.0/0", "169.254.169.254", 80, false},
+		{"0.0.0.0/0", "0.0.0.0", 80, false},
+		{"0.0.0.0/0", "64:ff9b::169.254.169.254", 80, false},
+		{"::/0", "fd00:ec2::254", 80, false},
+	} {
+		r := &dispatcher.Registration{Networks: []string{"192.168.0.0/16", tt.networks}, Ports: []int{443, 80}}
+		if got := r.Takes(netip.MustParseAddr(tt.addr), tt.port); got != tt.want {
+			t.Errorf("a group of %s takes %s port %d: %v, want %v", tt.networks, tt.addr, tt.port, got, tt.want)
+		}
+	}
+	var none *dispatcher.Registration
+	if none.Takes(netip.MustParseAddr("10.0.0.1"), 80) {
+		t.Error("a group without registration takes an address")
+	}
+}
+
+// A field that is added to groups has to be compared, or be read-only.
+func TestGroupDeclaresWhatItHas(t *testing.T) {
+	t.Parallel()
+	whole := dispatcher.EndpointGroup{
+		App: "a", Name: "g", Description: "d", Path: "/p", Strategy: "first", ServerName: "h",
+		TLS:       &dispatcher.TLS{MinVersion: "1.3"},
+		Auth:      &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}},
+		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a"}},
+		Registration: &dispatcher.Registration{
+			Networks: []string{"10.0.0.0/8"}, Ports: []int{80}, Heartbeat: dispatcher.DefaultEndpointHeartbeat},
+	}
+	stored := whole.Resolved()
+	stored.Revision = 7
+	if !stored.Declares(whole) {
+		t.Error("a group that is declared as it is stored differs")
+	}
+	for what, change := range map[string]func(*dispatcher.EndpointGroup){
+		"description":  func(g *dispatcher.EndpointGroup) { g.Description = "" },
+		"path":         func(g *dispatcher.EndpointGroup) { g.Path = "" },
+		"strategy":     func(g *dispatcher.EndpointGroup) { g.Strategy = "" },
+		"server name":  func(g *dispatcher.EndpointGroup) { g.ServerName = "" },
+		"tls":          func(g *dispatcher.EndpointGroup) { g.TLS = nil },
+		"auth":         func(g *dispatcher.EndpointGroup) { g.Auth = nil },
+		"probe":        func(g *dispatcher.EndpointGroup) { g.Probe.IdlePath = "/busy" },
+		"endpoints":    func(g *dispatcher.EndpointGroup) { g.Endpoints = nil },
+		"registration": func(g *dispatcher.EndpointGroup) { g.Registration = nil },
+		"secret": func(g *dispatcher.EndpointGroup) {
+			g.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: dispatcher.NewSensitive("x")}}}
+		},
+	} {
+		changed := whole
+		change(&changed)
+		if stored.Declares(changed) {
+			t.Errorf("another %s makes no difference", what)
+		}
+	}
+}
