@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,27 +53,35 @@ func newGuard(e Egress, resolver *net.Resolver) *guard {
 	return &guard{Egress: e, machine: newMachine(), resolver: resolver}
 }
 
-// scope is for whom connections are made: an app, unless all of its bounds of egress are the defaults.
+// scope is for whom connections are made, and to whom: an app, unless all of its bounds of egress are the defaults, and
+// the endpoints of a group that differ from any other host.
 type scope struct {
 	app string
 	dispatcher.EgressBounds
+	// registered says where endpoints may be that registered themselves; nil: the host is not one of them.
+	registered *dispatcher.Registration
+	// serverName is the host name in the certificate of the host; empty: that of the URL.
+	serverName string
 }
+
+// isDefault reports whether connections of the scope are those of all apps with the default bounds.
+func (s scope) isDefault() bool { return s.app == "" && s.registered == nil && s.serverName == "" }
 
 // scopeOf returns the scope of a call. Apps with the defaults share one, and with it their connections.
 func scopeOf(app string, bounds dispatcher.EgressBounds) scope {
 	if len(bounds.Hosts) == 0 && len(bounds.Ports) == 0 && len(bounds.Networks) == 0 {
 		return scope{}
 	}
-	return scope{app, bounds}
+	return scope{app: app, EgressBounds: bounds}
 }
 
 // dialer returns a function that connects to a host for a scope. It refuses a host if any of its addresses is
 // denied, because the choice among them is random.
 func (g *guard) dialer(of scope) func(ctx context.Context, network, address string) (net.Conn, error) {
-	networks := prefixes(of.Networks)
+	check := g.checker(of)
 	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: g.resolver}
 	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		return g.checkDialled(address, of, networks)
+		return g.checkDialled(address, check)
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		host, _, err := net.SplitHostPort(address)
@@ -91,13 +100,33 @@ func (g *guard) dialer(of scope) func(ctx context.Context, network, address stri
 				return nil, err
 			}
 			for _, addr := range addresses {
-				if err := g.check(addr, of, networks); err != nil {
+				if err := check(addr); err != nil {
 					return nil, err
 				}
 			}
 		}
 		return dialer.DialContext(ctx, network, address)
 	}
+}
+
+// checker returns a function that refuses the addresses that a scope may not call.
+func (g *guard) checker(of scope) func(netip.Addr) error {
+	networks, registered := prefixes(of.Networks), of.registeredNetworks()
+	return func(addr netip.Addr) error {
+		if of.registered != nil && !within(registered, dispatcher.Dialled(addr)) {
+			return denied(addr.String(), "it is in no network from which the group takes registrations: "+
+				strings.Join(of.registered.Networks, ", ")+" (registration.networks)")
+		}
+		return g.check(addr, of, networks)
+	}
+}
+
+// registeredNetworks returns the networks that endpoints must be in that registered themselves.
+func (s scope) registeredNetworks() []netip.Prefix {
+	if s.registered == nil {
+		return nil
+	}
+	return prefixes(s.registered.Networks)
 }
 
 // prefixes returns the networks of some bounds without NetworkPublic.
@@ -117,6 +146,9 @@ func (s scope) public() bool {
 
 // checkHost refuses hosts and ports that the bounds do not allow.
 func (s scope) checkHost(address string) error {
+	if err := s.checkRegisteredPort(address); err != nil {
+		return err
+	}
 	if len(s.Hosts) == 0 && len(s.Ports) == 0 {
 		return nil
 	}
@@ -124,6 +156,19 @@ func (s scope) checkHost(address string) error {
 	return outOfBounds(bounds.CheckJob(dispatcher.Job{
 		App: s.app, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://" + strings.ReplaceAll(address, "%", "%25") + "/"}},
 	}))
+}
+
+// checkRegisteredPort refuses ports on which no endpoint may listen that registered itself.
+func (s scope) checkRegisteredPort(address string) error {
+	if s.registered == nil {
+		return nil
+	}
+	_, text, err := net.SplitHostPort(address)
+	if port, wrong := strconv.Atoi(text); err == nil && wrong == nil && slices.Contains(s.registered.Ports, port) {
+		return nil
+	}
+	return denied(address, fmt.Sprintf("its port is not one of those on which the group takes registrations: %v (registration.ports)",
+		s.registered.Ports))
 }
 
 // checkName refuses names that are denied no matter what they resolve to.
@@ -143,12 +188,12 @@ func (g *guard) checkName(host string) error {
 const notLoopback = "it is the node itself; --egress-loopback allows it"
 
 // checkDialled makes the final check, before each connection.
-func (g *guard) checkDialled(address string, of scope, networks []netip.Prefix) error {
+func (g *guard) checkDialled(address string, check func(netip.Addr) error) error {
 	dialled, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("dial: %w", err)
 	}
-	if err := g.check(dialled.Addr(), of, networks); err != nil {
+	if err := check(dialled.Addr()); err != nil {
 		return err
 	}
 	addr := dispatcher.Dialled(dialled.Addr())
