@@ -1,6 +1,6 @@
 // Command sample is a worker that adds up the numbers of the payload of job "sum", once for each event. Its settings are in
-// the environment: CARILLON_ENDPOINT, CARILLON_TOKEN (of scope register), APP, GROUP, LISTEN (an address and a port), URL
-// (where nodes reach it) and SIGNING_SECRET.
+// the environment: CARILLON_ENDPOINT, CARILLON_TOKEN (of scope register), APP, GROUP, ID (without it, the name of the machine),
+// LISTEN (an address and a port), URL (where nodes reach it) and SIGNING_SECRET.
 package main
 
 import (
@@ -31,7 +31,7 @@ func main() {
 func serve(ctx context.Context) error {
 	w, err := worker.New(worker.Options{
 		API: os.Getenv("CARILLON_ENDPOINT"), Token: os.Getenv("CARILLON_TOKEN"), App: os.Getenv("APP"), Group: os.Getenv("GROUP"),
-		URL: os.Getenv("URL"), SigningSecrets: []string{os.Getenv("SIGNING_SECRET")},
+		ID: os.Getenv("ID"), URL: os.Getenv("URL"), SigningSecrets: []string{os.Getenv("SIGNING_SECRET")},
 	})
 	if err != nil {
 		return err
