@@ -75,7 +75,14 @@ func pathProblems(err error) error {
 func (g *GroupTarget) kind() TargetKind { return TargetGroup }
 
 // host is the group as a whole: its endpoints are ejected one by one, and its circuit opens when none responds.
-func (g *GroupTarget) host() (name string, atOnce int) { return "group " + g.Name, 0 }
+func (g *GroupTarget) host() (name string, atOnce int) { return groupHost + g.Name, 0 }
+
+// groupHost begins the names of groups among hosts; no host name has a space.
+const groupHost = "group "
+
+// IsGroupHost reports whether the name of a host, as Target.Host returns it, stands for an endpoint group. Groups of two
+// apps may have the same name.
+func IsGroupHost(name string) bool { return strings.HasPrefix(name, groupHost) }
 
 // origin is empty: the target has no secrets. Those of the group are bound to the group.
 func (g *GroupTarget) origin() string { return "" }

@@ -84,7 +84,11 @@ func (g *guard) dialer(of scope) func(ctx context.Context, network, address stri
 		return g.checkDialled(address, check)
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		host, _, err := net.SplitHostPort(address)
+		host, text, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		port, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
 			return nil, err
 		}
@@ -100,7 +104,7 @@ func (g *guard) dialer(of scope) func(ctx context.Context, network, address stri
 				return nil, err
 			}
 			for _, addr := range addresses {
-				if err := check(addr); err != nil {
+				if err := check(netip.AddrPortFrom(addr, uint16(port))); err != nil {
 					return nil, err
 				}
 			}
@@ -110,23 +114,15 @@ func (g *guard) dialer(of scope) func(ctx context.Context, network, address stri
 }
 
 // checker returns a function that refuses the addresses that a scope may not call.
-func (g *guard) checker(of scope) func(netip.Addr) error {
-	networks, registered := prefixes(of.Networks), of.registeredNetworks()
-	return func(addr netip.Addr) error {
-		if of.registered != nil && !within(registered, dispatcher.Dialled(addr)) {
-			return denied(addr.String(), "it is in no network from which the group takes registrations: "+
-				strings.Join(of.registered.Networks, ", ")+" (registration.networks)")
+func (g *guard) checker(of scope) func(netip.AddrPort) error {
+	networks := prefixes(of.Networks)
+	return func(dialled netip.AddrPort) error {
+		if r := of.registered; r != nil && !r.Takes(dialled.Addr(), int(dialled.Port())) {
+			return denied(dialled.String(), fmt.Sprintf("its group takes registrations from networks %s and ports %v alone "+
+				"(registration.networks, registration.ports)", strings.Join(r.Networks, ", "), r.Ports))
 		}
-		return g.check(addr, of, networks)
+		return g.check(dialled.Addr(), of, networks)
 	}
-}
-
-// registeredNetworks returns the networks that endpoints must be in that registered themselves.
-func (s scope) registeredNetworks() []netip.Prefix {
-	if s.registered == nil {
-		return nil
-	}
-	return prefixes(s.registered.Networks)
 }
 
 // prefixes returns the networks of some bounds without NetworkPublic.
@@ -146,9 +142,6 @@ func (s scope) public() bool {
 
 // checkHost refuses hosts and ports that the bounds do not allow.
 func (s scope) checkHost(address string) error {
-	if err := s.checkRegisteredPort(address); err != nil {
-		return err
-	}
 	if len(s.Hosts) == 0 && len(s.Ports) == 0 {
 		return nil
 	}
@@ -156,19 +149,6 @@ func (s scope) checkHost(address string) error {
 	return outOfBounds(bounds.CheckJob(dispatcher.Job{
 		App: s.app, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://" + strings.ReplaceAll(address, "%", "%25") + "/"}},
 	}))
-}
-
-// checkRegisteredPort refuses ports on which no endpoint may listen that registered itself.
-func (s scope) checkRegisteredPort(address string) error {
-	if s.registered == nil {
-		return nil
-	}
-	_, text, err := net.SplitHostPort(address)
-	if port, wrong := strconv.Atoi(text); err == nil && wrong == nil && slices.Contains(s.registered.Ports, port) {
-		return nil
-	}
-	return denied(address, fmt.Sprintf("its port is not one of those on which the group takes registrations: %v (registration.ports)",
-		s.registered.Ports))
 }
 
 // checkName refuses names that are denied no matter what they resolve to.
@@ -188,12 +168,12 @@ func (g *guard) checkName(host string) error {
 const notLoopback = "it is the node itself; --egress-loopback allows it"
 
 // checkDialled makes the final check, before each connection.
-func (g *guard) checkDialled(address string, check func(netip.Addr) error) error {
+func (g *guard) checkDialled(address string, check func(netip.AddrPort) error) error {
 	dialled, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("dial: %w", err)
 	}
-	if err := check(dialled.Addr()); err != nil {
+	if err := check(dialled); err != nil {
 		return err
 	}
 	addr := dispatcher.Dialled(dialled.Addr())
