@@ -12,9 +12,5 @@ type Strategy = routing.Strategy
 // RoundRobin is the strategy of a group that names none.
 const RoundRobin = routing.RoundRobin
 
-<<<<<<< HEAD
-// Strategies are all strategies that a group may have: those that choose one endpoint.
-=======
 // Strategies are those that a group may have: all that choose one endpoint.
->>>>>>> v-groups
 var Strategies = slices.DeleteFunc(routing.Strategies(), func(s Strategy) bool { return s == routing.Broadcast })

@@ -49,8 +49,8 @@ func startWorker(t *testing.T, binary, id, address string, n *node, token string
 	return w
 }
 
-// declareFleet declares the group, and jobs that fire every second.
-func declareFleet(t *testing.T, n *node, ports []int, jobs int) {
+// declareFleet declares the group, and a job with triggers that fire every second.
+func declareFleet(t *testing.T, n *node, ports []int, triggers int) {
 	t.Helper()
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "fleet", Enabled: true}, client.Condition{}))
 	group := dispatcher.EndpointGroup{App: "fleet", Name: "workers"}
@@ -59,20 +59,23 @@ func declareFleet(t *testing.T, n *node, ports []int, jobs int) {
 	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: ports,
 		Heartbeat: dispatcher.Duration(time.Second), ExpireAfter: dispatcher.Duration(3 * time.Second)}
 	must[dispatcher.EndpointGroup](t)(n.PutGroup(t.Context(), group, client.Condition{}))
-	job := webhookJob("fleet", "", "", map[string]string{"secondly": "* * * * * *"})
+	fires := map[string]string{}
+	for i := range triggers {
+		fires[fmt.Sprint("t", i)] = "rate(1s)"
+	}
+	job := webhookJob("fleet", "sum", "", fires)
 	job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers"}}
 	job.Target.Group.SetDefaults()
-	job.Payload, job.Retry.MaxAttempts = json.RawMessage(`[1,2,3]`), 3
-	for i := range jobs {
-		job.Name = fmt.Sprint("sum", i)
-		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
-	}
+	job.Payload = json.RawMessage(`[1,2,3]`)
+	job.Retry.SetDefaults()
+	job.Retry.MaxAttempts = 3
+	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 }
 
 // Workers come, go and die, and a node dies: every fire is done once by one of them, and no request goes to a worker that left.
 func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 	t.Parallel()
-	const workers, jobs = 4, 5
+	const workers, triggers = 4, 5
 	database := pgtest.New(t)
 	admin := newToken(t, database)
 	env := []string{"SECRET_FLEET_SIGNING=" + fleetSecret}
@@ -80,7 +83,7 @@ func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 	for i := range nodes {
 		nodes[i] = startNodeWith(t, database, admin, env, quick()...)
 	}
-	out, errs, code := carillon(t, nil, "token", "create", "--database", database, "--name", "workers", "--scope", "register", "--app", "fleet")
+	out, errs, code := carillon(t, nil, "token", "create", "--database", database, "--name", "workers", "--scope", "register", "--apps", "fleet")
 	if code != 0 {
 		t.Fatalf("token create: exit %d: %s", code, errs)
 	}
@@ -97,7 +100,7 @@ func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 		_, port, _ := strings.Cut(address, ":")
 		addresses, ports = append(addresses, address), append(ports, must[int](t)(strconv.Atoi(port)))
 	}
-	declareFleet(t, nodes[0], ports, jobs)
+	declareFleet(t, nodes[0], ports, triggers)
 	var fleet []*fleetWorker
 	for i := range workers {
 		fleet = append(fleet, startWorker(t, binary, fmt.Sprint("w", i), addresses[i], nodes[0], token))
@@ -129,9 +132,8 @@ func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 		t.Errorf("runs by worker: %v, and %v before: those that left got more", after, before)
 	}
 
-	for i := range jobs { // so that the ledger is at rest
-		must[dispatcher.Job](t)(nodes[0].PauseJob(t.Context(), "fleet", fmt.Sprint("sum", i), "", true, client.Condition{}))
-	}
+	// So that the ledger is at rest.
+	must[dispatcher.Job](t)(nodes[0].PauseJob(t.Context(), "fleet", "sum", "", true, client.Condition{}))
 	until(t, "all runs to end", func() bool {
 		for _, run := range nodes[0].allRuns("fleet") {
 			if run.EndedAt == nil || run.State == dispatcher.RunRetrying {
