@@ -1,0 +1,167 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/program"
+)
+
+const fleetSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
+// fleetWorker is a running worker/sample.
+type fleetWorker struct {
+	id      string
+	command *exec.Cmd
+	exited  chan error
+}
+
+// startWorker starts a worker, which registers itself at a node.
+func startWorker(t *testing.T, binary, id, address string, n *node, token string) *fleetWorker {
+	t.Helper()
+	w := &fleetWorker{id: id, command: exec.Command(binary), exited: make(chan error, 1)}
+	log := &lockedBuffer{}
+	w.command.Stderr = log
+	w.command.Env = append(os.Environ(), "CARILLON_ENDPOINT="+n.endpoint, "CARILLON_TOKEN="+token, "APP=fleet", "GROUP=workers", "ID="+id,
+		"LISTEN="+address, "URL=http://"+address, "SIGNING_SECRET="+fleetSecret)
+	if err := w.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { w.exited <- w.command.Wait() }()
+	t.Cleanup(func() {
+		_ = w.command.Process.Kill()
+		if t.Failed() {
+			t.Logf("log of worker %s:\n%s", id, log)
+		}
+	})
+	return w
+}
+
+// declareFleet declares the group, and a job with triggers that fire every second.
+func declareFleet(t *testing.T, n *node, ports []int, triggers int) {
+	t.Helper()
+	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "fleet", Enabled: true}, client.Condition{}))
+	group := dispatcher.EndpointGroup{App: "fleet", Name: "workers"}
+	group.SetDefaults()
+	group.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"main": {Reference: "env:SECRET_FLEET_SIGNING"}}}
+	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: ports,
+		Heartbeat: dispatcher.Duration(time.Second), ExpireAfter: dispatcher.Duration(3 * time.Second)}
+	must[dispatcher.EndpointGroup](t)(n.PutGroup(t.Context(), group, client.Condition{}))
+	fires := map[string]string{}
+	for i := range triggers {
+		fires[fmt.Sprint("t", i)] = "rate(1s)"
+	}
+	job := webhookJob("fleet", "sum", "", fires)
+	job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers"}}
+	job.Target.Group.SetDefaults()
+	job.Payload = json.RawMessage(`[1,2,3]`)
+	job.Retry.SetDefaults()
+	job.Retry.MaxAttempts = 3
+	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+}
+
+// Workers come, go and die, and a node dies: every fire is done once by one of them, and no request goes to a worker that left.
+func TestFleetOfWorkersLosesNoFire(t *testing.T) {
+	t.Parallel()
+	const workers, triggers = 4, 5
+	database := pgtest.New(t)
+	admin := newToken(t, database)
+	env := []string{"SECRET_FLEET_SIGNING=" + fleetSecret}
+	nodes := make([]*node, 3)
+	for i := range nodes {
+		nodes[i] = startNodeWith(t, database, admin, env, quick()...)
+	}
+	out, errs, code := carillon(t, nil, "token", "create", "--database", database, "--name", "workers", "--scope", "register", "--apps", "fleet")
+	if code != 0 {
+		t.Fatalf("token create: exit %d: %s", code, errs)
+	}
+	token := strings.TrimSpace(out)
+
+	binary := filepath.Join(t.TempDir(), "worker")
+	if err := program.Build(t.Context(), filepath.Join("..", "..", ".."), binary, "./worker/sample"); err != nil {
+		t.Fatal(err)
+	}
+	var addresses []string
+	var ports []int
+	for range workers {
+		address := must[string](t)(freeport.Address(t.Context()))
+		_, port, _ := strings.Cut(address, ":")
+		addresses, ports = append(addresses, address), append(ports, must[int](t)(strconv.Atoi(port)))
+	}
+	declareFleet(t, nodes[0], ports, triggers)
+	var fleet []*fleetWorker
+	for i := range workers {
+		fleet = append(fleet, startWorker(t, binary, fmt.Sprint("w", i), addresses[i], nodes[0], token))
+	}
+	members := func() (ids []string) {
+		for _, endpoint := range must[client.List[dispatcher.Endpoint]](t)(nodes[0].Endpoints(t.Context(), "fleet", "workers", dispatcher.Page{})).Items {
+			ids = append(ids, endpoint.ID)
+		}
+		return ids
+	}
+	until(t, "all workers to register", func() bool { return len(members()) == workers })
+	ran := func() map[string]int { return nodes[0].runsByEndpoint("fleet") }
+	until(t, "every worker to work", func() bool { return len(ran()) == workers })
+
+	if err := fleet[0].command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	nodes[2].kill()
+	if err := fleet[1].command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-fleet[1].exited; err != nil {
+		t.Errorf("a worker that is told to stop ends with %v", err)
+	}
+	until(t, "the workers that are gone to leave the group", func() bool { return fmt.Sprint(members()) == "[w2 w3]" })
+	before := ran()
+	until(t, "the others to work on", func() bool { now := ran(); return now["w2"] > before["w2"]+5 && now["w3"] > before["w3"]+5 })
+	if after := ran(); after["w0"] != before["w0"] || after["w1"] != before["w1"] {
+		t.Errorf("runs by worker: %v, and %v before: those that left got more", after, before)
+	}
+
+	// So that the ledger is at rest.
+	must[dispatcher.Job](t)(nodes[0].PauseJob(t.Context(), "fleet", "sum", "", true, client.Condition{}))
+	until(t, "all runs to end", func() bool {
+		for _, run := range nodes[0].allRuns("fleet") {
+			if run.EndedAt == nil || run.State == dispatcher.RunRetrying {
+				return false
+			}
+		}
+		return true
+	})
+	for _, run := range nodes[0].allRuns("fleet") {
+		if run.State != dispatcher.RunSucceeded {
+			t.Errorf("run %s of %s ended as %s after %d attempts: %s", run.ID, run.Job, run.State, run.Attempt, run.Error)
+		}
+	}
+	nodes[0].checkVerify("fleet")
+}
+
+// runsByEndpoint counts the runs of an app that have ended by the endpoint of their last attempt.
+func (n *node) runsByEndpoint(app string) map[string]int {
+	n.t.Helper()
+	count := map[string]int{}
+	for _, run := range n.allRuns(app) {
+		if run.EndedAt == nil {
+			continue
+		}
+		one := must[dispatcher.Run](n.t)(n.Run(n.t.Context(), run.ID))
+		if last := len(one.Attempts) - 1; last >= 0 && one.Attempts[last].Response != nil {
+			count[one.Attempts[last].Response.Endpoint]++
+		}
+	}
+	return count
+}

@@ -1,0 +1,161 @@
+// Package worker helps to write a worker in Go: an HTTP server that registers itself in an endpoint group of Carillon and
+// does the work of jobs. A job is handled by a [lambda.Handler], so the same code can be a Lambda function or a worker, and
+// [lambda.Once] and [lambda.Fenced] work here, too.
+//
+// A [Worker] registers, sends heartbeats, checks the signature of each request, tells whether it is alive and whether it is
+// busy, and stops gracefully: it leaves its group first, and then ends what it has begun.
+package worker
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/carillon-dev/carillon/lambda"
+)
+
+// Options says where a worker registers, and as what.
+type Options struct {
+	// API is the URL of Carillon's API, such as https://carillon.internal:8080.
+	API string
+	// Token is an API token with the scope register, bound to App.
+	Token string
+	// App and Group are the names of an app and of an endpoint group of it that takes registrations.
+	App, Group string
+	// ID is the name of the worker in its group, unique there: 1 to 63 letters, digits, _ and -, in lower case. Empty means
+	// the name of the machine, up to the first dot.
+	ID string
+	// URL is where nodes reach the worker: http or https, with a port that the registration of the group allows.
+	URL string
+	// Weight is the share of the worker with the strategies that know one, 1 to 100; 0 means 1.
+	Weight int
+	// Backup workers get requests only while no other is up.
+	Backup bool
+	// Labels tell workers apart, for people and programs.
+	Labels map[string]string
+
+	// SigningSecrets are the secrets (whsec_...) with which the group signs requests. A request has to be signed with one of
+	// them; two are of use while they are replaced.
+	SigningSecrets []string
+	// Unsigned accepts requests without checking a signature: of anybody who reaches the worker. It cannot be set together
+	// with SigningSecrets, and one of them has to be.
+	Unsigned bool
+	// Concurrency is how many requests the worker handles at once; it responds to more with 503. 0: any number.
+	Concurrency int
+	// StopTimeout bounds how long a worker that stops waits for what it has begun; 0 means 30s. After it, the contexts of
+	// the handlers end.
+	StopTimeout time.Duration
+
+	// Client makes the requests to the API; nil: one with a timeout of 10 s.
+	Client *http.Client
+	// Log gets registrations, failures and panics; nil: slog.Default.
+	Log *slog.Logger
+}
+
+// Worker does the work of jobs. Handle first, then serve requests by ServeHTTP, and then Run. It is safe for concurrent use.
+type Worker struct {
+	o          Options
+	signatures []*standardwebhooks.Webhook
+	stopping   chan struct{} // closed once the worker left its group
+	over       chan struct{} // closed when handlers have to end
+
+	mu       sync.Mutex
+	handlers map[string]lambda.Handler
+	running  map[string]int // by job
+	count    int            // the sum of running
+	idle     chan struct{}  // closed when count falls to 0 while Run waits for it; nil: it does not
+}
+
+const (
+	defaultStopTimeout = 30 * time.Second
+	requestTimeout     = 10 * time.Second
+	mostEndpointWeight = 100
+)
+
+var endpointID = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+
+// New returns a worker. The error names everything that is wrong with the options.
+func New(o Options) (*Worker, error) {
+	o.ID = cmp.Or(o.ID, machineName())
+	o.StopTimeout = cmp.Or(o.StopTimeout, defaultStopTimeout)
+	if o.Client == nil {
+		o.Client = &http.Client{Timeout: requestTimeout}
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	o.API = strings.TrimSuffix(o.API, "/")
+	w := &Worker{
+		o: o, stopping: make(chan struct{}), over: make(chan struct{}),
+		handlers: map[string]lambda.Handler{}, running: map[string]int{},
+	}
+	problems := o.check()
+	for i, secret := range o.SigningSecrets {
+		signature, err := standardwebhooks.NewWebhook(secret)
+		if err != nil { // the error may hold the secret
+			problems = append(problems, fmt.Errorf("SigningSecrets[%d] is not a secret of Standard Webhooks, whsec_ and base64", i))
+			continue
+		}
+		w.signatures = append(w.signatures, signature)
+	}
+	if len(problems) > 0 {
+		return nil, fmt.Errorf("worker: %w", errors.Join(problems...))
+	}
+	return w, nil
+}
+
+// check returns everything wrong with o.
+func (o Options) check() (problems []error) {
+	for name, text := range map[string]string{"API": o.API, "URL": o.URL} {
+		if u, err := url.Parse(text); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil {
+			problems = append(problems, fmt.Errorf("%s is not a URL such as https://host:8080, without user name and password", name))
+		}
+	}
+	for name, text := range map[string]string{"App": o.App, "Group": o.Group, "ID": o.ID} {
+		if !endpointID.MatchString(text) {
+			problems = append(problems, fmt.Errorf("%s %q is not 1 to 63 letters, digits, _ and -, in lower case", name, text))
+		}
+	}
+	if o.Token == "" {
+		problems = append(problems, errors.New("the Token is missing; make one with the scope register"))
+	}
+	if o.Unsigned == (len(o.SigningSecrets) > 0) {
+		problems = append(problems, errors.New("set either SigningSecrets, or Unsigned to accept requests of anybody who reaches the worker"))
+	}
+	if o.Weight < 0 || o.Weight > mostEndpointWeight {
+		problems = append(problems, fmt.Errorf("the Weight %d is not between 1 and %d, or 0", o.Weight, mostEndpointWeight))
+	}
+	if o.Concurrency < 0 || o.StopTimeout < 0 {
+		problems = append(problems, errors.New("a Concurrency and a StopTimeout cannot be negative"))
+	}
+	slices.SortFunc(problems, func(a, b error) int { return strings.Compare(a.Error(), b.Error()) })
+	return problems
+}
+
+// machineName is the host name up to the first dot; empty if there is none.
+func machineName() string {
+	name, _ := os.Hostname()
+	name, _, _ = strings.Cut(strings.ToLower(name), ".")
+	return name
+}
+
+// Handle makes a handler do the work of a job, by its name. It panics if the job has a handler already.
+func (w *Worker) Handle(job string, handler lambda.Handler) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.handlers[job] != nil {
+		panic("worker: job " + job + " has a handler already")
+	}
+	w.handlers[job] = handler
+}
