@@ -71,6 +71,7 @@ func (r *jobResource) ModifyPlan(
 	r.checkTimezones(ctx, &resp.Diagnostics, config)
 	r.checkBounds(ctx, &resp.Diagnostics, config)
 	r.checkCalendars(ctx, &resp.Diagnostics, config)
+	r.checkGroup(ctx, &resp.Diagnostics, config)
 	r.resolveTriggers(ctx, &resp.Diagnostics, old, config, &plan)
 	if resp.Diagnostics.HasError() {
 		return
