@@ -33,6 +33,7 @@ func TestGuidesWorkWordByWord(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	said := map[string][]string{
+		"endpoint-groups":  {"3 added", `workers = "0 workers"`},
 		"getting-started":  {"2 added", "next_greeting = "},
 		"from-eventbridge": {"3 added", `"2030-01-01T06:00:00+01:00"`, `"2030-02-01T06:00:00+01:00"`},
 		"testing-a-change": {`report_schedule = "at 07:30 on Monday to Friday; Europe/Berlin"`, `"2030-01-01T07:30:00+01:00"`},

@@ -16,7 +16,7 @@ func title(code, otherwise string) string {
 // titles are the titles of problems and warnings by code.
 var titles = map[string]string{
 	dispatcher.CodeAppDisabled:     "The app is disabled",
-	dispatcher.CodeAppNotEmpty:     "The app still has jobs or calendars",
+	dispatcher.CodeAppNotEmpty:     "The app still has jobs, calendars or endpoint groups",
 	dispatcher.CodeAtPast:          "A time in the past",
 	dispatcher.CodeAttemptsRange:   "Number of attempts out of range",
 	dispatcher.CodeAuthForm:        "Authentication is not of exactly one kind",

@@ -67,7 +67,7 @@ resource "carillon_job" "daily_report" {
   }
 
   trigger "nightly" {
-    expression = "0 30 2 * * ?"
+    expression = "0 30 4 * * ?"
   }
 }
 
