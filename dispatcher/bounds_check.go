@@ -12,26 +12,52 @@ import (
 // does not see what only an attempt finds out: the addresses that a name leads to.
 func (b Bounds) CheckJob(job Job) error {
 	var problems Problems
-	all := job.Target.Secrets()
-	for _, at := range sortedKeys(all) {
-		reference := all[at].Reference
-		switch {
-		case reference == "" || b.AllowsSecret(reference):
-		case b.reserves(reference):
-			problems.Add("/target"+at+"/reference", CodeBoundSecret,
-				"secret %s is of another app, whose name begins with that of app %s; rename the variable, or ask an operator to list it "+
-					"(secrets in the bounds of the app)", Echo(reference), job.App)
-		default:
-			problems.Add("/target"+at+"/reference", CodeBoundSecret,
-				"secret %s is not one that app %s may use; its bounds allow %s (secrets in the bounds of the app)",
-				Echo(reference), job.App, orNone(b.Secrets))
-		}
-	}
+	b.checkSecrets(&problems, "/target", job.App, job.Target.Secrets())
 	if w := job.Target.Webhook; w != nil {
 		b.checkWebhook(&problems, "/target/webhook", job.App, w)
 	}
 	if l := job.Target.Lambda; l != nil {
 		b.checkLambda(&problems, "/target/lambda", job.App, l)
+	}
+	return problems.Err()
+}
+
+// checkSecrets checks the references of secrets of an app, by their JSON pointers below at.
+func (b Bounds) checkSecrets(problems *Problems, at, app string, all map[string]Secret) {
+	for _, path := range sortedKeys(all) {
+		reference := all[path].Reference
+		switch {
+		case reference == "" || b.AllowsSecret(reference):
+		case b.reserves(reference):
+			problems.Add(at+path+"/reference", CodeBoundSecret,
+				"secret %s is of another app, whose name begins with that of app %s; rename the variable, or ask an operator to list it "+
+					"(secrets in the bounds of the app)", Echo(reference), app)
+		default:
+			problems.Add(at+path+"/reference", CodeBoundSecret,
+				"secret %s is not one that app %s may use; its bounds allow %s (secrets in the bounds of the app)",
+				Echo(reference), app, orNone(b.Secrets))
+		}
+	}
+}
+
+// CheckGroup returns what of a group is outside the bounds of its app, as Problems with JSON pointers in the group, or nil.
+// It sees the endpoints that the group declares; see CheckEndpoint.
+func (b Bounds) CheckGroup(g EndpointGroup) error {
+	var problems Problems
+	b.checkSecrets(&problems, "", g.App, g.Secrets())
+	for _, id := range sortedKeys(g.Endpoints) {
+		problems.AddError(Pointer("endpoints", id), b.CheckEndpoint(g, g.Endpoints[id]))
+	}
+	return problems.Err()
+}
+
+// CheckEndpoint returns what of an endpoint of a group, however it came, is outside the bounds of the app, as Problems with
+// JSON pointers in the endpoint, or nil.
+func (b Bounds) CheckEndpoint(g EndpointGroup, e StaticEndpoint) error {
+	var problems Problems
+	b.checkWebhook(&problems, "", g.App, &Webhook{URL: e.URL, Auth: g.Auth})
+	for i := range problems {
+		problems[i].Path = "/url" // that the requests are signed is the group's, but to whom is the endpoint's
 	}
 	return problems.Err()
 }

@@ -1,8 +1,6 @@
 package dispatcher
 
 import (
-	"net/netip"
-	"strconv"
 	"strings"
 	"time"
 )
@@ -183,36 +181,6 @@ func (p Probe) check(problems *Problems, at string) {
 	}
 	if p.Timeout != 0 {
 		p.Timeout.check(problems, at+"/timeout", MinDuration, time.Minute)
-	}
-}
-
-func (r *Registration) check(problems *Problems, at string) {
-	if r == nil {
-		return
-	}
-	if len(r.Networks) == 0 {
-		problems.Add(at+"/networks", CodeRequired, "networks are missing; list those that endpoints may register from, such as 10.0.0.0/16")
-	}
-	for i, text := range r.Networks {
-		if _, err := netip.ParsePrefix(text); err != nil {
-			problems.Add(at+"/networks/"+strconv.Itoa(i), CodeNetwork, "network %s is not in CIDR notation, such as 10.0.0.0/16", Echo(text))
-		}
-	}
-	if len(r.Ports) == 0 {
-		problems.Add(at+"/ports", CodeRequired, "ports are missing; list those that endpoints may listen on, such as 8080")
-	}
-	for i, port := range r.Ports {
-		checkRange(problems, at+"/ports/"+strconv.Itoa(i), port, 1, 65535)
-	}
-	if r.Heartbeat != 0 {
-		r.Heartbeat.check(problems, at+"/heartbeat", time.Second, time.Hour)
-	}
-	if r.ExpireAfter != 0 {
-		r.ExpireAfter.check(problems, at+"/expire_after", 2*time.Second, MaxDuration)
-	}
-	if r.Heartbeat != 0 && r.ExpireAfter != 0 && r.ExpireAfter < 2*r.Heartbeat {
-		problems.Add(at+"/expire_after", CodeDurationMin, "expire_after %s is less than twice the heartbeat of %s, so that one lost heartbeat "+
-			"would remove an endpoint", r.ExpireAfter, r.Heartbeat)
 	}
 }
 

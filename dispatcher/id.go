@@ -18,6 +18,9 @@ func AppID(app string) int64 { return hashID("app", app) }
 // JobID returns the key of a job; see AppID.
 func JobID(app, job string) int64 { return hashID("job", app, job) }
 
+// GroupID returns the key of an endpoint group; see AppID.
+func GroupID(app, group string) int64 { return hashID("group", app, group) }
+
 // TriggerID returns the key of a trigger; see AppID.
 func TriggerID(app, job, trigger string) int64 { return hashID("trigger", app, job, trigger) }
 

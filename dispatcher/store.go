@@ -13,6 +13,8 @@ import (
 // called concurrently.
 type Store interface {
 	Definitions
+	Groups
+	Routes
 	Exports
 	Credentials
 	AuditLog
@@ -93,13 +95,14 @@ type Lock struct {
 
 // The names of locks.
 const (
-	LockFleet    = "fleet"    // marking nodes dead
-	LockHistory  = "history"  // removing expired history
-	LockStates   = "states"   // rolling up job states
-	LockZones    = "zones"    // rescheduling after a change of the time zone database
-	LockSwitches = "switches" // letting triggers follow their app's switch and their labels
-	LockRollback = "rollback" // skipping fires after a rollback
-	LockUpcoming = "upcoming" // counting upcoming fires
+	LockFleet     = "fleet"     // marking nodes dead
+	LockHistory   = "history"   // removing expired history
+	LockStates    = "states"    // rolling up job states
+	LockZones     = "zones"     // rescheduling after a change of the time zone database
+	LockSwitches  = "switches"  // letting triggers follow their app's switch and their labels
+	LockRollback  = "rollback"  // skipping fires after a rollback
+	LockUpcoming  = "upcoming"  // counting upcoming fires
+	LockEndpoints = "endpoints" // removing expired endpoints of groups
 )
 
 // LockApp is the name of the lock of an app.

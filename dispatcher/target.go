@@ -75,6 +75,14 @@ func (t Target) Kind() TargetKind {
 	return ""
 }
 
+// GroupName returns the name of the group that t names; empty: it names none.
+func (t Target) GroupName() string {
+	if t.Group == nil {
+		return ""
+	}
+	return t.Group.Name
+}
+
 // Validate returns everything wrong with t, as Problems with JSON pointers, or nil.
 func (t Target) Validate() error {
 	var problems Problems

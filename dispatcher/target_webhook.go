@@ -141,7 +141,12 @@ func (w *Webhook) isPlain() bool {
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return !addr.Unmap().IsLoopback()
 	}
-	return host != "localhost" && !strings.HasSuffix(host, ".localhost")
+	return !loopbackName(host)
+}
+
+// loopbackName tells whether a name, in lower case, stands for the node itself (RFC 6761, section 6.3).
+func loopbackName(host string) bool {
+	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
 // warnOfBody adds a body or payload that is given and not sent.

@@ -90,6 +90,24 @@ func (c Calendar) declared() Calendar {
 	return c
 }
 
+// Declares tells whether g, which is stored, is what declared would become. A value that is given for a secret differs
+// always, as that of a job does.
+func (g EndpointGroup) Declares(declared EndpointGroup) bool {
+	for _, secret := range declared.Secrets() {
+		if !secret.Value.IsZero() {
+			return false
+		}
+	}
+	return sameJSON(g.declared(), declared.declared())
+}
+
+// declared returns g with its defaults, without what is read-only.
+func (g EndpointGroup) declared() EndpointGroup {
+	g = g.Resolved()
+	g.Revision, g.CreatedAt, g.UpdatedAt = 0, time.Time{}, time.Time{}
+	return g
+}
+
 func sameJSON(a, b any) bool {
 	was, err := json.Marshal(a)
 	if err != nil {

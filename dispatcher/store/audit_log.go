@@ -149,22 +149,21 @@ func (a *auditState) hashKey(ctx context.Context, q querier) ([]byte, error) {
 	return key, nil
 }
 
-// hashed returns a target with hashes in place of the values of its secrets.
-func (t *tx) hashed(ctx context.Context, target dispatcher.Target) (dispatcher.Target, error) {
-	secrets := target.Secrets()
+// hashed returns secrets with hashes in place of their values.
+func (t *tx) hashed(ctx context.Context, secrets map[string]dispatcher.Secret) (map[string]dispatcher.Secret, error) {
 	for path, secret := range secrets {
 		if secret.Value.IsZero() {
 			continue
 		}
 		key, err := t.audits.hashKey(ctx, t)
 		if err != nil {
-			return target, err
+			return nil, err
 		}
 		mac := hmac.New(sha256.New, key)
 		mac.Write([]byte(secret.Value.Reveal()))
 		secrets[path] = dispatcher.Secret{Value: dispatcher.NewSensitive("hash:" + hex.EncodeToString(mac.Sum(nil)[:4]))}
 	}
-	return target.WithSecrets(secrets), nil
+	return secrets, nil
 }
 
 // auditedJob returns what the audit log shows of a job: what was declared and what is paused. The values of its secrets
@@ -174,10 +173,11 @@ func (t *tx) auditedJob(ctx context.Context, job *dispatcher.Job) (any, error) {
 		return nil, nil
 	}
 	shown := *job
-	var err error
-	if shown.Target, err = t.hashed(ctx, job.Target); err != nil {
+	hashes, err := t.hashed(ctx, job.Target.Secrets())
+	if err != nil {
 		return nil, err
 	}
+	shown.Target = job.Target.WithSecrets(hashes)
 	parts, err := partsOf(shown.ForWire())
 	if err != nil {
 		return nil, err
@@ -293,17 +293,22 @@ func (s *store) withValues(ctx context.Context, q querier, job *dispatcher.Job) 
 // replacedValues returns a job as it was applied, with the values of the secrets that were given for it, and of those
 // that it has kept from old, which has values.
 func replacedValues(applied, given dispatcher.Job, old *dispatcher.Job) *dispatcher.Job {
-	values := given.Target.Secrets()
+	var kept map[string]dispatcher.Secret
 	if old != nil {
-		kept := old.Target.Secrets()
-		for path, secret := range values {
-			if secret.Stored {
-				values[path] = kept[path]
-			}
+		kept = old.Target.Secrets()
+	}
+	applied.Target = applied.Target.WithSecrets(keptValues(given.Target.Secrets(), kept))
+	return &applied
+}
+
+// keptValues returns given with the values of those secrets that were stored before.
+func keptValues(given, before map[string]dispatcher.Secret) map[string]dispatcher.Secret {
+	for path, secret := range given {
+		if value, was := before[path]; secret.Stored && was {
+			given[path] = value
 		}
 	}
-	applied.Target = applied.Target.WithSecrets(values)
-	return &applied
+	return given
 }
 
 // auditJob adds a change of a job to the audit log.

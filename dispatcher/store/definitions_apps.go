@@ -235,7 +235,7 @@ func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
 	return before, err
 }
 
-// DeleteApp deletes an app without jobs and calendars.
+// DeleteApp deletes an app without jobs, calendars and groups.
 func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		app, err := findApp(ctx, t, name, t.lock())
@@ -247,7 +247,8 @@ func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Ch
 		}
 		// $1 id
 		const content = `SELECT 1 FROM jobs WHERE app_id = $1 AND deleted_at IS NULL
-			UNION ALL SELECT 1 FROM calendars WHERE app_id = $1 AND deleted_at IS NULL LIMIT 1`
+			UNION ALL SELECT 1 FROM calendars WHERE app_id = $1 AND deleted_at IS NULL
+			UNION ALL SELECT 1 FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL LIMIT 1`
 		if _, found, err := first(ctx, t, scanInt, content, dispatcher.AppID(name)); err != nil || found {
 			if found {
 				return dispatcher.ErrNotEmpty

@@ -314,7 +314,7 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 	if err != nil {
 		return err
 	}
-	job, secrets, err := s.sealSecrets(nil, job)
+	job, secrets, err := s.sealJobSecrets(nil, job)
 	if err != nil {
 		return err
 	}
@@ -326,7 +326,7 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 		err = t.writeJob(ctx, nil, job, calendars.revision, shared)
 	}
 	if err == nil {
-		err = t.writeSecrets(ctx, nil, job, secrets)
+		err = t.writeJobSecrets(ctx, nil, job, secrets)
 	}
 	if err != nil {
 		return err

@@ -37,6 +37,7 @@ var jobFields = fields[jobRow]{
 	{name: "acknowledge", ref: func(j *jobRow) any { return listColumn(&j.Acknowledge) }},
 	{name: "retry", ref: func(j *jobRow) any { return &j.retry }},
 	{name: "target", ref: func(j *jobRow) any { return &j.target }},
+	{name: "target_group", ref: func(j *jobRow) any { return new(j.Target.GroupName()) }, use: onlyWritten},
 	{name: "payload", ref: func(j *jobRow) any { return &j.payload }},
 	{name: "trigger_names", ref: func(j *jobRow) any { return &j.triggers }},
 	{name: "delete_after_completion", ref: func(j *jobRow) any { return durationColumn(&j.DeleteAfterCompletion) }},
@@ -347,13 +348,13 @@ func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job di
 	if err != nil {
 		return job, err
 	}
-	applied, secrets, err := s.sealSecrets(old, applied)
+	applied, secrets, err := s.sealJobSecrets(old, applied)
 	if err != nil {
 		return job, err
 	}
 	err = t.writeJob(ctx, old, applied, revision, shared)
 	if err == nil {
-		err = t.writeSecrets(ctx, old, applied, secrets)
+		err = t.writeJobSecrets(ctx, old, applied, secrets)
 	}
 	if err != nil {
 		return job, fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
@@ -446,8 +447,7 @@ func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) e
 	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), id); err != nil {
 		return err
 	}
-	// $1 job
-	if _, err := t.ExecContext(ctx, `DELETE FROM secrets WHERE job_id = $1`, id); err != nil {
+	if err := t.removeSecrets(ctx, id); err != nil {
 		return err
 	}
 	if _, err := t.countJobs(ctx, job.App, -1, -len(job.Triggers)); err != nil {

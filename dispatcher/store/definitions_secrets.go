@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -13,27 +14,51 @@ import (
 
 // sealedRow is a row of secrets.
 type sealedRow struct {
-	jobID int64
-	path  string
+	ownerID int64
+	path    string
 	seal.Sealed
 }
 
-const sealedColumns = `s.job_id, s.path, s.key_id, s.data_key, s.ciphertext`
+const sealedColumns = `s.owner_id, s.path, s.key_id, s.data_key, s.ciphertext`
 
 func scanSealed(row scanner) (r sealedRow, err error) {
-	err = row.Scan(&r.jobID, &r.path, &r.KeyID, &r.DataKey, &r.Ciphertext)
+	err = row.Scan(&r.ownerID, &r.path, &r.KeyID, &r.DataKey, &r.Ciphertext)
 	return r, err
 }
 
-// sealedFor is what a secret is bound to: its job, its field, where it is sent, and its version. Without a key, even
-// someone who can write to the database cannot move it to another, and cannot put an older row in its place.
-func sealedFor(job dispatcher.Job, path, version string) string {
-	return job.App + "/" + job.Name + path + " " + job.Target.Origin() + " " + version
+// secretOwner is a job or a group, as what secrets belong to.
+type secretOwner struct {
+	id    int64
+	name  string // for errors, such as job crm/sync
+	table string // that has its secret_versions
+	at    string // JSON pointer to what its secrets are in
+	// A secret is bound to what stands before and after its field here. Without a key, even someone who can write to the
+	// database cannot move it to another owner, nor a job's to another origin.
+	before, after string
+	secrets       map[string]dispatcher.Secret
 }
 
-// secretVersions has the version of each stored secret of a job, by its path. It is a column of jobs, so that a row of
-// secrets does not say of itself that it is the latest. Each value that is stored gets a new one at random, which not
-// even a job that was deleted and declared again has had before.
+func ownerJob(job dispatcher.Job) secretOwner {
+	name := job.App + "/" + job.Name
+	return secretOwner{id: dispatcher.JobID(job.App, job.Name), name: "job " + name, table: "jobs", at: "/target",
+		before: name, after: " " + job.Target.Origin(), secrets: job.Target.Secrets()}
+}
+
+func ownerGroup(group dispatcher.EndpointGroup) secretOwner {
+	name := group.App + "/" + group.Name
+	return secretOwner{id: dispatcher.GroupID(group.App, group.Name), name: "group " + name, table: "endpoint_groups",
+		before: "group " + name, secrets: group.Secrets()}
+}
+
+// sealedFor is what a secret is bound to: its owner, its field, where a job sends it, and its version, so that nobody can put
+// an older row in its place.
+func (o secretOwner) sealedFor(path, version string) string {
+	return o.before + path + o.after + " " + version
+}
+
+// secretVersions has the version of each stored secret of its owner, by its path. It is a column of jobs and groups, so that
+// a row of secrets does not say of itself that it is the latest. Each value that is stored gets a new one at random, which
+// not even a job that was deleted and declared again has had before.
 type secretVersions map[string]string
 
 func readVersions(text string) (secretVersions, error) {
@@ -50,18 +75,16 @@ type versionedSecret struct {
 	version string
 }
 
-// sealSecrets returns a job without the values of its secrets, and what is to be stored of them
-// by their paths. old is what the job replaces.
-func (s *store) sealSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher.Job, map[string]versionedSecret, error) {
-	given, before := job.Target.Secrets(), map[string]dispatcher.Secret{}
-	if old != nil {
-		before = old.Target.Secrets()
-	}
+// sealSecrets returns the secrets of next without their values, and what is to be stored of them, by their paths. before are
+// those of what next replaces.
+func (s *store) sealSecrets(before map[string]dispatcher.Secret, next secretOwner) (map[string]dispatcher.Secret,
+	map[string]versionedSecret, error) {
+	given := maps.Clone(next.secrets)
 	var problems dispatcher.Problems
 	sealed := map[string]versionedSecret{}
 	for _, path := range sortedKeys(given) {
 		secret := given[path]
-		switch at := "/target" + path; {
+		switch at := next.at + path; {
 		case secret.Stored && !before[path].Stored:
 			problems.Add(at+"/stored", dispatcher.CodeSecretMissing, "no value is stored for this secret; give its value, or refer to it")
 		case secret.Value.IsZero():
@@ -71,43 +94,67 @@ func (s *store) sealSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher
 				dispatcher.SecretEnvPrefix)
 		default:
 			version := rand.Text()
-			sealed[path] = versionedSecret{s.keys.Seal(secret.Value.Reveal(), sealedFor(job, path, version)), version}
+			sealed[path] = versionedSecret{s.keys.Seal(secret.Value.Reveal(), next.sealedFor(path, version)), version}
 			given[path] = dispatcher.Secret{Stored: true}
 		}
 	}
-	job.Target = job.Target.WithSecrets(given)
-	return job, sealed, problems.Err()
+	return given, sealed, problems.Err()
 }
 
-// writeSecrets stores secrets of a job by their paths, and removes those that it has no more.
-func (t *tx) writeSecrets(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, sealed map[string]versionedSecret) error {
-	jobID, given := dispatcher.JobID(job.App, job.Name), job.Target.Secrets()
+// sealJobSecrets returns a job without the values of its secrets, and what is to be stored of them. old is what it replaces.
+func (s *store) sealJobSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher.Job, map[string]versionedSecret, error) {
+	var before map[string]dispatcher.Secret
 	if old != nil {
-		for path, secret := range old.Target.Secrets() {
-			if !secret.Stored || given[path].Stored {
-				continue
-			}
-			// $1 job, $2 path
-			if _, err := t.ExecContext(ctx, `DELETE FROM secrets WHERE job_id = $1 AND path = $2`, jobID, path); err != nil {
-				return fmt.Errorf("remove secret %s: %w", path, err)
-			}
+		before = old.Target.Secrets()
+	}
+	given, sealed, err := s.sealSecrets(before, ownerJob(job))
+	job.Target = job.Target.WithSecrets(given)
+	return job, sealed, err
+}
+
+// writeSecrets stores secrets of an owner by their paths, and removes those that were before and are no more.
+func (t *tx) writeSecrets(ctx context.Context, before map[string]dispatcher.Secret, owner secretOwner,
+	sealed map[string]versionedSecret) error {
+	for path, secret := range before {
+		if !secret.Stored || owner.secrets[path].Stored {
+			continue
+		}
+		// $1 owner, $2 path
+		if _, err := t.ExecContext(ctx, `DELETE FROM secrets WHERE owner_id = $1 AND path = $2`, owner.id, path); err != nil {
+			return fmt.Errorf("remove secret %s: %w", path, err)
 		}
 	}
 	for path, one := range sealed {
-		if err := t.putSealed(ctx, sealedRow{jobID, path, one.Sealed}); err != nil {
+		if err := t.putSealed(ctx, sealedRow{owner.id, path, one.Sealed}); err != nil {
 			return fmt.Errorf("store secret %s: %w", path, err)
 		}
 	}
 	if len(sealed) == 0 {
 		return nil // the version of one that is removed opens nothing
 	}
-	return t.writeVersions(ctx, jobID, given, sealed)
+	return t.writeVersions(ctx, owner, sealed)
+}
+
+// writeJobSecrets is writeSecrets for a job that replaces old.
+func (t *tx) writeJobSecrets(ctx context.Context, old *dispatcher.Job, job dispatcher.Job, sealed map[string]versionedSecret) error {
+	var before map[string]dispatcher.Secret
+	if old != nil {
+		before = old.Target.Secrets()
+	}
+	return t.writeSecrets(ctx, before, ownerJob(job), sealed)
+}
+
+// removeSecrets removes all secrets of an owner.
+func (t *tx) removeSecrets(ctx context.Context, owner int64) error {
+	// $1 owner
+	_, err := t.ExecContext(ctx, `DELETE FROM secrets WHERE owner_id = $1`, owner)
+	return err
 }
 
 // writeVersions replaces the versions of those secrets that were stored now.
-func (t *tx) writeVersions(ctx context.Context, jobID int64, given map[string]dispatcher.Secret, sealed map[string]versionedSecret) error {
-	// $1 job
-	text, _, err := first(ctx, t, scanText, `SELECT secret_versions FROM jobs WHERE id = $1`, jobID)
+func (t *tx) writeVersions(ctx context.Context, owner secretOwner, sealed map[string]versionedSecret) error {
+	// $1 owner
+	text, _, err := first(ctx, t, scanText, `SELECT secret_versions FROM `+owner.table+` WHERE id = $1`, owner.id)
 	if err != nil {
 		return err
 	}
@@ -116,7 +163,7 @@ func (t *tx) writeVersions(ctx context.Context, jobID int64, given map[string]di
 		return err
 	}
 	versions := secretVersions{}
-	for path, secret := range given {
+	for path, secret := range owner.secrets {
 		switch one, replaced := sealed[path]; {
 		case replaced:
 			versions[path] = one.version
@@ -128,16 +175,16 @@ func (t *tx) writeVersions(ctx context.Context, jobID int64, given map[string]di
 	if err != nil {
 		return err
 	}
-	// $1 versions, $2 job
-	_, err = t.ExecContext(ctx, `UPDATE jobs SET secret_versions = $1 WHERE id = $2`, string(encoded), jobID)
+	// $1 versions, $2 owner
+	_, err = t.ExecContext(ctx, `UPDATE `+owner.table+` SET secret_versions = $1 WHERE id = $2`, string(encoded), owner.id)
 	return err
 }
 
 func (t *tx) putSealed(ctx context.Context, r sealedRow) error {
-	// $1 job, $2 path, $3 key, $4 data key, $5 ciphertext
-	const put = `INSERT INTO secrets (job_id, path, key_id, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5)
-		ON CONFLICT (job_id, path) DO UPDATE SET key_id = excluded.key_id, data_key = excluded.data_key, ciphertext = excluded.ciphertext`
-	_, err := t.ExecContext(ctx, put, r.jobID, r.path, r.KeyID, r.DataKey, r.Ciphertext)
+	// $1 owner, $2 path, $3 key, $4 data key, $5 ciphertext
+	const put = `INSERT INTO secrets (owner_id, path, key_id, data_key, ciphertext) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (owner_id, path) DO UPDATE SET key_id = excluded.key_id, data_key = excluded.data_key, ciphertext = excluded.ciphertext`
+	_, err := t.ExecContext(ctx, put, r.ownerID, r.path, r.KeyID, r.DataKey, r.Ciphertext)
 	return err
 }
 
@@ -145,23 +192,42 @@ func (t *tx) putSealed(ctx context.Context, r sealedRow) error {
 // is: the attempt that needs it says so.
 func (s *store) openSecrets(ctx context.Context, q querier, jobs []dispatcher.JobVersion) error {
 	byID := map[int64]*dispatcher.JobVersion{}
-	var ids []int64
+	var owners []secretOwner
 	for i := range jobs {
-		for _, secret := range jobs[i].Target.Secrets() {
-			if secret.Stored {
-				byID[jobs[i].ID] = &jobs[i]
-			}
-		}
-		if byID[jobs[i].ID] != nil {
-			ids = append(ids, jobs[i].ID)
+		if owner := ownerJob(jobs[i].Job); owner.hasStored() {
+			byID[owner.id] = &jobs[i]
+			owners = append(owners, owner)
 		}
 	}
-	if len(ids) == 0 {
-		return nil
+	opened, err := s.openedSecrets(ctx, q, "jobs", owners)
+	for id, secrets := range opened {
+		byID[id].Target = byID[id].Target.WithSecrets(secrets)
+	}
+	return err
+}
+
+func (o secretOwner) hasStored() bool {
+	for _, secret := range o.secrets {
+		if secret.Stored {
+			return true
+		}
+	}
+	return false
+}
+
+// openedSecrets returns the stored secrets of owners in one table with their values, by the owners' ids and their paths, as
+// far as they open.
+func (s *store) openedSecrets(ctx context.Context, q querier, table string, owners []secretOwner) (map[int64]map[string]dispatcher.Secret, error) {
+	if len(owners) == 0 {
+		return nil, nil
+	}
+	byID, ids := map[int64]secretOwner{}, make([]int64, len(owners))
+	for i, owner := range owners {
+		byID[owner.id], ids[i] = owner, owner.id
 	}
 	// From $1 on: the ids
-	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + sealedColumns + `, j.secret_versions FROM b
-		JOIN secrets AS s ON s.job_id = b.id JOIN jobs AS j ON j.id = s.job_id`
+	query := s.rows(0, 1, "", idColumns...) + ` SELECT ` + sealedColumns + `, o.secret_versions FROM b
+		JOIN secrets AS s ON s.owner_id = b.id JOIN ` + table + ` AS o ON o.id = s.owner_id`
 	type versioned struct {
 		sealedRow
 		versions string
@@ -171,7 +237,7 @@ func (s *store) openSecrets(ctx context.Context, q querier, jobs []dispatcher.Jo
 		return v, err
 	}, query, s.batch(ids)...)
 	if err != nil {
-		return fmt.Errorf("read secrets: %w", err)
+		return nil, fmt.Errorf("read secrets: %w", err)
 	}
 	opened := map[int64]map[string]dispatcher.Secret{}
 	for _, r := range rows {
@@ -179,19 +245,16 @@ func (s *store) openSecrets(ctx context.Context, q querier, jobs []dispatcher.Jo
 		if err != nil {
 			continue
 		}
-		text, err := s.keys.Open(r.Sealed, sealedFor(byID[r.jobID].Job, r.path, versions[r.path]))
+		text, err := s.keys.Open(r.Sealed, byID[r.ownerID].sealedFor(r.path, versions[r.path]))
 		if err != nil {
 			continue
 		}
-		if opened[r.jobID] == nil {
-			opened[r.jobID] = map[string]dispatcher.Secret{}
+		if opened[r.ownerID] == nil {
+			opened[r.ownerID] = map[string]dispatcher.Secret{}
 		}
-		opened[r.jobID][r.path] = dispatcher.Secret{Stored: true, Value: dispatcher.NewSensitive(text)}
+		opened[r.ownerID][r.path] = dispatcher.Secret{Stored: true, Value: dispatcher.NewSensitive(text)}
 	}
-	for id, secrets := range opened {
-		byID[id].Target = byID[id].Target.WithSecrets(secrets)
-	}
-	return nil
+	return opened, nil
 }
 
 // checkKeys refuses a database with secrets that the keys do not open.
@@ -226,39 +289,59 @@ func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (in
 	count := 0
 	err := s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		count = 0
-		// $1 current key
-		const others = `SELECT ` + sealedColumns + `, a.name, j.name, j.target, j.secret_versions FROM secrets AS s
-			JOIN jobs AS j ON j.id = s.job_id JOIN apps AS a ON a.id = j.app_id WHERE s.key_id <> $1 ORDER BY s.job_id, s.path`
-		type named struct {
-			sealedRow
-			job              dispatcher.Job
-			target, versions string
-		}
-		rows, err := collect(ctx, t, func(row scanner) (n named, err error) {
-			n.sealedRow, err = scanSealed(widerRow{scanner: row, after: []any{&n.job.App, &n.job.Name, &n.target, &n.versions}})
-			return n, err
-		}, others+lockOf(t.lock(), "s"), s.keys.Current())
-		if err != nil {
-			return err
-		}
-		for _, r := range rows {
-			if err := json.Unmarshal([]byte(r.target), &r.job.Target); err != nil {
-				return fmt.Errorf("job %s/%s: stored target: %w", r.job.App, r.job.Name, err)
-			}
-			versions, err := readVersions(r.versions)
+		for _, others := range []string{othersOfJobs, othersOfGroups} {
+			rewrapped, err := s.rewrap(ctx, t, others)
 			if err != nil {
-				return fmt.Errorf("job %s/%s: %w", r.job.App, r.job.Name, err)
-			}
-			if r.Sealed, err = s.keys.Rewrap(r.Sealed, sealedFor(r.job, r.path, versions[r.path])); err != nil {
-				return fmt.Errorf("job %s/%s: secret %s: %w", r.job.App, r.job.Name, r.path, err)
-			}
-			if err := t.putSealed(ctx, r.sealedRow); err != nil {
 				return err
 			}
-			count++
+			count += rewrapped
 		}
 		return t.auditChange(ctx, auditEntry{action: "rewrap", subject: "secrets",
 			after: map[string]any{"key": s.keys.Current(), "secrets": count}})
 	})
 	return count, err
+}
+
+// The secrets under other keys than the current one, and what they belong to. $1 current key
+const (
+	othersOfJobs = `SELECT ` + sealedColumns + `, a.name, o.name, o.target, o.secret_versions FROM secrets AS s
+		JOIN jobs AS o ON o.id = s.owner_id JOIN apps AS a ON a.id = o.app_id WHERE s.key_id <> $1 ORDER BY s.owner_id, s.path`
+	othersOfGroups = `SELECT ` + sealedColumns + `, a.name, o.name, '', o.secret_versions FROM secrets AS s
+		JOIN endpoint_groups AS o ON o.id = s.owner_id JOIN apps AS a ON a.id = o.app_id WHERE s.key_id <> $1 ORDER BY s.owner_id, s.path`
+)
+
+// rewrap brings secrets that a query finds under the current key, and returns how many.
+func (s *store) rewrap(ctx context.Context, t *tx, others string) (int, error) {
+	type owned struct {
+		sealedRow
+		app, name, target, versions string
+	}
+	rows, err := collect(ctx, t, func(row scanner) (o owned, err error) {
+		o.sealedRow, err = scanSealed(widerRow{scanner: row, after: []any{&o.app, &o.name, &o.target, &o.versions}})
+		return o, err
+	}, others+lockOf(t.lock(), "s"), s.keys.Current())
+	if err != nil {
+		return 0, err
+	}
+	for _, r := range rows {
+		owner := ownerGroup(dispatcher.EndpointGroup{App: r.app, Name: r.name})
+		if r.target != "" {
+			job := dispatcher.Job{App: r.app, Name: r.name}
+			if err := json.Unmarshal([]byte(r.target), &job.Target); err != nil {
+				return 0, fmt.Errorf("job %s/%s: stored target: %w", r.app, r.name, err)
+			}
+			owner = ownerJob(job)
+		}
+		versions, err := readVersions(r.versions)
+		if err != nil {
+			return 0, fmt.Errorf("%s: %w", owner.name, err)
+		}
+		if r.Sealed, err = s.keys.Rewrap(r.Sealed, owner.sealedFor(r.path, versions[r.path])); err != nil {
+			return 0, fmt.Errorf("%s: secret %s: %w", owner.name, r.path, err)
+		}
+		if err := t.putSealed(ctx, r.sealedRow); err != nil {
+			return 0, err
+		}
+	}
+	return len(rows), nil
 }

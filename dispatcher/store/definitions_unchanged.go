@@ -47,6 +47,16 @@ func (s *store) unchangedCalendar(ctx context.Context, calendar dispatcher.Calen
 	return stored, err == nil && allow(change, stored.Revision) == nil && stored.Declares(calendar)
 }
 
+// unchangedGroup returns a group as it is if a PUT leaves it so. What is outside the bounds of its app is refused also then.
+func (s *store) unchangedGroup(ctx context.Context, group dispatcher.EndpointGroup, change dispatcher.Change) (dispatcher.EndpointGroup, bool) {
+	stored, err := s.Group(ctx, group.App, group.Name)
+	if err != nil || allow(change, stored.Revision) != nil || !stored.Declares(group) {
+		return stored, false
+	}
+	owner, err := findApp(ctx, s.read, group.App, "")
+	return stored, err == nil && owner.Bounds.CheckGroup(group) == nil
+}
+
 // declaredAgain tells whether a PUT of job leaves old as it is. What is outside the bounds of its app is refused also then.
 func declaredAgain(job dispatcher.Job) func(dispatcher.Job, *dispatcher.Bounds) bool {
 	return func(old dispatcher.Job, bounds *dispatcher.Bounds) bool {

@@ -58,7 +58,8 @@ func payloads(all []dispatcher.Notification) []string {
 // The first words of a line that says what changed.
 const (
 	lineAll, lineAdopt, lineNodes   = "all", "adopt", "nodes"
-	lineJob, lineApp, lineCancelled = "job", "app", "cancelled"
+	lineJob, lineApp, lineGroup     = "job", "app", "group"
+	lineCancelled                   = "cancelled"
 )
 
 func notificationLine(one dispatcher.Notification) string {
@@ -71,6 +72,8 @@ func notificationLine(one dispatcher.Notification) string {
 		return lineNodes
 	case one.JobID != 0:
 		return lineJob + " " + strconv.FormatInt(one.JobID, 10)
+	case one.Group != "":
+		return lineGroup + " " + one.App + " " + one.Group
 	case one.App != "":
 		return lineApp + " " + one.App
 	}
@@ -102,6 +105,8 @@ func readNotification(words []string) dispatcher.Notification {
 		return dispatcher.Notification{JobID: id}
 	case kind == lineApp && len(words) == 2:
 		return dispatcher.Notification{App: words[1]}
+	case kind == lineGroup && len(words) == 3:
+		return dispatcher.Notification{App: words[1], Group: words[2]}
 	case kind == lineCancelled && len(words) == 4:
 		token, badToken := strconv.ParseInt(words[2], 10, 64)
 		attempt, badAttempt := strconv.Atoi(words[3])

@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -15,6 +16,13 @@ import (
 func (t *tx) admit(ctx context.Context, app dispatcher.App, old *dispatcher.Job, job dispatcher.Job) error {
 	var problems dispatcher.Problems
 	problems.AddError("", app.Bounds.CheckJob(job))
+	if err := t.checkGroup(ctx, job); err != nil {
+		unknown, is := errors.AsType[*dispatcher.Problem](err)
+		if !is {
+			return err
+		}
+		problems.AddError("", unknown)
+	}
 	jobs, triggers := 1, len(job.Triggers)
 	if old != nil {
 		jobs, triggers = 0, triggers-len(old.Triggers)

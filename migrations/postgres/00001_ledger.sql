@@ -85,6 +85,7 @@ CREATE TABLE jobs (
   delete_after_completion BIGINT NOT NULL DEFAULT 0, -- milliseconds; 0: never
   acknowledge   TEXT    NOT NULL DEFAULT '', -- codes of warnings that are meant, with commas between
   target        TEXT    NOT NULL,         -- JSON
+  target_group  TEXT    NOT NULL DEFAULT '', -- the group that target names; empty: none
   payload       TEXT    NOT NULL,         -- JSON; empty: none
   trigger_names TEXT    NOT NULL,         -- JSON; their ids follow from the names
   state         TEXT    NOT NULL DEFAULT 'INIT', -- for people: the roll-up of triggers and live runs
@@ -98,19 +99,53 @@ CREATE TABLE jobs (
 );
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
 CREATE INDEX jobs_labelled ON jobs (app_id, name) WHERE labels <> '' AND deleted_at IS NULL;
+CREATE INDEX jobs_group ON jobs (app_id, target_group, name) WHERE target_group <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX jobs_expired ON jobs ((completed_at + delete_after_completion)) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
 
--- Values of secrets in targets, encrypted: each by a data key of its own, which is encrypted by
+-- Values of secrets in targets and groups, encrypted: each by a data key of its own, which is encrypted by
 -- the key of that id. No key is in any database.
 CREATE TABLE secrets (
-  job_id     BIGINT NOT NULL REFERENCES jobs (id),
-  path       TEXT   NOT NULL,             -- JSON pointer in the target
+  owner_id   BIGINT NOT NULL,             -- the job, or the group
+  path       TEXT   NOT NULL,             -- JSON pointer in the target of the job, or in the group
   key_id     TEXT   NOT NULL,
   data_key   BYTEA  NOT NULL,
   ciphertext BYTEA  NOT NULL,
-  PRIMARY KEY (job_id, path)
+  PRIMARY KEY (owner_id, path)
 );
+
+-- Fleets of workers. Deleted softly, so that a name's revision goes on.
+CREATE TABLE endpoint_groups (
+  id              BIGINT NOT NULL PRIMARY KEY,
+  app_id          BIGINT NOT NULL REFERENCES apps (id),
+  name            TEXT   NOT NULL,
+  description     TEXT   NOT NULL,
+  definition      TEXT   NOT NULL,             -- JSON: all else that was declared
+  secret_versions TEXT   NOT NULL DEFAULT '{}', -- as that of jobs
+  revision        BIGINT NOT NULL,
+  created_at      BIGINT NOT NULL,
+  updated_at      BIGINT NOT NULL,
+  deleted_at      BIGINT,
+  UNIQUE (app_id, name)
+);
+
+-- The endpoints that groups have, those that groups declare too. A heartbeat writes expires_at of one row. No index has that
+-- column and half of each page is free, so the new version of the row stays where the old one was and no index is written.
+-- What has expired is found by reading the table, which one node does in a handler interval.
+CREATE TABLE endpoints (
+  group_id      BIGINT  NOT NULL,
+  id            TEXT    NOT NULL,
+  url           TEXT    NOT NULL,
+  weight        INTEGER NOT NULL,
+  backup        BOOLEAN NOT NULL,
+  labels        TEXT    NOT NULL,             -- NAME=VALUE,...
+  source        TEXT    NOT NULL CHECK (source IN ('static', 'registered')),
+  draining      BOOLEAN NOT NULL DEFAULT FALSE, -- an operator wants it
+  registered_at BIGINT  NOT NULL,
+  expire_after  BIGINT  NOT NULL DEFAULT 0,   -- milliseconds that a registration lasts: that of the group
+  expires_at    BIGINT,                       -- NULL: never
+  PRIMARY KEY (group_id, id)
+) WITH (fillfactor = 50);
 
 -- What was declared of a trigger, and what a change of it writes. No fire writes here; what moves with
 -- each fire is in trigger_clock, in a row of the same id.
@@ -491,4 +526,4 @@ CREATE TABLE api_tokens (
 );
 
 -- +goose Down
-DROP TABLE installation, notifications, api_tokens, app_usage, app_bytes, secrets, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, responses, attempts, runs, host_waits, live_runs, claims, label_sets, trigger_clock, triggers, jobs, apps;
+DROP TABLE installation, notifications, api_tokens, app_usage, app_bytes, secrets, endpoints, endpoint_groups, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, responses, attempts, runs, host_waits, live_runs, claims, label_sets, trigger_clock, triggers, jobs, apps;

@@ -77,6 +77,7 @@ CREATE TABLE jobs (
   delete_after_completion INTEGER NOT NULL DEFAULT 0,
   acknowledge TEXT NOT NULL DEFAULT '',
   target TEXT NOT NULL,
+  target_group TEXT NOT NULL DEFAULT '',
   payload TEXT NOT NULL,
   trigger_names TEXT NOT NULL,
   state TEXT NOT NULL DEFAULT 'INIT',
@@ -90,17 +91,47 @@ CREATE TABLE jobs (
 ) STRICT;
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
 CREATE INDEX jobs_labelled ON jobs (app_id, name) WHERE labels <> '' AND deleted_at IS NULL;
+CREATE INDEX jobs_group ON jobs (app_id, target_group, name) WHERE target_group <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX jobs_expired ON jobs (completed_at + delete_after_completion) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
 
 CREATE TABLE secrets (
-  job_id INTEGER NOT NULL REFERENCES jobs (id),
+  owner_id INTEGER NOT NULL,
   path TEXT NOT NULL,
   key_id TEXT NOT NULL,
   data_key BLOB NOT NULL,
   ciphertext BLOB NOT NULL,
-  PRIMARY KEY (job_id, path)
+  PRIMARY KEY (owner_id, path)
 ) STRICT;
+
+CREATE TABLE endpoint_groups (
+  id INTEGER NOT NULL PRIMARY KEY,
+  app_id INTEGER NOT NULL REFERENCES apps (id),
+  name TEXT NOT NULL,
+  description TEXT NOT NULL,
+  definition TEXT NOT NULL,
+  secret_versions TEXT NOT NULL DEFAULT '{}',
+  revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  deleted_at INTEGER,
+  UNIQUE (app_id, name)
+) STRICT;
+
+CREATE TABLE endpoints (
+  group_id INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  url TEXT NOT NULL,
+  weight INTEGER NOT NULL,
+  backup INTEGER NOT NULL,
+  labels TEXT NOT NULL,
+  source TEXT NOT NULL CHECK (source IN ('static', 'registered')),
+  draining INTEGER NOT NULL DEFAULT FALSE,
+  registered_at INTEGER NOT NULL,
+  expire_after INTEGER NOT NULL DEFAULT 0,
+  expires_at INTEGER,
+  PRIMARY KEY (group_id, id)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE triggers (
   id INTEGER NOT NULL PRIMARY KEY,
@@ -424,6 +455,8 @@ DROP TABLE installation;
 DROP TABLE notifications;
 DROP TABLE api_tokens;
 DROP TABLE secrets;
+DROP TABLE endpoints;
+DROP TABLE endpoint_groups;
 DROP TABLE audit_log;
 DROP TABLE trigger_revisions;
 DROP TABLE calendar_revisions;

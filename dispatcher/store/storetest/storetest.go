@@ -82,6 +82,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 	for _, more := range []map[string]func(*testing.T, *fixture){
 		claimTests(), retryTests(), misfireTests(), slotTests(), hostTests(), unfoldTests(), fleetTests(), switchTests(),
 		dueTests(), boundTests(), historyTests(), tokenTests(), calendarTests(), auditTests(), unchangedTests(), unusedCalendarTests(),
+		groupTests(),
 	} {
 		maps.Copy(tests, more)
 	}

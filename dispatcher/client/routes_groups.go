@@ -1,0 +1,65 @@
+package client
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Groups lists the endpoint groups of an app by name.
+func (c *Client) Groups(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.EndpointGroup], error) {
+	return list[dispatcher.EndpointGroup](ctx, c, path("apps", app, "groups")+params(dispatcher.RunQuery{Page: page}))
+}
+
+// PutGroup creates or replaces an endpoint group.
+func (c *Client) PutGroup(ctx context.Context, group dispatcher.EndpointGroup, cond Condition) (dispatcher.EndpointGroup, error) {
+	return put(ctx, c, path("apps", group.App, "groups", group.Name), group.ForWire(), cond, isGroup(group.App, group.Name))
+}
+
+// Group gets an endpoint group.
+func (c *Client) Group(ctx context.Context, app, name string) (dispatcher.EndpointGroup, error) {
+	return get(ctx, c, path("apps", app, "groups", name), isGroup(app, name))
+}
+
+// DeleteGroup deletes an endpoint group with its endpoints; ErrConflict while a job's target is the group.
+func (c *Client) DeleteGroup(ctx context.Context, app, name string, cond Condition) error {
+	return c.remove(ctx, path("apps", app, "groups", name), cond)
+}
+
+// Endpoints lists the endpoints that a group has now, by id.
+func (c *Client) Endpoints(ctx context.Context, app, group string, page dispatcher.Page) (List[dispatcher.Endpoint], error) {
+	return list[dispatcher.Endpoint](ctx, c, path("apps", app, "groups", group, "endpoints")+params(dispatcher.RunQuery{Page: page}))
+}
+
+// RegisterEndpoint adds an endpoint to a group, or renews it until its ExpiresAt. ErrConflict: the group takes no
+// registrations, or declares an endpoint of that id.
+func (c *Client) RegisterEndpoint(
+	ctx context.Context, app, group, id string, endpoint dispatcher.StaticEndpoint,
+) (dispatcher.Endpoint, error) {
+	return send(ctx, c, request[dispatcher.Endpoint]{
+		method: http.MethodPut, path: path("apps", app, "groups", group, "endpoints", id), body: endpoint, is: isEndpoint(id),
+	})
+}
+
+// DeregisterEndpoint removes an endpoint that registered itself; ErrNotFound if there is none.
+func (c *Client) DeregisterEndpoint(ctx context.Context, app, group, id string) error {
+	return c.remove(ctx, path("apps", app, "groups", group, "endpoints", id), Condition{})
+}
+
+// DrainEndpoint sets an operator's drain of an endpoint, or lifts it.
+func (c *Client) DrainEndpoint(ctx context.Context, app, group, id string, draining bool) (dispatcher.Endpoint, error) {
+	verb := "resume"
+	if draining {
+		verb = "drain"
+	}
+	return post(ctx, c, path("apps", app, "groups", group, "endpoints", id, verb), nil, isEndpoint(id))
+}
+
+func isGroup(app, name string) func(dispatcher.EndpointGroup) bool {
+	return func(group dispatcher.EndpointGroup) bool { return group.App == app && group.Name == name }
+}
+
+func isEndpoint(id string) func(dispatcher.Endpoint) bool {
+	return func(endpoint dispatcher.Endpoint) bool { return endpoint.ID == id }
+}

@@ -1,0 +1,101 @@
+package dispatcher
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"strconv"
+)
+
+// eachSecret returns a copy of g with each secret replaced; f takes its JSON pointer in g.
+func (g EndpointGroup) eachSecret(f func(path string, s Secret) Secret) EndpointGroup {
+	w := Webhook{Signing: g.Signing, Auth: g.Auth, TLS: g.TLS}.eachSecret(f)
+	g.Signing, g.Auth, g.TLS = w.Signing, w.Auth, w.TLS
+	return g
+}
+
+// Secrets returns the secrets of a group by their JSON pointers in it.
+func (g EndpointGroup) Secrets() map[string]Secret {
+	all := map[string]Secret{}
+	g.eachSecret(func(path string, s Secret) Secret {
+		all[path] = s
+		return s
+	})
+	return all
+}
+
+// WithSecrets returns a copy of g in which the secrets in with, by their JSON pointers, replace those of g.
+func (g EndpointGroup) WithSecrets(with map[string]Secret) EndpointGroup {
+	return g.eachSecret(func(path string, s Secret) Secret { return cmp.Or(with[path], s) })
+}
+
+// ForWire returns a copy of g whose JSON holds the values of its secrets, only to send it to the API.
+func (g EndpointGroup) ForWire() EndpointGroup {
+	return g.eachSecret(func(_ string, s Secret) Secret {
+		s.Value.wired = true
+		return s
+	})
+}
+
+// CheckKept returns a problem for each secret of g that keeps the stored value of old but could be sent where old could
+// not send it: to another declared origin, to a network or port from which old took no registrations, or under another
+// server name. Nobody can redirect a stored secret to a host of their own. The pointers are those in g.
+func (g EndpointGroup) CheckKept(old EndpointGroup) error {
+	to := g.sendsBeyond(old)
+	if to == "" {
+		return nil
+	}
+	var problems Problems
+	given, before := g.Secrets(), old.Secrets()
+	for _, path := range sortedKeys(given) {
+		if given[path].Stored && before[path].Stored {
+			problems.Add(path+"/stored", CodeSecretOrigin,
+				"the stored value was given before the group could send it to %s; give it again (in Terraform, with another value_version), "+
+					"or refer to the secret as env:%sNAME or file:PATH", to, SecretEnvPrefix)
+		}
+	}
+	return problems.Err()
+}
+
+// sendsBeyond names something that g may send requests to and old may not; empty: there is nothing.
+func (g EndpointGroup) sendsBeyond(old EndpointGroup) string {
+	var known []string
+	for _, e := range old.Endpoints {
+		known = append(known, e.origin())
+	}
+	for _, id := range sortedKeys(g.Endpoints) {
+		if origin := g.Endpoints[id].origin(); !slices.Contains(known, origin) {
+			return Echo(origin)
+		}
+	}
+	if g.ServerName != old.ServerName {
+		return "server name " + Echo(g.ServerName)
+	}
+	return g.Registration.takesBeyond(old.Registration)
+}
+
+func (e StaticEndpoint) origin() string { return (&Webhook{URL: e.URL}).origin() }
+
+// takesBeyond names a network or port from which r takes registrations and old does not; empty: there is none.
+func (r *Registration) takesBeyond(old *Registration) string {
+	if r == nil {
+		return ""
+	}
+	if old == nil {
+		old = &Registration{}
+	}
+	before := old.prefixes()
+	for _, network := range r.prefixes() {
+		if !slices.ContainsFunc(before, func(wider netip.Prefix) bool {
+			return wider.Bits() <= network.Bits() && wider.Contains(network.Addr())
+		}) {
+			return "network " + network.String()
+		}
+	}
+	for _, port := range r.Ports {
+		if !slices.Contains(old.Ports, port) {
+			return "port " + strconv.Itoa(port)
+		}
+	}
+	return ""
+}

@@ -1,0 +1,45 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// auditedGroup returns what the audit log shows of a group: what was declared. The values of its secrets are replaced by
+// hashes; nil is none.
+func (t *tx) auditedGroup(ctx context.Context, group *dispatcher.EndpointGroup) (any, error) {
+	if group == nil {
+		return nil, nil
+	}
+	hashes, err := t.hashed(ctx, group.Secrets())
+	if err != nil {
+		return nil, err
+	}
+	parts, err := partsOf(group.WithSecrets(hashes).ForWire())
+	without(parts, "revision", "created_at", "updated_at")
+	return parts, err
+}
+
+// auditGroup adds a change of a group to the audit log.
+func (t *tx) auditGroup(ctx context.Context, c auditEntry, before, after *dispatcher.EndpointGroup) (err error) {
+	if c.before, err = t.auditedGroup(ctx, before); err == nil {
+		c.after, err = t.auditedGroup(ctx, after)
+	}
+	if err != nil {
+		return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
+	}
+	return t.auditChange(ctx, c)
+}
+
+// replacedGroupValues returns a group as it was stored, with the values of the secrets that were given for it, and of those
+// that it has kept from old, which has values.
+func replacedGroupValues(stored, given dispatcher.EndpointGroup, old *dispatcher.EndpointGroup) *dispatcher.EndpointGroup {
+	var kept map[string]dispatcher.Secret
+	if old != nil {
+		kept = old.Secrets()
+	}
+	stored = stored.WithSecrets(keptValues(given.Secrets(), kept))
+	return &stored
+}

@@ -1,0 +1,290 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// groupDefinition is what a group's row holds as JSON: all that was declared, besides its description.
+type groupDefinition struct {
+	Path         string                               `json:"path,omitempty"`
+	Strategy     dispatcher.Strategy                  `json:"strategy"`
+	Signing      *dispatcher.Signing                  `json:"signing,omitempty"`
+	Auth         *dispatcher.Auth                     `json:"auth,omitempty"`
+	TLS          *dispatcher.TLS                      `json:"tls,omitempty"`
+	ServerName   string                               `json:"server_name,omitempty"`
+	Probe        dispatcher.Probe                     `json:"probe"`
+	Endpoints    map[string]dispatcher.StaticEndpoint `json:"endpoints,omitempty"`
+	Registration *dispatcher.Registration             `json:"registration,omitempty"`
+}
+
+// encodeGroup returns the JSON of a group.
+func encodeGroup(g dispatcher.EndpointGroup) (string, error) {
+	text, err := json.Marshal(groupDefinition{
+		g.Path, g.Strategy, g.Signing, g.Auth, g.TLS, g.ServerName, g.Probe, g.Endpoints, g.Registration})
+	return string(text), err
+}
+
+// groupColumns are a group without the name of its app.
+const groupColumns = `name, description, definition, revision, created_at, updated_at`
+
+// scanGroup returns the scan function for groups of an app. Text that this version does not understand is an error.
+func scanGroup(app string) func(scanner) (dispatcher.EndpointGroup, error) {
+	return func(row scanner) (dispatcher.EndpointGroup, error) {
+		g := dispatcher.EndpointGroup{App: app}
+		var text string
+		err := row.Scan(&g.Name, &g.Description, &text, &g.Revision, instantColumn(&g.CreatedAt), instantColumn(&g.UpdatedAt))
+		if err != nil {
+			return g, err
+		}
+		var d groupDefinition
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
+			return g, fmt.Errorf("group %s/%s: stored definition: %w", app, g.Name, err)
+		}
+		g.Path, g.Strategy, g.Signing, g.Auth, g.TLS = d.Path, d.Strategy, d.Signing, d.Auth, d.TLS
+		g.ServerName, g.Probe, g.Endpoints, g.Registration = d.ServerName, d.Probe, d.Endpoints, d.Registration
+		return g, nil
+	}
+}
+
+// Group returns a group by its name.
+func (s *store) Group(ctx context.Context, app, name string) (dispatcher.EndpointGroup, error) {
+	return findGroup(ctx, s.read, app, name, "")
+}
+
+// findGroup returns ErrNotFound if there is no such group. lock is a flavor's lock, or empty.
+func findGroup(ctx context.Context, q querier, app, name, lock string) (dispatcher.EndpointGroup, error) {
+	// $1 id
+	const one = `SELECT ` + groupColumns + ` FROM endpoint_groups WHERE id = $1 AND deleted_at IS NULL`
+	group, found, err := first(ctx, q, scanGroup(app), one+lock, dispatcher.GroupID(app, name))
+	if err == nil && !found {
+		err = dispatcher.NotFound("group", app+"/"+name)
+	}
+	return group, err
+}
+
+// Groups returns a page of the groups of an app, by name.
+func (s *store) Groups(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.EndpointGroup, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+		return nil, err
+	}
+	// $1 app, $2 last name of the page before, $3 limit
+	const list = `SELECT ` + groupColumns + ` FROM endpoint_groups
+		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
+	return collectPage(ctx, s.read, page, scanGroup(app), nil, list, dispatcher.AppID(app), page.Cursor, page.Limit)
+}
+
+// allGroups returns all groups of an app, by name.
+func allGroups(ctx context.Context, q querier, app string) ([]dispatcher.EndpointGroup, error) {
+	// $1 app
+	const list = `SELECT ` + groupColumns + ` FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL ORDER BY name`
+	return collect(ctx, q, scanGroup(app), list, dispatcher.AppID(app))
+}
+
+// PutGroup creates or replaces a group. It returns the group as stored, and whether it was created. A group that is put as
+// it is stored stays as it is.
+func (s *store) PutGroup(ctx context.Context, group dispatcher.EndpointGroup,
+	change dispatcher.Change) (stored dispatcher.EndpointGroup, created bool, err error) {
+	if err := group.Validate(); err != nil {
+		return stored, false, err
+	}
+	if same, is := s.unchangedGroup(ctx, group, change); is {
+		return same, false, nil
+	}
+	group = group.Resolved()
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		// Writers of one app's groups queue at its row, as do jobs that name one.
+		app, err := findApp(ctx, t, group.App, t.lock())
+		if err != nil {
+			return err
+		}
+		old, err := replacedGroup(ctx, t, group)
+		if err != nil {
+			return err
+		}
+		created = old == nil
+		if err := t.admitGroup(ctx, app, old, group); err != nil {
+			return err
+		}
+		before, err := s.groupWithValues(ctx, t, old)
+		if err != nil {
+			return err
+		}
+		if stored, err = s.writeGroup(ctx, t, old, group); err != nil {
+			return err
+		}
+		t.notify(dispatcher.Notification{App: group.App, Group: group.Name})
+		return t.auditGroup(ctx, auditEntry{action: "put", app: group.App, subject: "group " + group.Name, revision: stored.Revision},
+			before, replacedGroupValues(stored, group, before))
+	})
+	return stored, created, err
+}
+
+// replacedGroup returns the group that a PUT replaces, or nil.
+func replacedGroup(ctx context.Context, t *tx, group dispatcher.EndpointGroup) (*dispatcher.EndpointGroup, error) {
+	found, err := findGroup(ctx, t, group.App, group.Name, t.lock())
+	switch {
+	case err == nil:
+		return &found, t.allow(found.Revision)
+	case errors.Is(err, dispatcher.ErrNotFound):
+		return nil, t.allow(0)
+	}
+	return nil, err
+}
+
+// admitGroup refuses a group that is outside the bounds of its app, that would send stored secrets elsewhere than old, which
+// it replaces, or that is one too many.
+func (t *tx) admitGroup(ctx context.Context, app dispatcher.App, old *dispatcher.EndpointGroup, group dispatcher.EndpointGroup) error {
+	var problems dispatcher.Problems
+	problems.AddError("", app.Bounds.CheckGroup(group))
+	if old != nil {
+		problems.AddError("", group.CheckKept(*old))
+		return problems.Err()
+	}
+	// $1 app
+	const count = `SELECT COUNT(*) FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL`
+	groups, _, err := first(ctx, t, scanInt, count, dispatcher.AppID(app.Name))
+	if err != nil {
+		return err
+	}
+	if groups >= dispatcher.MaxGroups {
+		problems.Add("", dispatcher.CodeTooMany, "app %s has %d groups already, which is the maximum; delete one that is not used",
+			app.Name, dispatcher.MaxGroups)
+	}
+	return problems.Err()
+}
+
+// writeGroup writes a group, its secrets and the endpoints that it declares, and returns it as stored.
+func (s *store) writeGroup(ctx context.Context, t *tx, old *dispatcher.EndpointGroup,
+	group dispatcher.EndpointGroup) (stored dispatcher.EndpointGroup, err error) {
+	var before map[string]dispatcher.Secret
+	if old != nil {
+		before = old.Secrets()
+	}
+	given, sealed, err := s.sealSecrets(before, ownerGroup(group))
+	if err != nil {
+		return stored, err
+	}
+	group = group.WithSecrets(given)
+	definition, err := encodeGroup(group)
+	if err != nil {
+		return stored, err
+	}
+	// $1 id, $2 app, $3 name, $4 description, $5 definition, $6 now. A deleted group's revision goes on.
+	const put = `INSERT INTO endpoint_groups (id, app_id, name, description, definition, revision, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, 1, $6, $6)
+		ON CONFLICT (id) DO UPDATE SET description = excluded.description, definition = excluded.definition,
+			revision = endpoint_groups.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
+			created_at = CASE WHEN endpoint_groups.deleted_at IS NULL THEN endpoint_groups.created_at ELSE excluded.created_at END
+		RETURNING ` + groupColumns
+	owner := ownerGroup(group)
+	stored, _, err = first(ctx, t, scanGroup(group.App), put, owner.id, dispatcher.AppID(group.App), group.Name, group.Description, definition,
+		t.now.UnixMilli())
+	if err == nil {
+		err = t.writeSecrets(ctx, before, owner, sealed)
+	}
+	if err == nil {
+		err = t.declareEndpoints(ctx, group)
+	}
+	if err != nil {
+		return stored, fmt.Errorf("put group %s/%s: %w", group.App, group.Name, err)
+	}
+	return stored, nil
+}
+
+// DeleteGroup deletes a group that no job names, with its endpoints.
+func (s *store) DeleteGroup(ctx context.Context, app, name string, change dispatcher.Change) error {
+	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		if _, err := findApp(ctx, t, app, t.lock()); err != nil {
+			return err
+		}
+		group, err := findGroup(ctx, t, app, name, t.lock())
+		if err == nil {
+			err = t.allow(group.Revision)
+		}
+		if err == nil {
+			err = t.unusedGroup(ctx, app, name)
+		}
+		if err != nil {
+			return err
+		}
+		before, err := s.groupWithValues(ctx, t, &group)
+		if err != nil {
+			return err
+		}
+		if err := t.removeGroup(ctx, dispatcher.GroupID(app, name)); err != nil {
+			return fmt.Errorf("delete group %s/%s: %w", app, name, err)
+		}
+		t.notify(dispatcher.Notification{App: app, Group: name})
+		return t.auditGroup(ctx, auditEntry{action: "delete", app: app, subject: "group " + name, revision: group.Revision}, before, nil)
+	})
+}
+
+// unusedGroup returns an error that is ErrInUse, and names a user, while jobs name a group.
+func (t *tx) unusedGroup(ctx context.Context, app, name string) error {
+	// $1 app, $2 group
+	const users = `SELECT name, COUNT(*) OVER () FROM jobs
+		WHERE app_id = $1 AND target_group = $2 AND target_group <> '' AND deleted_at IS NULL ORDER BY name LIMIT 1`
+	var user string
+	count := 0
+	_, used, err := first(ctx, t, func(row scanner) (struct{}, error) { return struct{}{}, row.Scan(&user, &count) },
+		users, dispatcher.AppID(app), name)
+	if err != nil || !used {
+		return err
+	}
+	user = "job " + dispatcher.Echo(user)
+	if count > 1 {
+		user += fmt.Sprintf(" and %d more", count-1)
+	}
+	return fmt.Errorf("group %s is used by %s: %w", dispatcher.Echo(name), user, dispatcher.ErrInUse)
+}
+
+func (t *tx) removeGroup(ctx context.Context, id int64) error {
+	// $1 group
+	if _, err := t.ExecContext(ctx, `DELETE FROM endpoints WHERE group_id = $1`, id); err != nil {
+		return err
+	}
+	if err := t.removeSecrets(ctx, id); err != nil {
+		return err
+	}
+	// $1 now, $2 group. It holds no versions of secrets: nothing is stored.
+	const remove = `UPDATE endpoint_groups SET deleted_at = $1, updated_at = $1, secret_versions = '{}' WHERE id = $2`
+	_, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), id)
+	return err
+}
+
+// checkGroup returns what is wrong with the group that a target names: it has to exist. The pointer is that in a job.
+func (t *tx) checkGroup(ctx context.Context, job dispatcher.Job) error {
+	name := job.Target.GroupName()
+	if name == "" {
+		return nil
+	}
+	_, err := findGroup(ctx, t, job.App, name, "")
+	if errors.Is(err, dispatcher.ErrNotFound) {
+		return &dispatcher.Problem{Path: "/target/group/name", Code: dispatcher.CodeGroupUnknown,
+			Message: "group " + dispatcher.Echo(name) + " does not exist in this app; make it first, or name one that does"}
+	}
+	return err
+}
+
+// groupWithValues returns a copy of a group with the values of its stored secrets, as far as the keys open them; nil if group
+// is.
+func (s *store) groupWithValues(ctx context.Context, q querier, group *dispatcher.EndpointGroup) (*dispatcher.EndpointGroup, error) {
+	if group == nil {
+		return nil, nil
+	}
+	opened := *group
+	owner := ownerGroup(opened)
+	if !owner.hasStored() {
+		return &opened, nil
+	}
+	secrets, err := s.openedSecrets(ctx, q, owner.table, []secretOwner{owner})
+	opened = opened.WithSecrets(secrets[owner.id])
+	return &opened, err
+}

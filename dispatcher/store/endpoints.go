@@ -1,0 +1,291 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Endpoints that a group declares have rows next to those that registered, so that a node reads all in one look, and a
+// drain is kept in one place. A heartbeat is one UPDATE: its row says how long it lasts, and a group that no longer takes it
+// has removed the row.
+
+const endpointColumns = `id, url, weight, backup, labels, source, draining, registered_at, expires_at`
+
+func scanEndpoint(row scanner) (e dispatcher.Endpoint, err error) {
+	err = row.Scan(&e.ID, &e.URL, &e.Weight, &e.Backup, labelsColumn(&e.Labels), &e.Source, &e.Draining, instantColumn(&e.RegisteredAt),
+		optionalColumn(&e.ExpiresAt))
+	return e, err
+}
+
+// Endpoints returns a page of the endpoints that a group has at now, by id.
+func (s *store) Endpoints(ctx context.Context, app, group string, now time.Time, page dispatcher.Page) ([]dispatcher.Endpoint, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if _, err := findGroup(ctx, s.read, app, group, ""); err != nil {
+		return nil, err
+	}
+	now, err := s.orClock(ctx, now)
+	if err != nil {
+		return nil, err
+	}
+	return liveEndpoints(ctx, s.read, dispatcher.GroupID(app, group), now, page)
+}
+
+// liveEndpoints returns a page of the endpoints that a group has at now, by id.
+func liveEndpoints(ctx context.Context, q querier, group int64, now time.Time, page dispatcher.Page) ([]dispatcher.Endpoint, error) {
+	// $1 group, $2 now, $3 last id of the page before, $4 limit
+	const list = `SELECT ` + endpointColumns + ` FROM endpoints
+		WHERE group_id = $1 AND id > $3 AND (expires_at IS NULL OR expires_at > $2) ORDER BY id LIMIT $4`
+	return collect(ctx, q, scanEndpoint, list, group, now.UnixMilli(), page.Cursor, page.Limit)
+}
+
+// GroupVersion returns a group with the values of its secrets, and the endpoints that it has at now.
+func (s *store) GroupVersion(ctx context.Context, app, name string, now time.Time) (version dispatcher.GroupVersion, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	group, err := findGroup(ctx, s.read, app, name, "")
+	if err != nil {
+		return version, err
+	}
+	opened, err := s.groupWithValues(ctx, s.read, &group)
+	if err == nil {
+		version.EndpointGroup = *opened
+		now, err = s.orClock(ctx, now)
+	}
+	if err == nil {
+		version.Live, err = liveEndpoints(ctx, s.read, dispatcher.GroupID(app, name), now, dispatcher.Page{Limit: dispatcher.MaxEndpoints})
+	}
+	return version, err
+}
+
+// RegisterEndpoint adds an endpoint to a group, or renews it.
+func (s *store) RegisterEndpoint(ctx context.Context, app, group string, endpoint dispatcher.Endpoint, now time.Time,
+	change dispatcher.Change) (stored dispatcher.Endpoint, created bool, err error) {
+	endpoint.StaticEndpoint = endpoint.Resolved()
+	stored, renewed, err := s.renewEndpoint(ctx, dispatcher.GroupID(app, group), endpoint, now)
+	if err != nil || renewed {
+		return stored, false, err
+	}
+	change.Now = now
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		// Registrations of one group queue at its row, so that two cannot both be its last.
+		declared, err := findGroup(ctx, t, app, group, t.lock())
+		if err != nil {
+			return err
+		}
+		owner, err := findApp(ctx, t, app, "")
+		if err != nil {
+			return err
+		}
+		others, there, err := t.countEndpoints(ctx, dispatcher.GroupID(app, group), endpoint.ID)
+		if err != nil {
+			return err
+		}
+		if err := admitEndpoint(owner, declared, endpoint, others); err != nil {
+			return err
+		}
+		created = !there
+		if stored, err = t.writeRegistered(ctx, declared, endpoint); err != nil {
+			return fmt.Errorf("register endpoint %s of group %s/%s: %w", endpoint.ID, app, group, err)
+		}
+		t.notify(dispatcher.Notification{App: app, Group: group})
+		return nil
+	})
+	return stored, created, err
+}
+
+// renewEndpoint lets an endpoint that is registered stay for longer; renewed is false if it is not there as it is given.
+func (s *store) renewEndpoint(ctx context.Context, group int64, e dispatcher.Endpoint,
+	now time.Time) (stored dispatcher.Endpoint, renewed bool, err error) {
+	ctx, cancel := bound(ctx, heartbeatTimeout)
+	defer cancel()
+	// $1 now, from $2 on: idColumns; then id, url, weight, backup, labels
+	args := append([]any{orZero(now)}, s.batch([]int64{group})...)
+	add := func(value any) string {
+		args = append(args, value)
+		return fmt.Sprintf("$%d", len(args))
+	}
+	renew := s.rows(1, 2, "", idColumns...) + ` UPDATE endpoints SET expires_at = (SELECT now FROM n) + expire_after
+		WHERE group_id = (SELECT id FROM b) AND id = ` + add(e.ID) + ` AND source = 'registered' AND expires_at > (SELECT now FROM n)
+			AND url = ` + add(e.URL) + ` AND weight = ` + add(e.Weight) + ` AND backup = ` + add(e.Backup) + ` AND labels = ` +
+		add(e.Labels.String()) + `
+		RETURNING ` + endpointColumns
+	return first(ctx, s.write, scanEndpoint, renew, args...)
+}
+
+// admitEndpoint refuses an endpoint that its group, which has some others, or the bounds of the app do not take.
+func admitEndpoint(app dispatcher.App, group dispatcher.EndpointGroup, e dispatcher.Endpoint, others int) error {
+	if group.Registration == nil {
+		return fmt.Errorf("group %s takes no registrations: %w", dispatcher.Echo(group.Name), dispatcher.ErrConflict)
+	}
+	if _, declared := group.Endpoints[e.ID]; declared {
+		return fmt.Errorf("group %s declares an endpoint %s: %w", dispatcher.Echo(group.Name), dispatcher.Echo(e.ID), dispatcher.ErrConflict)
+	}
+	var problems dispatcher.Problems
+	dispatcher.CheckName(&problems, "/id", e.ID)
+	problems.AddError("", group.Registration.CheckEndpoint(e.StaticEndpoint))
+	problems.AddError("", app.Bounds.CheckEndpoint(group, e.StaticEndpoint))
+	if others >= dispatcher.MaxEndpoints {
+		problems.Add("", dispatcher.CodeTooMany, "group %s has %d endpoints already, which is the maximum; remove one, or wait until one expires",
+			dispatcher.Echo(group.Name), dispatcher.MaxEndpoints)
+	}
+	return problems.Err()
+}
+
+// countEndpoints counts the endpoints that a group has now, without one, and tells whether that is there.
+func (t *tx) countEndpoints(ctx context.Context, group int64, id string) (others int, there bool, err error) {
+	// $1 group, $2 id, $3 now
+	const count = `SELECT COUNT(*), COUNT(CASE WHEN id = $2 THEN 1 END) > 0 FROM endpoints
+		WHERE group_id = $1 AND (expires_at IS NULL OR expires_at > $3)`
+	_, _, err = first(ctx, t, func(row scanner) (struct{}, error) { return struct{}{}, row.Scan(&others, &there) },
+		count, group, id, t.now.UnixMilli())
+	if there {
+		others--
+	}
+	return others, there, err
+}
+
+// writeRegistered writes the row of an endpoint that registers. One that has expired begins again, whether it has been
+// removed or not.
+func (t *tx) writeRegistered(ctx context.Context, group dispatcher.EndpointGroup, e dispatcher.Endpoint) (dispatcher.Endpoint, error) {
+	// $1 group, $2 id, $3 url, $4 weight, $5 backup, $6 labels, $7 now, $8 milliseconds that it stays
+	const put = `INSERT INTO endpoints (group_id, id, url, weight, backup, labels, source, draining, registered_at, expire_after, expires_at)
+		VALUES ($1, $2, $3, $4, $5, $6, 'registered', FALSE, $7, $8, CAST($7 AS BIGINT) + $8)
+		ON CONFLICT (group_id, id) DO UPDATE SET url = excluded.url, weight = excluded.weight, backup = excluded.backup,
+			labels = excluded.labels, expire_after = excluded.expire_after, expires_at = excluded.expires_at,
+			draining = endpoints.draining AND endpoints.expires_at > $7,
+			registered_at = CASE WHEN endpoints.expires_at > $7 THEN endpoints.registered_at ELSE excluded.registered_at END
+		RETURNING ` + endpointColumns
+	stored, _, err := first(ctx, t, scanEndpoint, put, dispatcher.GroupID(group.App, group.Name), e.ID, e.URL, e.Weight, e.Backup,
+		e.Labels.String(), t.now.UnixMilli(), toMillis(group.Registration.ExpireAfter))
+	return stored, err
+}
+
+// DeregisterEndpoint removes an endpoint that registered itself.
+func (s *store) DeregisterEndpoint(ctx context.Context, app, group, id string, change dispatcher.Change) error {
+	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		// $1 group, $2 id
+		const remove = `DELETE FROM endpoints WHERE group_id = $1 AND id = $2 AND source = 'registered'`
+		removed, err := affect(ctx, t, remove, dispatcher.GroupID(app, group), id)
+		if err == nil && removed == 0 {
+			err = dispatcher.NotFound("registered endpoint", app+"/"+group+"/"+id)
+		}
+		t.notify(dispatcher.Notification{App: app, Group: group})
+		return err
+	})
+}
+
+// DrainEndpoint sets or lifts an operator's drain of an endpoint.
+func (s *store) DrainEndpoint(ctx context.Context, app, group, id string, draining bool,
+	change dispatcher.Change) (stored dispatcher.Endpoint, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		declared, err := findGroup(ctx, t, app, group, "")
+		if err != nil {
+			return err
+		}
+		key := dispatcher.GroupID(app, group)
+		// $1 group, $2 id, $3 now
+		const one = `SELECT ` + endpointColumns + ` FROM endpoints WHERE group_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3)`
+		var found bool
+		stored, found, err = first(ctx, t, scanEndpoint, one+t.lock(), key, id, t.now.UnixMilli())
+		if err == nil && !found {
+			err = dispatcher.NotFound("endpoint", app+"/"+group+"/"+id)
+		}
+		if err != nil || stored.Draining == draining {
+			return err
+		}
+		// $1 group, $2 id, $3 draining
+		const drain = `UPDATE endpoints SET draining = $3 WHERE group_id = $1 AND id = $2`
+		if _, err := t.ExecContext(ctx, drain, key, id, draining); err != nil {
+			return err
+		}
+		stored.Draining = draining
+		t.notify(dispatcher.Notification{App: app, Group: group})
+		action := map[bool]string{true: "drain", false: "resume"}[draining]
+		return t.audit(ctx, action, app, "group "+group+" endpoint "+id, declared.Revision)
+	})
+	return stored, err
+}
+
+// declareEndpoints brings the rows of a group's endpoints in line with it: those that it declares are there, keep their
+// drain and how long they have been there; those that it does not declare, or take, any more are gone.
+func (t *tx) declareEndpoints(ctx context.Context, group dispatcher.EndpointGroup) error {
+	key := dispatcher.GroupID(group.App, group.Name)
+	// $1 group
+	const all = `SELECT ` + endpointColumns + ` FROM endpoints WHERE group_id = $1 ORDER BY id`
+	there, err := collect(ctx, t, scanEndpoint, all+t.lock(), key)
+	if err != nil {
+		return err
+	}
+	registered := 0
+	for _, e := range there {
+		switch _, declared := group.Endpoints[e.ID]; {
+		case declared:
+		case e.Source == dispatcher.EndpointRegistered && e.ExpiresAt.After(t.now) && group.Registration != nil &&
+			group.Registration.CheckEndpoint(e.StaticEndpoint) == nil:
+			registered++
+		default:
+			// $1 group, $2 id
+			if _, err := t.ExecContext(ctx, `DELETE FROM endpoints WHERE group_id = $1 AND id = $2`, key, e.ID); err != nil {
+				return err
+			}
+		}
+	}
+	if n := len(group.Endpoints); n > 0 && n+registered > dispatcher.MaxEndpoints {
+		return dispatcher.Problems{{Path: "/endpoints", Code: dispatcher.CodeTooMany, Message: fmt.Sprintf(
+			"group would have %d endpoints with the %d that are registered; the maximum is %d", n+registered, registered, dispatcher.MaxEndpoints)}}
+	}
+	for _, id := range sortedKeys(group.Endpoints) {
+		if err := t.declareEndpoint(ctx, key, id, group.Endpoints[id]); err != nil {
+			return err
+		}
+	}
+	if group.Registration == nil {
+		return nil
+	}
+	// $1 group, $2 milliseconds. What is registered already stays as long as it was to, and then by the new time.
+	const lasts = `UPDATE endpoints SET expire_after = $2 WHERE group_id = $1 AND source = 'registered' AND expire_after <> $2`
+	_, err = t.ExecContext(ctx, lasts, key, toMillis(group.Registration.ExpireAfter))
+	return err
+}
+
+// declareEndpoint writes the row of an endpoint that a group declares. One that was registered under its id gives way.
+func (t *tx) declareEndpoint(ctx context.Context, group int64, id string, e dispatcher.StaticEndpoint) error {
+	// $1 group, $2 id, $3 url, $4 weight, $5 backup, $6 labels, $7 now
+	const put = `INSERT INTO endpoints (group_id, id, url, weight, backup, labels, source, registered_at)
+		VALUES ($1, $2, $3, $4, $5, $6, 'static', $7)
+		ON CONFLICT (group_id, id) DO UPDATE SET url = excluded.url, weight = excluded.weight, backup = excluded.backup,
+			labels = excluded.labels, source = excluded.source, expires_at = NULL, expire_after = 0`
+	_, err := t.ExecContext(ctx, put, group, id, e.URL, e.Weight, e.Backup, e.Labels.String(), t.now.UnixMilli())
+	return err
+}
+
+// ExpireEndpoints removes endpoints that did not register again in time.
+func (s *store) ExpireEndpoints(ctx context.Context, limit int, now time.Time) (expired int, err error) {
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		// $1 now, $2 limit. A heartbeat that comes first saves its row: PostgreSQL looks at the outer condition again.
+		const remove = `DELETE FROM endpoints WHERE expires_at <= $1 AND (group_id, id) IN
+			(SELECT group_id, id FROM endpoints WHERE expires_at <= $1 ORDER BY group_id, id LIMIT $2) RETURNING group_id`
+		groups, err := collect(ctx, t, scanInt, remove, t.now.UnixMilli(), limit)
+		if expired = len(groups); err != nil || expired == 0 {
+			return err
+		}
+		return t.notifyGroups(ctx, groups)
+	})
+	return expired, err
+}
+
+// notifyGroups notifies all nodes of changes of groups, by their ids.
+func (t *tx) notifyGroups(ctx context.Context, groups []int64) error {
+	// From $1 on: the ids
+	names := t.rows(0, 1, "", idColumns...) + ` SELECT DISTINCT a.name, g.name FROM b
+		JOIN endpoint_groups AS g ON g.id = b.id JOIN apps AS a ON a.id = g.app_id`
+	changed, err := collect(ctx, t, func(row scanner) (n dispatcher.Notification, err error) {
+		return n, row.Scan(&n.App, &n.Group)
+	}, names, t.batch(groups)...)
+	t.notifications = append(t.notifications, changed...)
+	return err
+}
