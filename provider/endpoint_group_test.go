@@ -64,6 +64,27 @@ func TestEndpointGroupStory(t *testing.T) {
 	mustSay(t, d.must(t, "destroy", "-auto-approve"), "3 destroyed")
 }
 
+// The configuration that Terraform generates for an imported group is valid, and keeps its stored secret.
+func TestGeneratedConfigurationOfAnEndpointGroup(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.directory(t, contents(t, groupDir+"main.tf"), providerBlock("")).must(t, "apply", "-auto-approve")
+	group, err := f.outside.Group(t.Context(), "billing", "workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := dispatcher.Secret{Value: dispatcher.NewSensitive("CANARY")}
+	group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: stored}}
+	if _, err = f.outside.PutGroup(t.Context(), group, client.Condition{Existing: true}); err != nil {
+		t.Fatal(err)
+	}
+	d := f.directory(t, "import {\n to = carillon_endpoint_group.w\n id = \"billing/workers\"\n}\n", providerBlock(""))
+	d.must(t, "plan", "-generate-config-out=generated.tf")
+	golden(t, groupDir+"generated.txt", contents(t, filepath.Join(d.path, "generated.tf")))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "1 imported, 0 added, 0 changed, 0 destroyed")
+	mustChangeNothing(t, d)
+}
+
 // A story: a group is not deleted while a job uses it, and the error says what to do instead.
 func TestEndpointGroupInUseStays(t *testing.T) {
 	t.Parallel()

@@ -26,8 +26,10 @@ func fleet(t *testing.T) tfconfig.Content {
 		},
 	}
 	registering := dispatcher.EndpointGroup{App: "billing", Name: "fleet",
-		Probe:        dispatcher.Probe{IdlePath: "/free"},
-		Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}, ExpireAfter: dispatcher.Duration(2 * time.Minute)},
+		Probe: dispatcher.Probe{IdlePath: "/free"},
+		Registration: &dispatcher.Registration{
+			Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}, ExpireAfter: dispatcher.Duration(2 * time.Minute),
+		},
 	}
 	job := dispatcher.Job{App: "billing", Name: "nightly"}
 	job.SetDefaults()
@@ -39,7 +41,8 @@ func fleet(t *testing.T) tfconfig.Content {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return tfconfig.Content{App: app, Jobs: []dispatcher.Job{job}, Groups: []dispatcher.EndpointGroup{declared.Resolved(), registering.Resolved()}}
+	groups := []dispatcher.EndpointGroup{declared.Resolved(), registering.Resolved()}
+	return tfconfig.Content{App: app, Jobs: []dispatcher.Job{job}, Groups: groups}
 }
 
 func TestGroupsAreWrittenCleanAndTheSame(t *testing.T) {
