@@ -15,9 +15,9 @@ var (
 	// ErrPageBytes comes with a page that ended early, because its items have as many bytes as it may have. There are
 	// more.
 	ErrPageBytes = errors.New("the page ended early")
-	// ErrNotEmpty says that an app cannot be deleted because it has jobs or calendars.
+	// ErrNotEmpty says that an app cannot be deleted because it has jobs, calendars or groups.
 	ErrNotEmpty = errors.New("app is not empty")
-	// ErrInUse says that a calendar cannot be deleted because something refers to it.
+	// ErrInUse says that a calendar or a group cannot be deleted because something refers to it.
 	ErrInUse = errors.New("in use")
 	// ErrConflict says that the state of a thing does not allow the request.
 	ErrConflict = errors.New("conflict")

@@ -13,11 +13,13 @@ type Export struct {
 	// Format is ExportFormat.
 	Format int `json:"format"`
 	// Installation is the id in the event ids of the app. It moves with the app.
-	Installation string        `json:"installation"`
-	ExportedAt   time.Time     `json:"exported_at"`
-	App          App           `json:"app"`
-	Calendars    []Calendar    `json:"calendars"`
-	Jobs         []ExportedJob `json:"jobs"`
+	Installation string     `json:"installation"`
+	ExportedAt   time.Time  `json:"exported_at"`
+	App          App        `json:"app"`
+	Calendars    []Calendar `json:"calendars"`
+	// Groups come without the endpoints that registered themselves, which register again, and without values of secrets.
+	Groups []EndpointGroup `json:"groups"`
+	Jobs   []ExportedJob   `json:"jobs"`
 	// Waiting are the runs that have yet to begin, or to begin their next attempt. They move with the app.
 	Waiting []ExportedRun `json:"waiting_runs"`
 }
@@ -103,6 +105,16 @@ func (e Export) Validate() error {
 	jobs := map[string]bool{}
 	for i, c := range e.Calendars {
 		problems.AddError(Pointer("calendars", strconv.Itoa(i)), c.Validate())
+	}
+	groups := map[string]bool{}
+	for i, g := range e.Groups {
+		at := Pointer("groups", strconv.Itoa(i))
+		if g.App != e.App.Name || groups[g.Name] {
+			problems.Add(at+"/name", CodeNameMismatch, "group %s is of another app than %s, or given twice", Echo(g.App+"/"+g.Name),
+				Echo(e.App.Name))
+		}
+		groups[g.Name] = true
+		problems.AddError(at, g.Validate())
 	}
 	for i, one := range e.Jobs {
 		at := Pointer("jobs", strconv.Itoa(i))

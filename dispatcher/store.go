@@ -60,7 +60,7 @@ type Page struct {
 	Cursor string
 	// Labels selects the jobs that have all of them; nil: every job. Other lists do without.
 	Labels Labels
-	// Bytes ends a page of jobs or calendars after the item with which they have about as many bytes, with ErrPageBytes if
+	// Bytes ends a page of jobs, calendars or groups after the item with which they have about as many bytes, with ErrPageBytes if
 	// there are more; 0: no bound.
 	Bytes int
 }

@@ -50,7 +50,8 @@ func (g *GroupTarget) Validate() error {
 	var problems Problems
 	CheckName(&problems, "/name", g.Name)
 	if g.Path != "" && g.Path[0] != '/' && g.Path[0] != '?' {
-		problems.Add("/path", CodeURLSyntax, "path begins neither with / nor with ?; the URL of the endpoint and the path of the group precede it")
+		problems.Add("/path", CodeURLSyntax,
+			"path begins neither with / nor with ?; the URL of the endpoint and the path of the group precede it")
 	} else {
 		problems.AddError("", pathProblems(g.webhook().Validate()))
 	}

@@ -69,6 +69,8 @@ type API struct {
 	outage outageTokens
 	// uses are the uses of tokens that are not yet recorded.
 	uses tokenUses
+	// registrations are the endpoints that came and left, for the log.
+	registrations *registrations
 	// evaluations bounds the requests that evaluate schedules.
 	evaluations *evaluations
 	// work bounds the time that requests of each app take.
@@ -100,18 +102,20 @@ func New(store Store, o Options) *API {
 	bounds := newLimits(o.Limits, o.Registerer)
 	tokens := newTokenCache(store, bounds.TokenCache)
 	a := &API{store: tokens, tokens: tokens, opts: o, log: o.Logger, limits: bounds, refusals: newRefusals(store, o.Logger),
-		evaluations: newEvaluations(), work: newWork(), outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
+		registrations: newRegistrations(o.Logger),
+		evaluations:   newEvaluations(), work: newWork(), outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
 	a.mux = a.newMux()
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a
 }
 
-// Run writes refused changes into the audit log and records the use of tokens until ctx ends, and then what is left, for
-// some seconds at most. Without it, the API serves the same.
+// Run writes refused changes into the audit log, records the use of tokens and logs how many endpoints came and left until
+// ctx ends, and then what is left, for some seconds at most. Without it, the API serves the same.
 func (a *API) Run(ctx context.Context) {
 	var writers sync.WaitGroup
 	writers.Go(func() { a.refusals.run(ctx) })
 	writers.Go(func() { a.runUses(ctx) })
+	writers.Go(func() { a.registrations.run(ctx) })
 	writers.Wait()
 }
 
@@ -151,6 +155,7 @@ func Starting(o Options) http.Handler {
 // do.
 type Store interface {
 	dispatcher.Definitions
+	dispatcher.Groups
 	dispatcher.Exports
 	dispatcher.Ledger
 	dispatcher.AuditLog

@@ -91,7 +91,7 @@ func (a *API) deleteApp(r *request) (response, error) {
 	return a.remove(r, func(change dispatcher.Change) error {
 		err := a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
 		if errors.Is(err, dispatcher.ErrNotEmpty) {
-			return refuse(dispatcher.CodeAppNotEmpty, "%s has jobs or calendars; delete them first", definitionName(r))
+			return refuse(dispatcher.CodeAppNotEmpty, "%s has jobs, calendars or groups; delete them first", definitionName(r))
 		}
 		return err
 	})

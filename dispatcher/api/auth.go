@@ -41,9 +41,13 @@ func (a *API) authorize(rt route, r *request) error {
 		return err
 	}
 	r.token = token
-	if !token.May(rt.scope) {
+	if !token.May(rt.scope) && (rt.orScope == "" || !token.May(rt.orScope)) {
+		needed := string(rt.scope)
+		if rt.orScope != "" {
+			needed += " or " + string(rt.orScope)
+		}
 		return refuse(dispatcher.CodeForbidden, "token %s does not have the scope %s, which this route needs",
-			dispatcher.Echo(token.Name), rt.scope)
+			dispatcher.Echo(token.Name), needed)
 	}
 	if app := r.PathValue("app"); app != "" && !r.maySee(app) {
 		return notBound(token, app)

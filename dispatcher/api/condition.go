@@ -26,13 +26,13 @@ func matchesETag(r *request, revision int64) bool {
 	return false
 }
 
-// definitionName names the app, job, calendar or token in the path, for messages.
+// definitionName names the app, job, calendar, group or token in the path, for messages.
 func definitionName(r *request) string {
 	if name := r.PathValue("token"); name != "" {
 		return "token " + dispatcher.Echo(name)
 	}
 	app := r.PathValue("app")
-	for _, kind := range []string{"job", "calendar"} {
+	for _, kind := range []string{"job", "calendar", "group"} {
 		if name := r.PathValue(kind); name != "" {
 			return kind + " " + dispatcher.Echo(app+"/"+name)
 		}

@@ -7,13 +7,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// defined is what a failed condition tells of an app, job, calendar or token.
+// defined is what a failed condition tells of an app, job, calendar, group or token.
 type defined struct {
 	revision  int64
 	changedAt time.Time // zero: unknown
 }
 
-// current reads the revision of the app, job, calendar or token in the path, and when it was changed last.
+// current reads the revision of the app, job, calendar, group or token in the path, and when it was changed last.
 func (a *API) current(r *request) (defined, error) {
 	name := r.PathValue("app")
 	switch {
@@ -23,6 +23,9 @@ func (a *API) current(r *request) (defined, error) {
 	case r.PathValue("calendar") != "":
 		calendar, err := a.store.Calendar(r.Context(), name, r.PathValue("calendar"))
 		return defined{calendar.Revision, calendar.UpdatedAt}, err
+	case r.PathValue("group") != "":
+		group, err := a.store.Group(r.Context(), name, r.PathValue("group"))
+		return defined{group.Revision, group.UpdatedAt}, err
 	case r.PathValue("token") != "":
 		token, err := a.store.Token(r.Context(), r.PathValue("token"))
 		return defined{revision: token.Revision}, err
@@ -31,7 +34,7 @@ func (a *API) current(r *request) (defined, error) {
 	return defined{app.Revision, app.UpdatedAt}, err
 }
 
-// revision reads the current revision of the app, job, calendar or token in the path.
+// revision reads the current revision of the app, job, calendar, group or token in the path.
 func (a *API) revision(r *request) (int64, error) {
 	d, err := a.current(r)
 	return d.revision, err
@@ -87,7 +90,7 @@ func (a *API) lastChange(r *request, d defined) lastChange {
 
 // concerns tells whether the subject of an entry is what is in the path, or a trigger of it.
 func concerns(r *request, subject string) bool {
-	for _, kind := range []string{"job", "calendar"} {
+	for _, kind := range []string{"job", "calendar", "group"} {
 		if name := r.PathValue(kind); name != "" {
 			return subject == kind+" "+name || strings.HasPrefix(subject, kind+" "+name+" trigger ")
 		}

@@ -27,8 +27,10 @@ var readOnly = map[reflect.Type][]string{
 	reflect.TypeFor[dispatcher.Trigger](): {
 		"paused", "paused_by", "paused_at", "pause_reason", "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at",
 	},
-	reflect.TypeFor[dispatcher.Calendar](): {"removal_requested_at", "revision", "created_at", "updated_at"},
-	reflect.TypeFor[dispatcher.APIToken](): {"id", "created_at", "last_used_at", "rotated_until", "revision"},
+	reflect.TypeFor[dispatcher.Calendar]():      {"removal_requested_at", "revision", "created_at", "updated_at"},
+	reflect.TypeFor[dispatcher.EndpointGroup](): {"revision", "created_at", "updated_at"},
+	reflect.TypeFor[dispatcher.Endpoint]():      {"source", "draining", "registered_at", "expires_at"},
+	reflect.TypeFor[dispatcher.APIToken]():      {"id", "created_at", "last_used_at", "rotated_until", "revision"},
 }
 
 // members calls each for every member of a valid JSON object.

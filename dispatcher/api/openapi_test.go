@@ -156,7 +156,11 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"Job":      reflect.TypeFor[dispatcher.Job](), "Target": reflect.TypeFor[dispatcher.Target](),
 		"Retry": reflect.TypeFor[dispatcher.Retry](), "Lambda": reflect.TypeFor[dispatcher.Lambda](),
 		"AssumeRole": reflect.TypeFor[dispatcher.AssumeRole](), "Calendar": reflect.TypeFor[dispatcher.Calendar](),
-		"CalendarRule": reflect.TypeFor[schedule.CalendarRule](),
+		"CalendarRule":  reflect.TypeFor[schedule.CalendarRule](),
+		"EndpointGroup": reflect.TypeFor[dispatcher.EndpointGroup](), "EndpointGroupList": reflect.TypeFor[list[dispatcher.EndpointGroup]](),
+		"StaticEndpoint": reflect.TypeFor[dispatcher.StaticEndpoint](), "Registration": reflect.TypeFor[dispatcher.Registration](),
+		"Probe": reflect.TypeFor[dispatcher.Probe](), "GroupTarget": reflect.TypeFor[dispatcher.GroupTarget](),
+		"Endpoint": reflect.TypeFor[dispatcher.Endpoint](), "EndpointList": reflect.TypeFor[list[dispatcher.Endpoint]](),
 		"CalendarList": reflect.TypeFor[list[dispatcher.Calendar]](),
 		"Webhook":      reflect.TypeFor[dispatcher.Webhook](), "Trigger": reflect.TypeFor[dispatcher.Trigger](),
 		"Signing": reflect.TypeFor[dispatcher.Signing](), "Secret": reflect.TypeFor[dispatcher.Secret](),
@@ -275,6 +279,13 @@ func TestOpenAPIEnumsMatchConstants(t *testing.T) {
 	}
 	if diff := cmp.Diff(states, schemas["RunState"].Enum); diff != "" {
 		t.Errorf("run states (-domain +described):\n%s", diff)
+	}
+	var strategies []string
+	for _, s := range dispatcher.Strategies {
+		strategies = append(strategies, string(s))
+	}
+	if diff := cmp.Diff(strategies, schemas["Strategy"].Enum); diff != "" {
+		t.Errorf("strategies (-domain +described):\n%s", diff)
 	}
 	codes := append(constants(t, "../problem.go", "Code"), schedule.Codes...)
 	codes = append(codes, constants(t, "../schedule/report.go", "Warn")...)

@@ -170,7 +170,7 @@ var refusedStatuses = []int{
 // noteRefusal notes that a change of a known caller was refused. Of the body nothing is kept: it may hold secrets. Of the
 // path it keeps what can be a name.
 func (a *API) noteRefusal(rt route, r *request, res response) {
-	changes := rt.scope == write || rt.scope == operate || rt.scope == admin
+	changes := rt.scope == write || rt.scope == operate || rt.scope == enlist || rt.scope == admin
 	document, ok := res.body.(problemDocument)
 	if !changes || !ok || rt.method == http.MethodGet || r.token.Name == "" || !slices.Contains(refusedStatuses, res.status) {
 		return
@@ -200,7 +200,7 @@ func (rt route) action() string {
 
 // subject is what the audit log calls what the request would change.
 func (r *request) subject() string {
-	for _, kind := range []string{"run", "node", "token", "calendar", "job", "app"} {
+	for _, kind := range []string{"run", "node", "token", "calendar", "group", "job", "app"} {
 		name := r.PathValue(kind)
 		if name == "" {
 			continue
@@ -210,8 +210,10 @@ func (r *request) subject() string {
 			is = isRunID
 		}
 		subject := kind + " " + orInvalid(name, is)
-		if trigger := r.PathValue("trigger"); trigger != "" {
-			subject += " trigger " + orInvalid(trigger, validName)
+		for _, part := range []string{"trigger", "endpoint"} {
+			if name := r.PathValue(part); name != "" {
+				subject += " " + part + " " + orInvalid(name, validName)
+			}
 		}
 		return subject
 	}

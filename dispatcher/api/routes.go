@@ -13,6 +13,8 @@ type route struct {
 	method, path string
 	// scope is required of the token; empty: the route needs no token.
 	scope dispatcher.Scope
+	// orScope permits the route, too; empty: no other does.
+	orScope dispatcher.Scope
 	// allApps refuses tokens that are bound to apps: the route concerns all of them.
 	allApps bool
 	// outage lets tokens pass that were accepted before, while the database is unreachable.
@@ -41,16 +43,19 @@ const (
 	read    = dispatcher.ScopeRead
 	operate = dispatcher.ScopeRun
 	write   = dispatcher.ScopeWrite
+	enlist  = dispatcher.ScopeRegister
 	scrape  = dispatcher.ScopeMetrics
 	admin   = dispatcher.ScopeAdmin
 
-	appPath     = "/v1/apps/{app}"
-	jobPath     = appPath + "/jobs/{job}"
-	triggerPath = jobPath + "/triggers/{trigger}"
-	calPath     = appPath + "/calendars/{calendar}"
-	runPath     = "/v1/runs/{run}"
-	nodePath    = "/v1/nodes/{node}"
-	tokenPath   = "/v1/tokens/{token}"
+	appPath      = "/v1/apps/{app}"
+	jobPath      = appPath + "/jobs/{job}"
+	triggerPath  = jobPath + "/triggers/{trigger}"
+	calPath      = appPath + "/calendars/{calendar}"
+	groupPath    = appPath + "/groups/{group}"
+	endpointPath = groupPath + "/endpoints/{endpoint}"
+	runPath      = "/v1/runs/{run}"
+	nodePath     = "/v1/nodes/{node}"
+	tokenPath    = "/v1/tokens/{token}"
 )
 
 // routes lists every route; openapi.json describes the same.
@@ -85,6 +90,16 @@ var routes = []route{
 	{method: "GET", path: calPath, scope: read, serve: (*API).getCalendar},
 	{method: "PUT", path: calPath, scope: write, serve: (*API).putCalendar},
 	{method: "DELETE", path: calPath, scope: write, query: deleteCalendarQuery, serve: (*API).deleteCalendar},
+
+	{method: "GET", path: appPath + "/groups", scope: read, query: pageQuery, serve: (*API).listGroups},
+	{method: "GET", path: groupPath, scope: read, serve: (*API).getGroup},
+	{method: "PUT", path: groupPath, scope: write, serve: (*API).putGroup},
+	{method: "DELETE", path: groupPath, scope: write, serve: (*API).deleteGroup},
+	{method: "GET", path: groupPath + "/endpoints", scope: read, query: pageQuery, serve: (*API).listEndpoints},
+	{method: "PUT", path: endpointPath, scope: enlist, orScope: write, serve: (*API).registerEndpoint},
+	{method: "DELETE", path: endpointPath, scope: enlist, orScope: write, serve: (*API).deregisterEndpoint},
+	{method: "POST", path: endpointPath + "/drain", scope: write, serve: drainEndpoint(true)},
+	{method: "POST", path: endpointPath + "/resume", scope: write, serve: drainEndpoint(false)},
 
 	{method: "GET", path: appPath + "/runs", scope: read, query: runsQuery, serve: (*API).listRuns},
 	{method: "GET", path: appPath + "/misfires", scope: read, query: misfiresQuery, serve: (*API).listMisfires},

@@ -155,20 +155,23 @@ func refuseBody(w http.ResponseWriter, r *request, status int) {
 // checkPath returns ErrNotFound for names that cannot exist, before the database sees them: it
 // rejects some bytes. Validate checks the name that a PUT would create.
 func checkPath(r *request) error {
-	kinds := []string{"app", "job", "trigger", "token"}
-	if r.Method == http.MethodPut {
-		kinds = kinds[:1]
-		if r.PathValue("job") == "" {
-			kinds = nil
-		}
-	}
-	for _, kind := range kinds {
+	var last error // of what a PUT creates
+	for _, kind := range []string{"app", "job", "trigger", "calendar", "group", "endpoint", "token"} {
 		name := r.PathValue(kind)
-		if name != "" && !validName(name) {
-			return dispatcher.NotFound(kind, name)
+		if name == "" {
+			continue
+		}
+		if last != nil {
+			return last
+		}
+		if !validName(name) {
+			last = dispatcher.NotFound(kind, name)
 		}
 	}
-	return nil
+	if r.Method == http.MethodPut {
+		return nil
+	}
+	return last
 }
 
 func validName(name string) bool {

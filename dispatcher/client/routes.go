@@ -64,7 +64,7 @@ func (c *Client) SetBounds(ctx context.Context, name string, change func(*dispat
 	}
 }
 
-// DeleteApp deletes an app; ErrConflict if it has jobs or calendars.
+// DeleteApp deletes an app; ErrConflict if it has jobs, calendars or groups.
 func (c *Client) DeleteApp(ctx context.Context, name string, cond Condition) error {
 	return c.remove(ctx, path("apps", name), cond)
 }

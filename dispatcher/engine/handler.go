@@ -94,10 +94,11 @@ func (e *Engine) withLock(ctx context.Context, name string, do func(context.Cont
 }
 
 // workForFleet does what one node does for all in a window: it marks nodes dead and takes over from them, rolls up
-// the states of jobs, and looks whether triggers have switches to follow. It asks for the locks of all that at once. A
-// node that may not judge others leaves their lock to those that may, and takes over from the dead without it.
+// the states of jobs, looks whether triggers have switches to follow, and removes expired endpoints. It asks for the locks
+// of all that at once. A node that may not judge others leaves their lock to those that may, and takes over from the dead
+// without it.
 func (e *Engine) workForFleet(ctx context.Context, _ time.Time) error {
-	names := []string{dispatcher.LockStates, dispatcher.LockSwitches}
+	names := []string{dispatcher.LockStates, dispatcher.LockSwitches, dispatcher.LockEndpoints}
 	heartbeat, may := e.fleet.mayMarkDead()
 	var err error
 	if may {
@@ -115,6 +116,9 @@ func (e *Engine) workForFleet(ctx context.Context, _ time.Time) error {
 		}
 		if slices.Contains(won, dispatcher.LockSwitches) {
 			errs = append(errs, e.followSwitches(ctx))
+		}
+		if slices.Contains(won, dispatcher.LockEndpoints) {
+			errs = append(errs, e.expireEndpoints(ctx))
 		}
 		return errors.Join(errs...)
 	}))

@@ -38,6 +38,7 @@ type upkeep interface {
 	ZonesChanged(ctx context.Context) (bool, error)
 	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (dispatcher.Rescheduled, error)
 	FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error)
+	ExpireEndpoints(ctx context.Context, limit int, now time.Time) (int, error)
 	RollUp(ctx context.Context, limit int) (dispatcher.RolledUp, error)
 	Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error)
 	KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error)

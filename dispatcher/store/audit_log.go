@@ -242,7 +242,10 @@ func (t *tx) auditImport(ctx context.Context, export dispatcher.Export, app disp
 	if err != nil {
 		return fmt.Errorf("audit import app %s: %w", app.Name, err)
 	}
-	jobs, calendars := make([]string, len(export.Jobs)), make([]string, len(export.Calendars))
+	jobs, calendars, groups := make([]string, len(export.Jobs)), make([]string, len(export.Calendars)), make([]string, len(export.Groups))
+	for i, one := range export.Groups {
+		groups[i] = one.Name
+	}
 	for i, one := range export.Jobs {
 		jobs[i] = one.Job.Name
 	}
@@ -250,7 +253,7 @@ func (t *tx) auditImport(ctx context.Context, export dispatcher.Export, app disp
 		calendars[i] = one.Name
 	}
 	return t.auditChange(ctx, auditEntry{action: "import", app: app.Name, subject: "app " + app.Name, revision: app.Revision,
-		after: map[string]any{"app": shown, "jobs": jobs, "calendars": calendars, "waiting_runs": len(export.Waiting),
+		after: map[string]any{"app": shown, "jobs": jobs, "calendars": calendars, "groups": groups, "waiting_runs": len(export.Waiting),
 			"installation": export.Installation}})
 }
 

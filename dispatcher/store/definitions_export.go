@@ -83,6 +83,9 @@ func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 	if _, export.Calendars, err = appCalendars(ctx, tx, name); err != nil {
 		return export, err
 	}
+	if export.Groups, err = allGroups(ctx, tx, name); err != nil {
+		return export, err
+	}
 	if export.Jobs, err = s.exportedJobs(ctx, tx, name); err != nil {
 		return export, err
 	}
@@ -166,6 +169,9 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 		}
 		calendars, err := t.importCalendars(ctx, export)
 		if err != nil {
+			return err
+		}
+		if err := s.importGroups(ctx, t, export, app); err != nil {
 			return err
 		}
 		if err := s.importJobs(ctx, t, export, calendars); err != nil {
@@ -299,6 +305,24 @@ func (s *store) importJobs(ctx context.Context, t *tx, export dispatcher.Export,
 			return fmt.Errorf("job %s: %w", one.Job.Name, err)
 		}
 		problems.AddError(dispatcher.Pointer("jobs", fmt.Sprint(i), "job"), err)
+	}
+	return problems.Err()
+}
+
+// importGroups creates the groups, which have to be there before jobs name them.
+func (s *store) importGroups(ctx context.Context, t *tx, export dispatcher.Export, app dispatcher.App) error {
+	var problems dispatcher.Problems
+	for i, group := range export.Groups {
+		group.App = app.Name
+		err := t.admitGroup(ctx, app, nil, group)
+		if err == nil {
+			_, err = s.writeGroup(ctx, t, nil, group.Resolved())
+		}
+		var wrong dispatcher.Problems
+		if err != nil && !errors.As(err, &wrong) {
+			return err
+		}
+		problems.AddError(dispatcher.Pointer("groups", fmt.Sprint(i)), wrong.Err())
 	}
 	return problems.Err()
 }

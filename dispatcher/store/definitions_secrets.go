@@ -217,7 +217,8 @@ func (o secretOwner) hasStored() bool {
 
 // openedSecrets returns the stored secrets of owners in one table with their values, by the owners' ids and their paths, as
 // far as they open.
-func (s *store) openedSecrets(ctx context.Context, q querier, table string, owners []secretOwner) (map[int64]map[string]dispatcher.Secret, error) {
+func (s *store) openedSecrets(ctx context.Context, q querier, table string,
+	owners []secretOwner) (map[int64]map[string]dispatcher.Secret, error) {
 	if len(owners) == 0 {
 		return nil, nil
 	}

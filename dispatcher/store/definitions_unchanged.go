@@ -48,7 +48,8 @@ func (s *store) unchangedCalendar(ctx context.Context, calendar dispatcher.Calen
 }
 
 // unchangedGroup returns a group as it is if a PUT leaves it so. What is outside the bounds of its app is refused also then.
-func (s *store) unchangedGroup(ctx context.Context, group dispatcher.EndpointGroup, change dispatcher.Change) (dispatcher.EndpointGroup, bool) {
+func (s *store) unchangedGroup(ctx context.Context, group dispatcher.EndpointGroup,
+	change dispatcher.Change) (dispatcher.EndpointGroup, bool) {
 	stored, err := s.Group(ctx, group.App, group.Name)
 	if err != nil || allow(change, stored.Revision) != nil || !stored.Declares(group) {
 		return stored, false

@@ -129,9 +129,9 @@ func (i *Inspection) Rights(ctx context.Context) error {
 const foreignTables = `SELECT c.relname || ' (of ' || pg_get_userbyid(c.relowner) || ')' FROM pg_class AS c
 	WHERE c.relnamespace = CAST(quote_ident(current_schema()) AS regnamespace) AND c.relkind IN ('r', 'p') AND NOT c.relispartition
 		AND NOT pg_has_role(c.relowner, 'USAGE') AND c.relname IN ('goose_db_version', 'goose_lock', 'installation', 'apps', 'jobs',
-		'app_usage', 'app_bytes', 'secrets', 'endpoint_groups', 'endpoints', 'triggers', 'trigger_clock', 'label_sets', 'claims', 'live_runs', 'host_waits', 'runs', 'attempts',
+		'app_usage', 'app_bytes', 'secrets', 'triggers', 'trigger_clock', 'label_sets', 'claims', 'live_runs', 'host_waits', 'runs', 'attempts',
 		'responses', 'slots', 'misfires', 'nodes', 'locks', 'calendars', 'trigger_revisions', 'calendar_revisions', 'audit_log',
-		'api_tokens', 'notifications')
+		'endpoint_groups', 'endpoints', 'api_tokens', 'notifications')
 	ORDER BY c.relname`
 
 // Capabilities tells what the database has, apart from what it is to be used without.

@@ -57,9 +57,9 @@ func payloads(all []dispatcher.Notification) []string {
 
 // The first words of a line that says what changed.
 const (
-	lineAll, lineAdopt, lineNodes   = "all", "adopt", "nodes"
-	lineJob, lineApp, lineGroup     = "job", "app", "group"
-	lineCancelled                   = "cancelled"
+	lineAll, lineAdopt, lineNodes = "all", "adopt", "nodes"
+	lineJob, lineApp, lineGroup   = "job", "app", "group"
+	lineCancelled                 = "cancelled"
 )
 
 func notificationLine(one dispatcher.Notification) string {

@@ -87,7 +87,8 @@ func testGroups(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, stored); diff != "" || !created {
 		t.Errorf("a new group: created %v (-want +got):\n%s", created, diff)
 	}
-	if stored.Endpoints["a"].Weight != 1 || stored.Registration.Heartbeat != dispatcher.DefaultEndpointHeartbeat || stored.Probe.AlivePath == "" {
+	if stored.Endpoints["a"].Weight != 1 || stored.Registration.Heartbeat != dispatcher.DefaultEndpointHeartbeat ||
+		stored.Probe.AlivePath == "" {
 		t.Errorf("a new group is not resolved: %+v", stored)
 	}
 	_, _, err = f.PutGroup(ctx, workers(), dispatcher.Change{IfAbsent: true, Now: t0})
@@ -142,7 +143,8 @@ func testGroups(t *testing.T, f *fixture) {
 // jobOf returns a job whose target is the group.
 func jobOf(name, group string) dispatcher.Job {
 	j := job(name, nil)
-	j.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: group, Path: "/nightly", Method: "POST", Timeout: dispatcher.DefaultTimeout}}
+	j.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{
+		Name: group, Path: "/nightly", Method: "POST", Timeout: dispatcher.DefaultTimeout}}
 	return j
 }
 

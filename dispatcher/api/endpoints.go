@@ -1,0 +1,70 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func (a *API) listEndpoints(r *request) (response, error) {
+	id := func(e dispatcher.Endpoint) string { return e.ID }
+	return pagedByName(r, id, func(page dispatcher.Page) ([]dispatcher.Endpoint, error) {
+		return a.store.Endpoints(r.Context(), r.PathValue("app"), r.PathValue("group"), time.Time{}, page)
+	})
+}
+
+// registerEndpoint takes the heartbeat of an endpoint. It has no condition: the latest says where the endpoint is.
+func (a *API) registerEndpoint(r *request) (response, error) {
+	endpoint := dispatcher.Endpoint{ID: r.PathValue("endpoint")}
+	problems := r.decode(&endpoint)
+	mustMatch(&problems, "/id", endpoint.ID, r.PathValue("endpoint"))
+	dispatcher.CheckName(&problems, "/id", r.PathValue("endpoint"))
+	addInvalid(&problems, endpoint.Validate())
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	if err := noCondition(r); err != nil {
+		return response{}, err
+	}
+	app, group := r.PathValue("app"), r.PathValue("group")
+	stored, created, err := a.store.RegisterEndpoint(r.Context(), app, group, endpoint, time.Time{}, r.by())
+	if err != nil {
+		return response{}, conflict(err, "register in a group that has registration, under an id that the group does not declare")
+	}
+	if !created {
+		return response{body: stored}, nil
+	}
+	a.registrations.note(r.Context(), cameEndpoint, app, group, endpoint.ID)
+	return response{status: http.StatusCreated, body: stored}, nil
+}
+
+func (a *API) deregisterEndpoint(r *request) (response, error) {
+	if err := noCondition(r); err != nil {
+		return response{}, err
+	}
+	app, group, id := r.PathValue("app"), r.PathValue("group"), r.PathValue("endpoint")
+	err := a.store.DeregisterEndpoint(r.Context(), app, group, id, r.by())
+	if err == nil {
+		a.registrations.note(r.Context(), leftEndpoint, app, group, id)
+	}
+	return response{status: http.StatusNoContent}, err
+}
+
+// drainEndpoint serves drain and resume.
+func drainEndpoint(draining bool) func(*API, *request) (response, error) {
+	return func(a *API, r *request) (response, error) {
+		stored, err := a.store.DrainEndpoint(r.Context(), r.PathValue("app"), r.PathValue("group"), r.PathValue("endpoint"), draining, r.by())
+		return response{body: stored}, err
+	}
+}
+
+// noCondition refuses a condition on an endpoint, which has no revision that could meet it.
+func noCondition(r *request) error {
+	for _, name := range []string{"If-Match", "If-None-Match"} {
+		if len(r.Header.Values(name)) > 0 {
+			return refuse(dispatcher.CodePrecondition, "an endpoint has no revision; leave out %s", name)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,183 @@
+package routing
+
+import (
+	"math/rand/v2"
+	"sync"
+)
+
+// Group has what the routers of one endpoint group share on one node: the requests in flight, and the
+// source of chance. It is safe for concurrent use.
+type Group struct {
+	mu     sync.Mutex // guards all that follows, the loads, and the routers
+	random *rand.Rand
+	loads  map[string]*load // by endpoint ID
+	begun  uint64           // how many requests have begun
+}
+
+// load is what this node sends to an endpoint for all jobs.
+type load struct {
+	inFlight int
+	last     uint64 // Group.begun at its latest request
+}
+
+// NewGroup returns a Group. Nodes with different seeds begin at different endpoints, so that the first
+// fires after a deployment do not all go to one.
+func NewGroup(seed uint64) *Group {
+	return &Group{random: rand.New(rand.NewPCG(seed, 0)), loads: map[string]*load{}}
+}
+
+// count gives each endpoint its load, and forgets those of absent endpoints that have no request in
+// flight.
+func (g *Group) count(entries []entry) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	kept := make(map[string]*load, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		if e.load = g.loads[e.id]; e.load == nil {
+			e.load = &load{last: g.begun} // after those that have been idle for longer
+		}
+		kept[e.id] = e.load
+	}
+	for id, l := range g.loads {
+		if l.inFlight > 0 {
+			kept[id] = l
+		}
+	}
+	g.loads = kept
+}
+
+// Router chooses endpoints for one job. It is safe for concurrent use.
+type Router struct {
+	group    *Group
+	strategy Strategy
+	start    int    // where to begin among equals
+	turns    uint64 // how many turns there were
+	cursor   string // the ID of the endpoint that had the latest turn
+	// standings has an element for each endpoint of members, by place, if the strategy counts by endpoint.
+	members   *Members
+	standings []standing
+}
+
+// NewRouter returns a Router of the group. The error names a strategy that is not known.
+func (g *Group) NewRouter(s Strategy) (*Router, error) {
+	if err := s.check(); err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return &Router{group: g, strategy: s, start: int(g.random.Uint32() >> 1)}, nil
+}
+
+// Route is the way of one request to an endpoint. Use it in one goroutine, in this way:
+//
+//	route := router.Route(members, key)
+//	defer route.Done()
+//	for {
+//		i, ok := route.Next()
+//		if !ok {
+//			break // no endpoint took the request
+//		}
+//		... ask endpoint i what Strategy.Asks says, and send it the request; leave the loop unless it
+//		... refused before it received anything
+//	}
+type Route struct {
+	router  *Router
+	members *Members
+	key     uint64
+	tier    int
+	place   int    // of the latest try
+	own     int    // under Broadcast, the place of the shard's endpoint until it is tried, otherwise none
+	tried   []bool // by place, without the latest try; nil before the second
+	load    *load  // of the latest try, while it counts as in flight
+}
+
+// none is a place that no endpoint has.
+const none = -1
+
+// Route returns the way of a request to one of the members, which must be of the router's group. Under
+// ConsistentHash, key decides; under Broadcast, it is the ID of the shard's endpoint, which is the first
+// choice if it may still be chosen. Other strategies ignore it.
+func (r *Router) Route(members *Members, key string) Route {
+	t := Route{router: r, members: members, place: none, own: none}
+	switch r.strategy {
+	case ConsistentHash:
+		t.key = hash(key)
+	case Broadcast:
+		t.key = hash(key)
+		if place, ok := members.place(key); ok {
+			t.own = place
+		}
+	}
+	return t
+}
+
+// Next returns the index of the endpoint to try, in the slice from which the members were made. ok is
+// false when all that may be chosen have been tried. From now until Done or the following Next, the
+// endpoint has a request in flight.
+func (t *Route) Next() (index int, ok bool) {
+	g := t.router.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	t.release()
+	if t.place = t.choose(); t.place == none {
+		return 0, false
+	}
+	e := &t.members.entries[t.place]
+	g.begun++
+	t.load = e.load
+	t.load.inFlight++
+	t.load.last = g.begun
+	return e.index, true
+}
+
+// choose returns the place of the best endpoint that was not tried, and none if there is none. It takes
+// the endpoint's turn.
+func (t *Route) choose() int {
+	if t.own != none {
+		own := t.own
+		t.own = none
+		return own
+	}
+	for ; t.tier < len(t.members.tiers); t.tier++ {
+		if candidates := t.untried(t.members.tiers[t.tier]); len(candidates) > 0 {
+			return t.router.turn(t.members, candidates, t.key)
+		}
+	}
+	return none
+}
+
+// untried returns the places of a tier that were not tried. Most routes end with their first try and
+// allocate nothing.
+func (t *Route) untried(tier []int) []int {
+	if t.place == none && t.tried == nil {
+		return tier
+	}
+	if t.tried == nil {
+		t.tried = make([]bool, len(t.members.entries))
+	}
+	if t.place != none {
+		t.tried[t.place] = true
+	}
+	left := make([]int, 0, len(tier))
+	for _, place := range tier {
+		if !t.tried[place] {
+			left = append(left, place)
+		}
+	}
+	return left
+}
+
+// Done says that the request has ended, or that none was sent. Calling it again does nothing.
+func (t *Route) Done() {
+	t.router.group.mu.Lock()
+	defer t.router.group.mu.Unlock()
+	t.release()
+}
+
+func (t *Route) release() {
+	if t.load != nil {
+		t.load.inFlight--
+		t.load = nil
+	}
+}
