@@ -69,22 +69,17 @@ func (s *store) RegisterEndpoint(ctx context.Context, app, group string, endpoin
 	if err != nil || renewed {
 		return stored, false, err
 	}
-	change.Now = now
+	if change.Now, err = s.orClock(ctx, now); err != nil {
+		return stored, false, err
+	}
+	// Those that are refused hold up no other change, however many they are.
+	if _, _, err := admitEndpoint(ctx, s.read, "", app, group, endpoint, change.Now); err != nil {
+		return stored, false, err
+	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Registrations of one group queue at its row, so that two cannot both be its last.
-		declared, err := findGroup(ctx, t, app, group, t.lock())
+		declared, there, err := admitEndpoint(ctx, t, t.lock(), app, group, endpoint, t.now)
 		if err != nil {
-			return err
-		}
-		owner, err := findApp(ctx, t, app, "")
-		if err != nil {
-			return err
-		}
-		others, there, err := t.countEndpoints(ctx, dispatcher.GroupID(app, group), endpoint.ID)
-		if err != nil {
-			return err
-		}
-		if err := admitEndpoint(owner, declared, endpoint, others); err != nil {
 			return err
 		}
 		created = !there
@@ -116,32 +111,46 @@ func (s *store) renewEndpoint(ctx context.Context, group int64, e dispatcher.End
 	return first(ctx, s.write, scanEndpoint, renew, args...)
 }
 
-// admitEndpoint refuses an endpoint that its group, which has some others, or the bounds of the app do not take.
-func admitEndpoint(app dispatcher.App, group dispatcher.EndpointGroup, e dispatcher.Endpoint, others int) error {
+// admitEndpoint refuses an endpoint that its group or the bounds of the app do not take, or that is one too many. It returns
+// the group, and whether the endpoint is there. lock is a flavor's lock, or empty.
+func admitEndpoint(ctx context.Context, q querier, lock, app, name string, e dispatcher.Endpoint,
+	now time.Time) (group dispatcher.EndpointGroup, there bool, err error) {
+	if group, err = findGroup(ctx, q, app, name, lock); err != nil {
+		return group, false, err
+	}
+	owner, err := findApp(ctx, q, app, "")
+	if err != nil {
+		return group, false, err
+	}
 	if group.Registration == nil {
-		return fmt.Errorf("group %s takes no registrations: %w", dispatcher.Echo(group.Name), dispatcher.ErrConflict)
+		return group, false, fmt.Errorf("group %s takes no registrations: %w", dispatcher.Echo(name), dispatcher.ErrConflict)
 	}
 	if _, declared := group.Endpoints[e.ID]; declared {
-		return fmt.Errorf("group %s declares an endpoint %s: %w", dispatcher.Echo(group.Name), dispatcher.Echo(e.ID), dispatcher.ErrConflict)
+		return group, false, fmt.Errorf("group %s declares an endpoint %s: %w", dispatcher.Echo(name), dispatcher.Echo(e.ID),
+			dispatcher.ErrConflict)
 	}
 	var problems dispatcher.Problems
 	dispatcher.CheckName(&problems, "/id", e.ID)
 	problems.AddError("", group.Registration.CheckEndpoint(e.StaticEndpoint))
-	problems.AddError("", app.Bounds.CheckEndpoint(group, e.StaticEndpoint))
+	problems.AddError("", owner.Bounds.CheckEndpoint(group, e.StaticEndpoint))
+	others, there, err := countEndpoints(ctx, q, dispatcher.GroupID(app, name), e.ID, now)
+	if err != nil {
+		return group, false, err
+	}
 	if others >= dispatcher.MaxEndpoints {
 		problems.Add("", dispatcher.CodeTooMany, "group %s has %d endpoints already, which is the maximum; remove one, or wait until one expires",
-			dispatcher.Echo(group.Name), dispatcher.MaxEndpoints)
+			dispatcher.Echo(name), dispatcher.MaxEndpoints)
 	}
-	return problems.Err()
+	return group, there, problems.Err()
 }
 
-// countEndpoints counts the endpoints that a group has now, without one, and tells whether that is there.
-func (t *tx) countEndpoints(ctx context.Context, group int64, id string) (others int, there bool, err error) {
+// countEndpoints counts the endpoints that a group has at now, without one, and tells whether that is there.
+func countEndpoints(ctx context.Context, q querier, group int64, id string, now time.Time) (others int, there bool, err error) {
 	// $1 group, $2 id, $3 now
 	const count = `SELECT COUNT(*), COUNT(CASE WHEN id = $2 THEN 1 END) > 0 FROM endpoints
 		WHERE group_id = $1 AND (expires_at IS NULL OR expires_at > $3)`
-	_, _, err = first(ctx, t, func(row scanner) (struct{}, error) { return struct{}{}, row.Scan(&others, &there) },
-		count, group, id, t.now.UnixMilli())
+	_, _, err = first(ctx, q, func(row scanner) (struct{}, error) { return struct{}{}, row.Scan(&others, &there) },
+		count, group, id, now.UnixMilli())
 	if there {
 		others--
 	}
