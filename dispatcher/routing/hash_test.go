@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher/routing"
@@ -67,6 +68,17 @@ func TestKeysAreSharedByWeight(t *testing.T) {
 		if off := float64(counts[e.ID]) - keys*share; math.Abs(off) > slack(keys, share) {
 			t.Errorf("%s has %d keys, want %.0f ± %.0f", e.ID, counts[e.ID], keys*share, slack(keys, share))
 		}
+	}
+}
+
+func TestWeightsAreFrom1ToMaxWeight(t *testing.T) {
+	t.Parallel()
+	wrong, right := up(4), up(4)
+	for i, weights := range [][2]int{{-1, 1}, {0, 1}, {routing.MaxWeight + 1, routing.MaxWeight}, {1 << 40, routing.MaxWeight}} {
+		wrong[i].Weight, right[i].Weight = weights[0], weights[1]
+	}
+	if diff := cmp.Diff(owners(t, right, 300), owners(t, wrong, 300)); diff != "" {
+		t.Errorf("owners of keys (-weights from 1 to %d +others):\n%s", routing.MaxWeight, diff)
 	}
 }
 

@@ -106,7 +106,7 @@ func TestBackupsServeOnlyWhileNoPrimaryIsUp(t *testing.T) {
 
 func TestOfTwoEndpointsWithOneIDTheFirstCounts(t *testing.T) {
 	t.Parallel()
-	endpoints := append(up(2), routing.Endpoint{ID: "a", State: routing.Down})
+	endpoints := append(up(2), routing.Endpoint{ID: "a", State: routing.Up})
 	if diff := cmp.Diff([]string{"a", "b"}, newNode(t, routing.First, 1).order(endpoints, "")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -138,7 +138,7 @@ func TestShardsCoverEachEndpointOnce(t *testing.T) {
 	t.Parallel()
 	endpoints := up(5)
 	slices.Reverse(endpoints)
-	endpoints[0].State = routing.Suspect  // e
+	endpoints[4].State = routing.Suspect  // a
 	endpoints[2].State = routing.Draining // c
 	endpoints[3].Backup = true            // b
 	want := []routing.Shard{{Total: 3, Endpoint: "a"}, {Index: 1, Total: 3, Endpoint: "d"}, {Index: 2, Total: 3, Endpoint: "e"}}

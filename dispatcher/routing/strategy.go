@@ -18,8 +18,8 @@ const (
 	Weighted Strategy = "weighted"
 	// ConsistentHash sends equal keys to the same endpoint. Weights are shares of the keys.
 	ConsistentHash Strategy = "consistent_hash"
-	// LeastFrequentlyUsed is the endpoint with the fewest turns. One that is new or comes up again begins with
-	// as many turns as the endpoint that has the fewest.
+	// LeastFrequentlyUsed is the endpoint with the fewest turns; among equals, the one whose last turn is
+	// longest ago. An endpoint that is new or comes up again begins with as few turns as any other has.
 	LeastFrequentlyUsed Strategy = "least_frequently_used"
 	// LeastRecentlyUsed is the endpoint whose last turn is longest ago. A new one has the next turn.
 	LeastRecentlyUsed Strategy = "least_recently_used"

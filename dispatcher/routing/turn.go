@@ -9,7 +9,7 @@ import (
 type standing struct {
 	uses uint64 // LeastFrequentlyUsed: its turns, to compare with others of its class
 	last uint64 // Router.turns at its latest turn; 0 if it is new
-	// Weighted: how many turns it is behind its share; negative if it is ahead. In a class, the sum is about 0.
+	// Weighted: how many turns it is behind its share; negative if it is ahead. A turn leaves the sum as it is.
 	credit float64
 }
 
@@ -136,51 +136,49 @@ func (r *Router) least(candidates []int, compare func(a, b int) int) int {
 	return least
 }
 
-// align makes the standings those of other members. It forgets endpoints that are gone. An endpoint that
-// comes to a class, from outside the group or from another class, must neither be flooded nor starve
-// there, so its class decides with what it begins.
+// align makes the standings those of other members. Endpoints that stay keep theirs, those that are gone
+// are forgotten, and new ones begin with zero: under Weighted that is the average, and under
+// LeastRecentlyUsed it gives them the next turn.
 func (r *Router) align(m *Members) {
+	var old []entry
+	if r.members != nil {
+		old = r.members.entries
+	}
 	standings := make([]standing, len(m.entries))
-	stays := make([]bool, len(m.entries))
-	old := 0
+	comes := make([]bool, len(m.entries)) // to its class, from outside the group or from another class
+	at := 0
 	for place, e := range m.entries {
-		for r.members != nil && old < len(r.members.entries) && r.members.entries[old].id < e.id {
-			old++
+		for at < len(old) && old[at].id < e.id {
+			at++
 		}
-		if r.members != nil && old < len(r.members.entries) && r.members.entries[old].id == e.id {
-			standings[place] = r.standings[old]
-			stays[place] = r.members.entries[old].class == e.class
-		} else if r.strategy == LeastFrequentlyUsed {
+		switch {
+		case at < len(old) && old[at].id == e.id:
+			standings[place] = r.standings[at]
+			comes[place] = old[at].class != e.class
+		case r.strategy == LeastFrequentlyUsed:
 			standings[place].last = r.turns // after those that have waited with as few turns
+			comes[place] = true
 		}
 	}
 	r.members, r.standings = m, standings
-	for c := range class(classes) {
-		r.welcome(c, stays)
+	if r.strategy == LeastFrequentlyUsed {
+		for c := range class(classes) {
+			r.level(c, comes)
+		}
 	}
 }
 
-// welcome puts those that stay in a class and those that come to it on one scale. Those that come begin
-// with the fewest uses. Those that stay are 0 turns behind on average: where a new one begins, and near
-// which one that returns has stopped.
-func (r *Router) welcome(c class, stays []bool) {
-	fewest, behind, staying := uint64(0), 0.0, 0
+// level gives the endpoints that come to a class the fewest uses of those that stay in it, 0 if none
+// does. With fewer they would be flooded; with more they would starve.
+func (r *Router) level(c class, comes []bool) {
+	fewest, found := uint64(0), false
 	for place, e := range r.members.entries {
-		if e.class != c || !stays[place] {
-			continue
+		if uses := r.standings[place].uses; e.class == c && !comes[place] && (!found || uses < fewest) {
+			fewest, found = uses, true
 		}
-		if s := r.standings[place]; staying == 0 || s.uses < fewest {
-			fewest = s.uses
-		}
-		behind += r.standings[place].credit
-		staying++
 	}
 	for place, e := range r.members.entries {
-		switch {
-		case e.class != c:
-		case stays[place]:
-			r.standings[place].credit -= behind / float64(staying)
-		default:
+		if e.class == c && comes[place] {
 			r.standings[place].uses = fewest
 		}
 	}
