@@ -20,6 +20,7 @@ import (
 // of the other.
 type access struct {
 	scope dispatcher.Scope // empty: anyone may use the route
+	or    dispatcher.Scope // allows it, too; empty: no other does
 	fleet bool             // only tokens that are bound to no app may
 	ok    int              // the status for a token that may
 	// foreign is the status for a token that is bound to another app. It is given where the path names no app; where it
@@ -28,6 +29,8 @@ type access struct {
 	// suspended is the status for the app's own token while the app is suspended; 0: as ok.
 	suspended int
 	body      string
+	// unconditional routes write and take no condition.
+	unconditional bool
 	// prepare makes what the route needs; a text that it returns is the body.
 	prepare func(*world) string
 }
@@ -64,6 +67,18 @@ var accesses = map[string]access{
 	"GET /v1/apps/{app}/calendars/{calendar}":    {ok: 200, scope: dispatcher.ScopeRead},
 	"PUT /v1/apps/{app}/calendars/{calendar}":    {ok: 200, scope: dispatcher.ScopeWrite, body: `{"rules":[{"weekdays":["SAT"]}]}`},
 	"DELETE /v1/apps/{app}/calendars/{calendar}": {ok: 204, scope: dispatcher.ScopeWrite},
+
+	"GET /v1/apps/{app}/groups":                   {ok: 200, scope: dispatcher.ScopeRead},
+	"GET /v1/apps/{app}/groups/{group}":           {ok: 200, scope: dispatcher.ScopeRead},
+	"PUT /v1/apps/{app}/groups/{group}":           {ok: 200, scope: dispatcher.ScopeWrite, body: `{}`},
+	"DELETE /v1/apps/{app}/groups/{group}":        {ok: 204, scope: dispatcher.ScopeWrite},
+	"GET /v1/apps/{app}/groups/{group}/endpoints": {ok: 200, scope: dispatcher.ScopeRead},
+	"PUT /v1/apps/{app}/groups/{group}/endpoints/{endpoint}": {ok: 200, scope: dispatcher.ScopeRegister, or: dispatcher.ScopeWrite,
+		unconditional: true, body: `{"url":"http://10.0.0.2:8080"}`},
+	"DELETE /v1/apps/{app}/groups/{group}/endpoints/{endpoint}": {ok: 204, scope: dispatcher.ScopeRegister, or: dispatcher.ScopeWrite,
+		unconditional: true},
+	"POST /v1/apps/{app}/groups/{group}/endpoints/{endpoint}/drain":  {ok: 200, scope: dispatcher.ScopeWrite},
+	"POST /v1/apps/{app}/groups/{group}/endpoints/{endpoint}/resume": {ok: 200, scope: dispatcher.ScopeWrite},
 
 	"GET /v1/apps/{app}/runs":     {ok: 200, scope: dispatcher.ScopeRead},
 	"GET /v1/apps/{app}/misfires": {ok: 200, scope: dispatcher.ScopeRead},
@@ -112,8 +127,9 @@ func TestEachRouteRefusesCredentials(t *testing.T) {
 			if !found {
 				t.Fatalf("the route has no row in accesses; add one, and think about who may use it")
 			}
-			if row.scope != rt.Scope || row.fleet != rt.AllApps {
-				t.Fatalf("the route needs scope %q, all apps %v; accesses says %q, %v", rt.Scope, rt.AllApps, row.scope, row.fleet)
+			if row.scope != rt.Scope || row.or != rt.OrScope || row.fleet != rt.AllApps {
+				t.Fatalf("the route needs scope %q or %q, all apps %v; accesses says %q or %q, %v",
+					rt.Scope, rt.OrScope, rt.AllApps, row.scope, row.or, row.fleet)
 			}
 			newRouteTrial(t, rt, row).run()
 		})
@@ -138,6 +154,8 @@ func newRouteTrial(t *testing.T, rt api.Route, row access) *routeTrial {
 	c.must(http.StatusCreated, "PUT", "/v1/apps/shop", `{}`)
 	c.must(http.StatusCreated, "PUT", oneJob, validJob)
 	c.must(http.StatusCreated, "PUT", oneApp+"/calendars/holidays", `{"rules":[{"weekdays":["SUN"]}]}`)
+	c.must(http.StatusCreated, "PUT", oneGroup, validGroup)
+	c.must(http.StatusCreated, "PUT", oneEndpoint, `{"url":"http://10.0.0.1:8080"}`)
 	c.run1 = into[dispatcher.Run](c.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	c.register(t.Context(), 7)
 	c.newToken("victim", []dispatcher.Scope{dispatcher.ScopeAdmin})
@@ -147,11 +165,11 @@ func newRouteTrial(t *testing.T, rt api.Route, row access) *routeTrial {
 		}
 	}
 	c.path = strings.NewReplacer("{app}", "crm", "{job}", "sync", "{trigger}", "nightly", "{calendar}", "holidays",
-		"{run}", c.run1.ID, "{node}", foreignNode, "{token}", "victim").Replace(rt.Path)
+		"{group}", "workers", "{endpoint}", "w1", "{run}", c.run1.ID, "{node}", foreignNode, "{token}", "victim").Replace(rt.Path)
 	if strings.HasSuffix(rt.Path, "/explain") {
 		c.path += "?at=2026-05-01T10:00:00Z"
 	}
-	for _, text := range []string{foreignText, "crm", "sync", "nightly", "holidays", "victim", c.run1.ID} {
+	for _, text := range []string{foreignText, "crm", "sync", "nightly", "holidays", "workers", "victim", c.run1.ID} {
 		if !strings.Contains(c.path+c.body, text) {
 			c.forbidden = append(c.forbidden, text)
 		}
@@ -175,11 +193,11 @@ func (c *routeTrial) run() {
 	c.expired()
 	c.refuses("revoked", "Bearer "+revoked, 401)
 	for _, other := range dispatcher.Scopes() {
-		if other != scope {
+		if other != scope && other != c.row.or {
 			c.refuses("only "+string(other), "Bearer "+c.newToken("only-"+string(other), []dispatcher.Scope{other}), 403)
 		}
 	}
-	others := slices.DeleteFunc(dispatcher.Scopes(), func(s dispatcher.Scope) bool { return s == scope })
+	others := slices.DeleteFunc(dispatcher.Scopes(), func(s dispatcher.Scope) bool { return s == scope || s == c.row.or })
 	c.refuses("all scopes but one", "Bearer "+c.newToken("others", others), 403)
 	foreign := 403
 	if !c.row.fleet && !strings.Contains(c.rt.Path, "{app}") {
@@ -215,7 +233,7 @@ func (c *routeTrial) expired() {
 func (c *routeTrial) ask(authorization, path string) reply {
 	c.t.Helper()
 	headers := []string{"Authorization: " + authorization, "X-Request-Id: same"}
-	if slices.Contains([]string{"PUT", "PATCH", "DELETE"}, c.rt.Method) {
+	if slices.Contains([]string{"PUT", "PATCH", "DELETE"}, c.rt.Method) && !c.row.unconditional {
 		headers = append(headers, "If-Match: *")
 	}
 	return c.do(c.rt.Method, path, c.body, headers...)
@@ -389,6 +407,7 @@ func (w *world) emptyApp() string {
 	w.cancelRun()
 	w.must(http.StatusNoContent, "DELETE", oneJob, "", "If-Match: *")
 	w.must(http.StatusNoContent, "DELETE", oneApp+"/calendars/holidays", "", "If-Match: *")
+	w.must(http.StatusNoContent, "DELETE", oneGroup, "", "If-Match: *")
 	return ""
 }
 

@@ -6,6 +6,7 @@ import "github.com/carillon-dev/carillon/dispatcher"
 type Route struct {
 	Method, Path string
 	Scope        dispatcher.Scope
+	OrScope      dispatcher.Scope
 	AllApps      bool
 }
 
@@ -13,7 +14,7 @@ type Route struct {
 func Routes() []Route {
 	var all []Route
 	for _, rt := range routes {
-		all = append(all, Route{Method: rt.method, Path: rt.path, Scope: rt.scope, AllApps: rt.allApps})
+		all = append(all, Route{Method: rt.method, Path: rt.path, Scope: rt.scope, OrScope: rt.orScope, AllApps: rt.allApps})
 	}
 	return all
 }

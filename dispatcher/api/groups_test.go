@@ -69,24 +69,31 @@ func TestBadGroupReportsAllProblems(t *testing.T) {
 		`{"endpoints":{"A":{"url":""},"b":{"url":"https://u:p@h/?q=1#f","weight":101,"labels":{"a b":"c"}},"c":7}}`: {
 			"/endpoints/A name_format", "/endpoints/A/url required", "/endpoints/b/labels/a b label_format", "/endpoints/b/url url_fragment",
 			"/endpoints/b/url url_syntax", "/endpoints/b/url url_userinfo", "/endpoints/b/weight count_range", "/endpoints/c json_type"},
-		`{"endpoints":{"a":{"url":"https://h/{{.Job}}"}}}`:                             {"/endpoints/a/url template_host"},
-		`{"endpoints":{"a":{"url":"http://169.254.169.254/"}}}`:                        {"/endpoints/a/url egress_denied"},
-		`{"endpoints":{"a":{"url":"http://0x7f.1/"}}}`:                                 {"/endpoints/a/url egress_denied"},
-		`{"endpoints":{"a":{"url":"https://h","expires_at":"2030-01-01T00:00:00Z"}}}`:  {"/endpoints/a/expires_at json_unknown_field"},
-		`{"strategy":"broadcast"}`:                                                     {"/strategy enum"},
-		`{"strategy":"round-robin"}`:                                                   {"/strategy enum"},
-		`{"path":"jobs","probe":{"alive_path":"/x?y","idle_path":"z","timeout":"2m"}}`: {"/path url_syntax", "/probe/alive_path url_syntax", "/probe/idle_path url_syntax", "/probe/timeout duration_max"},
-		`{"path":"/` + long + `","server_name":"a/b"}`:                                 {"/path url_too_long", "/server_name url_host"},
-		`{"registration":{}}`:                                                          {"/registration/networks required", "/registration/ports required"},
+		`{"endpoints":{"a":{"url":"https://h/{{.Job}}"}}}`:                            {"/endpoints/a/url template_host"},
+		`{"endpoints":{"a":{"url":"http://169.254.169.254/"}}}`:                       {"/endpoints/a/url egress_denied"},
+		`{"endpoints":{"a":{"url":"http://0x7f.1/"}}}`:                                {"/endpoints/a/url egress_denied"},
+		`{"endpoints":{"a":{"url":"https://h","expires_at":"2030-01-01T00:00:00Z"}}}`: {"/endpoints/a/expires_at json_unknown_field"},
+		`{"strategy":"broadcast"}`:                                                    {"/strategy enum"},
+		`{"strategy":"round-robin"}`:                                                  {"/strategy enum"},
+		`{"path":"jobs","probe":{"alive_path":"/x?y","idle_path":"z","timeout":"2m"}}`: {
+			"/path url_syntax", "/probe/alive_path url_syntax", "/probe/idle_path url_syntax", "/probe/timeout duration_max"},
+		`{"path":"/` + long + `","server_name":"a/b"}`: {"/path url_too_long", "/server_name url_host"},
+		`{"registration":{}}`: {
+			"/registration/networks required", "/registration/ports required"},
 		`{"registration":{"networks":["10.0.0.0","10.0.0.1/8","::ffff:10.0.0.0/104","169.254.0.0/16","ten"],"ports":[0,65536]}}`: {
 			"/registration/networks/0 network", "/registration/networks/1 network", "/registration/networks/2 network",
 			"/registration/networks/3 egress_denied", "/registration/networks/4 network", "/registration/ports/0 count_range",
 			"/registration/ports/1 count_range"},
-		`{"registration":{"networks":["10.0.0.0/8"],"ports":[80],"heartbeat":"1m"}}`:                      {"/registration/expire_after duration_min"},
-		`{"registration":{"networks":["10.0.0.0/8"],"ports":[80],"heartbeat":"1ms","expire_after":"1s"}}`: {"/registration/expire_after duration_min", "/registration/heartbeat duration_min"},
-		`{"auth":{},"signing":{"secrets":{}},"tls":{"min_version":"1.1"}}`:                                {"/auth auth_form", "/signing/secrets required", "/tls/min_version enum"},
-		`{"auth":{"bearer":{"token":{"value":"x"}}}}`:                                                     {"/auth/bearer/token/value secret_keys"},
-		`{"auth":{"bearer":{"token":{"stored":true}}}}`:                                                   {"/auth/bearer/token/stored secret_missing"},
+		`{"registration":{"networks":["10.0.0.0/8"],"ports":[80],"heartbeat":"1m"}}`: {
+			"/registration/expire_after duration_min"},
+		`{"registration":{"networks":["10.0.0.0/8"],"ports":[80],"heartbeat":"1ms","expire_after":"1s"}}`: {
+			"/registration/expire_after duration_min", "/registration/heartbeat duration_min"},
+		`{"auth":{},"signing":{"secrets":{}},"tls":{"min_version":"1.1"}}`: {
+			"/auth auth_form", "/signing/secrets required", "/tls/min_version enum"},
+		`{"auth":{"bearer":{"token":{"value":"x"}}}}`: {
+			"/auth/bearer/token/value secret_keys"},
+		`{"auth":{"bearer":{"token":{"stored":true}}}}`: {
+			"/auth/bearer/token/stored secret_missing"},
 		`{"auth":{"bearer":{"token":{"reference":"env:SECRET_OTHER_X"}}}}`: {
 			"/auth/bearer/token/reference bound_secret"},
 		`{"name":"other","app":"other"}`: {

@@ -230,6 +230,7 @@ func (t *tx) declareEndpoints(ctx context.Context, group dispatcher.EndpointGrou
 		return err
 	}
 	registered := 0
+	var gone []string
 	for _, e := range there {
 		switch _, declared := group.Endpoints[e.ID]; {
 		case declared:
@@ -237,23 +238,18 @@ func (t *tx) declareEndpoints(ctx context.Context, group dispatcher.EndpointGrou
 			group.Registration.CheckEndpoint(e.StaticEndpoint) == nil:
 			registered++
 		default:
-			// $1 group, $2 id
-			if _, err := t.ExecContext(ctx, `DELETE FROM endpoints WHERE group_id = $1 AND id = $2`, key, e.ID); err != nil {
-				return err
-			}
+			gone = append(gone, e.ID)
 		}
 	}
 	if n := len(group.Endpoints); n > 0 && n+registered > dispatcher.MaxEndpoints {
 		return dispatcher.Problems{{Path: "/endpoints", Code: dispatcher.CodeTooMany, Message: fmt.Sprintf(
 			"group would have %d endpoints with the %d that are registered; the maximum is %d", n+registered, registered, dispatcher.MaxEndpoints)}}
 	}
-	for _, id := range sortedKeys(group.Endpoints) {
-		if err := t.declareEndpoint(ctx, key, id, group.Endpoints[id]); err != nil {
-			return err
-		}
+	if err := t.removeEndpoints(ctx, key, gone); err != nil {
+		return err
 	}
-	if group.Registration == nil {
-		return nil
+	if err := t.writeDeclared(ctx, key, group.Endpoints); err != nil || group.Registration == nil {
+		return err
 	}
 	// $1 group, $2 milliseconds. What is registered already stays as long as it was to, and then by the new time.
 	const lasts = `UPDATE endpoints SET expire_after = $2 WHERE group_id = $1 AND source = 'registered' AND expire_after <> $2`
@@ -261,14 +257,36 @@ func (t *tx) declareEndpoints(ctx context.Context, group dispatcher.EndpointGrou
 	return err
 }
 
-// declareEndpoint writes the row of an endpoint that a group declares. One that was registered under its id gives way.
-func (t *tx) declareEndpoint(ctx context.Context, group int64, id string, e dispatcher.StaticEndpoint) error {
-	// $1 group, $2 id, $3 url, $4 weight, $5 backup, $6 labels, $7 now
-	const put = `INSERT INTO endpoints (group_id, id, url, weight, backup, labels, source, registered_at)
-		VALUES ($1, $2, $3, $4, $5, $6, 'static', $7)
+// removeEndpoints removes endpoints of a group by their ids.
+func (t *tx) removeEndpoints(ctx context.Context, group int64, ids []string) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	// $1 group, from $2 on: the ids
+	remove := t.rows(0, 2, "", column{"id", text}) + ` DELETE FROM endpoints WHERE group_id = $1 AND id IN (SELECT id FROM b)`
+	_, err := t.ExecContext(ctx, remove, append([]any{group}, t.batch(ids)...)...)
+	return err
+}
+
+// writeDeclared writes the rows of endpoints that a group declares. One that was registered under an id gives way.
+func (t *tx) writeDeclared(ctx context.Context, group int64, endpoints map[string]dispatcher.StaticEndpoint) error {
+	if len(endpoints) == 0 {
+		return nil
+	}
+	ids := sortedKeys(endpoints)
+	urls, weights, labels := make([]string, len(ids)), make([]int32, len(ids)), make([]string, len(ids))
+	backups := make([]bool, len(ids))
+	for i, id := range ids {
+		e := endpoints[id]
+		urls[i], weights[i], backups[i], labels[i] = e.URL, int32(e.Weight), e.Backup, e.Labels.String()
+	}
+	// $1 group, $2 now, from $3 on: the columns of b
+	put := t.rows(0, 3, "", column{"id", text}, column{"url", text}, column{"weight", integer}, column{"backup", boolean},
+		column{"labels", text}) + ` INSERT INTO endpoints (group_id, id, url, weight, backup, labels, source, registered_at)
+		SELECT $1, b.id, b.url, b.weight, b.backup, b.labels, 'static', $2 FROM b WHERE 1 = 1
 		ON CONFLICT (group_id, id) DO UPDATE SET url = excluded.url, weight = excluded.weight, backup = excluded.backup,
 			labels = excluded.labels, source = excluded.source, expires_at = NULL, expire_after = 0`
-	_, err := t.ExecContext(ctx, put, group, id, e.URL, e.Weight, e.Backup, e.Labels.String(), t.now.UnixMilli())
+	_, err := t.ExecContext(ctx, put, append([]any{group, t.now.UnixMilli()}, t.batch(ids, urls, weights, backups, labels)...)...)
 	return err
 }
 

@@ -1,0 +1,270 @@
+package store_test
+
+import (
+	"database/sql"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// secretGroup is a group with a signing secret and a token.
+func secretGroup(signing, token dispatcher.Secret) dispatcher.EndpointGroup {
+	return dispatcher.EndpointGroup{
+		App: "demo", Name: "ping",
+		Auth:      &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: token}},
+		Signing:   &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"current": signing}},
+		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a.example.com"}, "b": {URL: "https://b.example.com"}},
+		Registration: &dispatcher.Registration{
+			Networks: []string{"10.0.0.0/8", "fd12::/16"}, Ports: []int{80, 8080}},
+	}
+}
+
+const (
+	groupToken   = "/auth/bearer/token"
+	groupSigning = "/signing/secrets/current"
+)
+
+// putGroup creates the app, too.
+func putGroup(t *testing.T, s dispatcher.Store, g dispatcher.EndpointGroup) (dispatcher.EndpointGroup, error) {
+	t.Helper()
+	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, dispatcher.Change{}); err != nil {
+		t.Fatal(err)
+	}
+	stored, _, err := s.PutGroup(t.Context(), g, dispatcher.Change{})
+	return stored, err
+}
+
+// openedOfGroup returns the values of a group as a node gets them.
+func openedOfGroup(t *testing.T, s dispatcher.Store) map[string]string {
+	t.Helper()
+	version, err := s.GroupVersion(t.Context(), "demo", "ping", time.Time{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{}
+	for path, secret := range version.Secrets() {
+		values[path] = secret.Value.Reveal()
+	}
+	return values
+}
+
+func TestSecretsOfGroupsGoInAndOnlyNodesGetThem(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := openWith(t, database, sealKeys(t, "a"))
+		kept := dispatcher.Secret{Stored: true}
+		stored, err := putGroup(t, s, secretGroup(value(first), value("hunter2")))
+		must(t, err)
+		read, err := s.Group(t.Context(), "demo", "ping")
+		must(t, err)
+		list, err := s.Groups(t.Context(), "demo", dispatcher.Page{Limit: 1})
+		must(t, err)
+		for what, group := range map[string]dispatcher.EndpointGroup{"put": stored, "read": read, "listed": list[0]} {
+			if diff := cmp.Diff(map[string]dispatcher.Secret{groupToken: kept, groupSigning: kept}, group.Secrets()); diff != "" {
+				t.Errorf("secrets as %s (-want +got):\n%s", what, diff)
+			}
+		}
+		for _, step := range []struct {
+			what           string
+			signing, token dispatcher.Secret
+			want           map[string]string
+			revision       int64
+		}{
+			{"as they were given", kept, kept, map[string]string{groupSigning: first, groupToken: "hunter2"}, 1},
+			{"given as before", value(first), kept, map[string]string{groupSigning: first, groupToken: "hunter2"}, 2},
+			{"one replaced", kept, value("hunter3"), map[string]string{groupSigning: first, groupToken: "hunter3"}, 3},
+			{"one by reference", value(other), dispatcher.Secret{Reference: "env:SECRET_DEMO_X"},
+				map[string]string{groupSigning: other, groupToken: ""}, 4},
+		} {
+			stored, err := putGroup(t, s, secretGroup(step.signing, step.token))
+			must(t, err)
+			if diff := cmp.Diff(step.want, openedOfGroup(t, s)); diff != "" || stored.Revision != step.revision {
+				t.Errorf("%s: revision %d, want %d; values (-want +got):\n%s", step.what, stored.Revision, step.revision, diff)
+			}
+		}
+		if _, err := putGroup(t, s, secretGroup(kept, kept)); problemOf(err) != groupToken+"/stored secret_missing" {
+			t.Errorf("to keep what is not there = %v", err)
+		}
+		page, err := s.AuditEntries(t.Context(), dispatcher.AuditQuery{Subject: "group ping", Page: dispatcher.Page{Limit: 10}})
+		must(t, err)
+		hashes := map[bool]int{}
+		for _, e := range page.Entries {
+			text := string(e.Before) + string(e.After)
+			hashes[strings.Contains(text, "hash:")]++
+			if strings.Contains(text, "hunter") || strings.Contains(text, "whsec") {
+				t.Errorf("a secret is in the audit log: %s", text)
+			}
+		}
+		if diff := cmp.Diff(map[bool]int{true: 4}, hashes); diff != "" {
+			t.Errorf("entries with hashes of secrets (-want +got):\n%s", diff)
+		}
+		// A job of the same name has secrets of its own.
+		put(t, s, secretJob(value(first), value("hunter9")))
+		must(t, s.DeleteGroup(t.Context(), "demo", "ping", dispatcher.Change{}))
+		if got := opened(t, s)[tokenPath]; got != "hunter9" {
+			t.Errorf("secret of the job = %q, want hunter9", got)
+		}
+		if _, err := putGroup(t, s, secretGroup(kept, value("x"))); problemOf(err) != groupSigning+"/stored secret_missing" {
+			t.Errorf("to keep what was deleted = %v", err)
+		}
+	})
+}
+
+// Nobody who may change a group gets its secrets sent further than they could be sent when they were given.
+func TestSecretsOfGroupsAreNotSentFurther(t *testing.T) {
+	t.Parallel()
+	s := openWith(t, newFile(t), sealKeys(t, "a"))
+	_, err := putGroup(t, s, secretGroup(value(first), value("hunter2")))
+	must(t, err)
+	kept := dispatcher.Secret{Stored: true}
+	for what, wider := range map[string]func(*dispatcher.EndpointGroup){
+		"another host": func(g *dispatcher.EndpointGroup) {
+			g.Endpoints["c"] = dispatcher.StaticEndpoint{URL: "https://evil.test"}
+		},
+		"another port": func(g *dispatcher.EndpointGroup) {
+			g.Endpoints["a"] = dispatcher.StaticEndpoint{URL: "https://a.example.com:8443"}
+		},
+		"plain text": func(g *dispatcher.EndpointGroup) {
+			g.Endpoints["a"] = dispatcher.StaticEndpoint{URL: "http://a.example.com"}
+		},
+		"a wider network": func(g *dispatcher.EndpointGroup) { g.Registration.Networks = []string{"10.0.0.0/7"} },
+		"a new network": func(g *dispatcher.EndpointGroup) {
+			g.Registration.Networks = append(g.Registration.Networks, "11.0.0.0/32")
+		},
+		"all of IPv6":   func(g *dispatcher.EndpointGroup) { g.Registration.Networks = []string{"::/0"} },
+		"a new port":    func(g *dispatcher.EndpointGroup) { g.Registration.Ports = append(g.Registration.Ports, 22) },
+		"a server name": func(g *dispatcher.EndpointGroup) { g.ServerName = "evil.test" },
+	} {
+		g := secretGroup(kept, dispatcher.Secret{Reference: "env:SECRET_DEMO_X"})
+		wider(&g)
+		if _, err := putGroup(t, s, g); problemOf(err) != groupSigning+"/stored secret_origin" {
+			t.Errorf("%s = %v, want secret_origin", what, err)
+		}
+		g = secretGroup(value(first), value("hunter2"))
+		wider(&g)
+		if err := dispatcher.EndpointGroup.CheckKept(g, secretGroup(kept, kept)); err != nil {
+			t.Errorf("%s with the values given again = %v", what, err)
+		}
+	}
+	narrow := secretGroup(kept, kept)
+	narrow.Registration = &dispatcher.Registration{Networks: []string{"10.1.0.0/16", "10.2.3.4/32"}, Ports: []int{80}}
+	narrow.Endpoints = map[string]dispatcher.StaticEndpoint{"other": {URL: "https://b.example.com/base", Weight: 3}}
+	_, err = putGroup(t, s, narrow)
+	must(t, err)
+	if diff := cmp.Diff(map[string]string{groupSigning: first, groupToken: "hunter2"}, openedOfGroup(t, s)); diff != "" {
+		t.Errorf("values of a narrower group (-want +got):\n%s", diff)
+	}
+	if _, err := putGroup(t, s, secretGroup(kept, value("x"))); problemOf(err) != groupSigning+"/stored secret_origin" {
+		t.Errorf("back to the wider group = %v, want secret_origin", err)
+	}
+}
+
+// With a write to the database alone, no secret opens for another group, nor in place of a later one.
+func TestSecretsOfGroupsDoNotOpenForOthers(t *testing.T) {
+	t.Parallel()
+	database := newFile(t)
+	s := openWith(t, database, sealKeys(t, "a"))
+	_, err := putGroup(t, s, secretGroup(value(first), value("hunter2")))
+	must(t, err)
+	another := secretGroup(value(other), value("hunter3"))
+	another.Name = "other"
+	_, err = putGroup(t, s, another)
+	must(t, err)
+	db, err := sql.Open("sqlite", strings.TrimPrefix(database, "sqlite:")+"?_pragma=busy_timeout(5000)")
+	must(t, err)
+	defer db.Close()
+	_, err = db.ExecContext(t.Context(), `CREATE TABLE copied AS SELECT * FROM secrets`)
+	must(t, err)
+	const move = `INSERT OR REPLACE INTO secrets SELECT $1, path, key_id, data_key, ciphertext FROM copied WHERE owner_id = $2`
+	_, err = db.ExecContext(t.Context(), move, dispatcher.GroupID("demo", "ping"), dispatcher.GroupID("demo", "other"))
+	must(t, err)
+	if diff := cmp.Diff(map[string]string{groupSigning: "", groupToken: ""}, openedOfGroup(t, s)); diff != "" {
+		t.Errorf("with the rows of another group (-want +got):\n%s", diff)
+	}
+	_, err = putGroup(t, s, secretGroup(value(first), value("hunter4")))
+	must(t, err)
+	_, err = db.ExecContext(t.Context(), move, dispatcher.GroupID("demo", "ping"), dispatcher.GroupID("demo", "ping"))
+	must(t, err)
+	if diff := cmp.Diff(map[string]string{groupSigning: "", groupToken: ""}, openedOfGroup(t, s)); diff != "" {
+		t.Errorf("with the rows from before (-want +got):\n%s", diff)
+	}
+}
+
+func TestSecretsOfGroupsAreRewrapped(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		before := openWith(t, database, sealKeys(t, "a"))
+		_, err := putGroup(t, before, secretGroup(value(first), value("hunter2")))
+		must(t, err)
+		put(t, before, secretJob(value(first), value("hunter3")))
+		must(t, before.Close())
+		both := openWith(t, database, sealKeys(t, "ba"))
+		if count, err := both.RewrapSecrets(t.Context(), dispatcher.Change{}); err != nil || count != 4 {
+			t.Fatalf("rewrapped %d, %v, want the two of the job and the two of the group", count, err)
+		}
+		must(t, both.Close())
+		after := openWith(t, database, sealKeys(t, "b"))
+		if diff := cmp.Diff(map[string]string{groupSigning: first, groupToken: "hunter2"}, openedOfGroup(t, after)); diff != "" {
+			t.Errorf("values of the group (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff(map[string]string{signingPath: first, tokenPath: "hunter3"}, opened(t, after)); diff != "" {
+			t.Errorf("values of the job (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestGroupsMoveWithTheirApp(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		group := dispatcher.EndpointGroup{
+			App: "app", Name: "workers", Description: "fleet",
+			Endpoints:    map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a.example.com"}},
+			Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{80}},
+		}
+		was, _, err := m.old.PutGroup(t.Context(), group, m.at(-time.Hour))
+		must(t, err)
+		e := dispatcher.Endpoint{ID: "b", StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://10.0.0.1"}}
+		_, _, err = m.old.RegisterEndpoint(t.Context(), "app", "workers", e, m.now, m.at(0))
+		must(t, err)
+		m.declare("tick", func(job *dispatcher.Job, _ *dispatcher.Trigger) {
+			job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers", Method: "POST", Timeout: dispatcher.DefaultTimeout}}
+		})
+		m.move()
+		is, err := m.new.Group(t.Context(), "app", "workers")
+		must(t, err)
+		if !is.Declares(was) {
+			t.Errorf("the group moved as %+v, want %+v", is, was)
+		}
+		version, err := m.new.GroupVersion(t.Context(), "app", "workers", m.now)
+		must(t, err)
+		if len(version.Live) != 1 || version.Live[0].ID != "a" {
+			t.Errorf("endpoints after the move = %+v, want a, which is declared", version.Live)
+		}
+		if job, err := m.new.Job(t.Context(), "app", "tick"); err != nil || job.Target.GroupName() != "workers" {
+			t.Errorf("the job moved as %+v, %v", job.Target, err)
+		}
+	})
+}
+
+func TestImportNeedsTheGroupsOfItsJobs(t *testing.T) {
+	t.Parallel()
+	m := moving{t: t, old: open(t, newFile(t)), new: open(t, newFile(t)), now: time.Now().UTC().Truncate(time.Second)}
+	_, _, err := m.old.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, m.at(-time.Hour))
+	must(t, err)
+	_, _, err = m.old.PutGroup(t.Context(), dispatcher.EndpointGroup{App: "app", Name: "workers"}, m.at(-time.Hour))
+	must(t, err)
+	m.declare("tick", func(job *dispatcher.Job, _ *dispatcher.Trigger) {
+		job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers", Method: "POST", Timeout: dispatcher.DefaultTimeout}}
+	})
+	m.disable()
+	export, err := m.old.ExportApp(t.Context(), "app")
+	must(t, err)
+	export.Groups = nil
+	if _, err = m.new.ImportApp(t.Context(), export, m.at(0)); problemOf(err) != "/jobs/0/job/target/group/name group_unknown" {
+		t.Errorf("import without the group = %v", err)
+	}
+}
