@@ -113,7 +113,7 @@ func (c Class) Repeatable(httpStatus int) bool {
 func (c Class) NeverSent() bool {
 	switch c {
 	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassTemplate, ClassBounds, ClassCredentials,
-		ClassThrottled, ClassCircuitOpen, ClassHostRate:
+		ClassThrottled, ClassCircuitOpen, ClassHostRate, ClassNoEndpoint, ClassEndpointsBusy:
 		return true
 	}
 	return false
@@ -122,7 +122,8 @@ func (c Class) NeverSent() bool {
 // OfHost reports whether the failure is one of the whole host and not of a single request.
 func (c Class) OfHost() bool {
 	switch c {
-	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassTLS, ClassReset, ClassTimeout, ClassHTTP5xx, ClassProtocol:
+	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassTLS, ClassReset, ClassTimeout, ClassHTTP5xx, ClassProtocol,
+		ClassNoEndpoint:
 		return true
 	}
 	return false

@@ -166,6 +166,8 @@ const (
 	ClassJobDeleted     Class = "job_deleted"      // the job was deleted
 	ClassSecret         Class = "secret"           // the node cannot read or use a secret
 	ClassTemplate       Class = "template"         // the filled-in template cannot be sent
+	ClassNoEndpoint     Class = "no_endpoint"      // no endpoint of the group is up
+	ClassEndpointsBusy  Class = "endpoints_busy"   // all endpoints of the group that are up said that they are busy
 	ClassOther          Class = "other"
 )
 
@@ -186,9 +188,11 @@ type Outcome struct {
 	Response *Response `json:"response,omitempty"`
 }
 
-// Response is the stored part of a target's response, and how long it took. An attempt that succeeded
+// Response is the stored part of a target's response, and how long it took. An attempt of a webhook that succeeded
 // within a second, with no body and no request id, has none.
 type Response struct {
+	// Endpoint is the id of the endpoint of a group that the request went to.
+	Endpoint string `json:"endpoint,omitempty"`
 	// RequestID is the id that the target gave the request.
 	RequestID string `json:"request_id,omitempty"`
 	// Headers are a selection of the response's headers.

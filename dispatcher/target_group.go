@@ -23,7 +23,8 @@ type GroupTarget struct {
 	CloudEvents  CloudEvents       `json:"cloud_events,omitempty"`
 	// Strategy replaces that of the group; empty: it does not.
 	Strategy Strategy `json:"strategy,omitempty"`
-	// HashKey is a template of what the strategy consistent_hash hashes; empty: the names of app and job.
+	// HashKey is a template of at most 1024 characters: what the strategy consistent_hash hashes; empty: the names of app and
+	// job.
 	HashKey string `json:"hash_key,omitempty"`
 }
 
@@ -58,6 +59,7 @@ func (g *GroupTarget) Validate() error {
 	if g.Strategy != "" {
 		CheckEnum(&problems, "/strategy", "strategy", g.Strategy, Strategies)
 	}
+	g.checkHashKey(&problems)
 	return problems.Err()
 }
 
@@ -75,7 +77,14 @@ func pathProblems(err error) error {
 func (g *GroupTarget) kind() TargetKind { return TargetGroup }
 
 // host is the group as a whole: its endpoints are ejected one by one, and its circuit opens when none responds.
-func (g *GroupTarget) host() (name string, atOnce int) { return "group " + g.Name, 0 }
+func (g *GroupTarget) host() (name string, atOnce int) { return groupHost + g.Name, 0 }
+
+// groupHost begins the names of groups among hosts; no host name has a space.
+const groupHost = "group "
+
+// IsGroupHost reports whether the name of a host, as Target.Host returns it, stands for an endpoint group. Groups of two
+// apps may have the same name.
+func IsGroupHost(name string) bool { return strings.HasPrefix(name, groupHost) }
 
 // origin is empty: the target has no secrets. Those of the group are bound to the group.
 func (g *GroupTarget) origin() string { return "" }
@@ -84,8 +93,17 @@ func (g *GroupTarget) timeout() time.Duration { return g.webhook().timeout() }
 
 func (g *GroupTarget) templates(problems *Problems) *Templates {
 	var wrong Problems
-	templates := g.webhook().templates(&wrong)
+	webhook := g.webhook()
+	templates := webhook.templates(&wrong)
 	problems.AddError("", pathProblems(wrong.Err()))
+	if isTemplate(g.HashKey) && len(g.HashKey) <= maxHashKey {
+		if templates == nil {
+			templates = &Templates{webhook: webhook}
+		}
+		if templates.hashKey = parseTemplate(problems, "/hash_key", g.HashKey); templates.hashKey != nil {
+			templates.fires = templates.fires || templates.hashKey.fires
+		}
+	}
 	return templates
 }
 

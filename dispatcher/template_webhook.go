@@ -12,13 +12,14 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Templates are the checked templates of a webhook.
+// Templates are the checked templates of a webhook, or of the requests to an endpoint group.
 type Templates struct {
 	webhook *Webhook
 	url     *template // nil: it is not a template, as for the others
 	headers map[string]*template
 	body    *template
-	fires   bool // one of them uses PreviousFire or NextFire
+	hashKey *template // of a group
+	fires   bool      // one of them uses PreviousFire or NextFire
 }
 
 // urlBeginning is the part of a URL that cannot be a template: limits, circuits and the egress guard
@@ -34,7 +35,7 @@ func (t *Templates) any(is func(*template) bool) bool {
 	if t == nil {
 		return false
 	}
-	for _, one := range append(slices.Collect(maps.Values(t.headers)), t.url, t.body) {
+	for _, one := range append(slices.Collect(maps.Values(t.headers)), t.url, t.body, t.hashKey) {
 		if one != nil && is(one) {
 			return true
 		}

@@ -91,6 +91,8 @@ func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 	case errors.Is(err, errSuspended):
 		e.queueAgain(ctx, a.run.HeldRun)
 		return finished
+	case errors.Is(err, errCutOff):
+		a.outcome = notAttempted(dispatcher.RunCancelled, dispatcher.ClassCancelled, err, time.Now())
 	case errors.Is(err, errGone):
 		a.outcome = notAttempted(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err, time.Now())
 	default:
@@ -100,6 +102,8 @@ func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 		switch {
 		case errors.As(err, &template):
 			class = dispatcher.ClassTemplate
+		case errors.Is(err, errNoGroup):
+			class = dispatcher.ClassNoEndpoint
 		case errors.As(err, &outside):
 			class = dispatcher.ClassBounds
 		}

@@ -28,14 +28,22 @@ type hosts struct {
 
 	failing  atomic.Int32 // hosts in circuits: while there are none, attempts do not wait for mu
 	mu       sync.Mutex
-	circuits map[hostOfApp]*circuit // of hosts of which some job's latest request failed
-	rates    map[string]time.Time
+	circuits map[hostOfApp]*circuit          // of hosts of which some job's latest request failed
+	rates    map[hostOfApp]time.Time         // by what rated returns
 	reserved map[dispatcher.RunKey]time.Time // the turns of runs that were deferred until then
 	probes   map[dispatcher.RunKey]time.Time // when the runs were adopted that may go as probes
 	swept    time.Time
 }
 
 type hostOfApp struct{ app, host string }
+
+// rated returns what a rate counts the requests to: those of all apps to a host, but a group is its app's.
+func (h hostOfApp) rated() hostOfApp {
+	if !dispatcher.IsGroupHost(h.host) {
+		h.app = ""
+	}
+	return h
+}
 
 // circuit is what a node knows of a host that fails.
 type circuit struct {
@@ -85,7 +93,7 @@ const (
 
 func newHosts(threshold, rate int) *hosts {
 	h := &hosts{
-		threshold: threshold, circuits: map[hostOfApp]*circuit{}, rates: map[string]time.Time{},
+		threshold: threshold, circuits: map[hostOfApp]*circuit{}, rates: map[hostOfApp]time.Time{},
 		reserved: map[dispatcher.RunKey]time.Time{}, probes: map[dispatcher.RunKey]time.Time{},
 	}
 	if rate > 0 {
@@ -113,7 +121,7 @@ func (h *hosts) admit(r request, now time.Time) *deferral {
 		}
 	}
 	if h.interval > 0 {
-		if wait := h.turn(r.host.host, r.run, now); wait > 0 {
+		if wait := h.turn(r.host, r.run, now); wait > 0 {
 			return &deferral{wait, 0, dispatcher.ClassHostRate, fmt.Errorf(
 				"this node makes at most %d requests per second to host %s; the run waits %s for its turn",
 				time.Second/h.interval, r.host.host, wait.Round(time.Millisecond))}
@@ -159,14 +167,14 @@ func longer(pause time.Duration) time.Duration { return min(max(2*pause, firstPa
 
 // turn takes the next turn at a host, and returns when it comes (the generic cell rate algorithm).
 // h.mu is held.
-func (h *hosts) turn(host string, run dispatcher.RunKey, now time.Time) time.Duration {
+func (h *hosts) turn(of hostOfApp, run dispatcher.RunKey, now time.Time) time.Duration {
 	if at, ok := h.reserved[run]; ok {
 		delete(h.reserved, run)
 		if now.After(at.Add(-reservedSlack)) {
 			return 0
 		}
 	}
-	wait := h.untilTurn(host, now)
+	wait, host := h.untilTurn(of, now), of.rated()
 	h.rates[host] = later(now, h.rates[host]).Add(h.interval)
 	if wait > 0 {
 		h.reserved[run] = now.Add(wait)
@@ -175,8 +183,8 @@ func (h *hosts) turn(host string, run dispatcher.RunKey, now time.Time) time.Dur
 }
 
 // untilTurn returns when the next turn at a host comes; 0 or less: now. h.mu is held.
-func (h *hosts) untilTurn(host string, now time.Time) time.Duration {
-	return later(now, h.rates[host]).Sub(now) - max(0, rateBurst-h.interval)
+func (h *hosts) untilTurn(host hostOfApp, now time.Time) time.Duration {
+	return later(now, h.rates[host.rated()]).Sub(now) - max(0, rateBurst-h.interval)
 }
 
 // sweep forgets the turns of runs that other nodes took, hosts that no request asks for, and with them
@@ -189,7 +197,7 @@ func (h *hosts) sweep(now time.Time) {
 	old := func(_ dispatcher.RunKey, at time.Time) bool { return now.Sub(at) > time.Minute }
 	maps.DeleteFunc(h.reserved, old)
 	maps.DeleteFunc(h.probes, old)
-	maps.DeleteFunc(h.rates, func(_ string, next time.Time) bool { return next.Before(now) })
+	maps.DeleteFunc(h.rates, func(_ hostOfApp, next time.Time) bool { return next.Before(now) })
 	for _, c := range h.circuits {
 		maps.DeleteFunc(c.jobs, func(_ int64, job *jobFailures) bool { return now.Sub(job.until) > circuitAge })
 	}
@@ -208,10 +216,10 @@ func (h *hosts) takeProbe(of dispatcher.HostWait, host hostOfApp, now time.Time)
 		return d.wait
 	}
 	if h.interval > 0 {
-		if wait = h.untilTurn(host.host, now); wait > 0 {
+		if wait = h.untilTurn(host, now); wait > 0 {
 			return wait // no request is made, so the pause stays as it is
 		}
-		h.rates[host.host] = later(now, h.rates[host.host]).Add(h.interval)
+		h.rates[host.rated()] = later(now, h.rates[host.rated()]).Add(h.interval)
 	}
 	h.begin(c, of.JobID, now)
 	return 0

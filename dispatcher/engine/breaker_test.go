@@ -162,7 +162,8 @@ func TestProbeThatTheRateDefersDoesNotLengthenThePause(t *testing.T) {
 	h, now := newHosts(1, 1), time.Now()
 	h.sends(1, broken(), now)
 	now = now.Add(firstPause)
-	for other := int64(50); h.turn("h", dispatcher.RunKey{TriggerID: other}, now) <= 0; other++ { // another app uses the rate up
+	another := hostOfApp{"other", theHost.host} // an app that uses the rate up
+	for id := int64(50); h.turn(another, dispatcher.RunKey{TriggerID: id}, now) <= 0; id++ {
 		continue
 	}
 	d := h.admit(request{host: theHost, job: 1, run: dispatcher.RunKey{TriggerID: 1}}, now)
@@ -244,5 +245,54 @@ func TestRateOfAHostIsKept(t *testing.T) {
 	}
 	if len(turns) < 9 || len(h.reserved) != 0 {
 		t.Errorf("100 requests took %d s and left %d reserved turns, want 10 s and none", len(turns), len(h.reserved))
+	}
+}
+
+// Hosts are shared by apps, and so are their rates. Groups are not, though two apps may give them one name.
+func TestRateOfAGroupIsItsApps(t *testing.T) {
+	t.Parallel()
+	h, now := newHosts(20, 10), time.Now()
+	for n, tt := range []struct {
+		host  hostOfApp
+		waits bool
+	}{
+		{hostOfApp{"a", "h"}, false}, {hostOfApp{"b", "h"}, true},
+		{hostOfApp{"a", "group workers"}, false}, {hostOfApp{"b", "group workers"}, false}, {hostOfApp{"a", "group workers"}, true},
+	} {
+		if wait := h.turn(tt.host, dispatcher.RunKey{TriggerID: int64(n)}, now); (wait > 0) != tt.waits {
+			t.Errorf("%d: %+v waits for %s, want a wait: %v", n, tt.host, wait, tt.waits)
+		}
+	}
+}
+
+// The circuit of a group opens when no endpoint is up, and not when all are busy: then they respond. One endpoint that
+// comes back ends it, as it ends that of a host.
+func TestCircuitOfAGroupIsAboutEndpointsThatAreDown(t *testing.T) {
+	t.Parallel()
+	h, now := newHosts(3, 0), time.Now()
+	group := hostOfApp{"app", "group workers"}
+	report := func(class dispatcher.Class, state dispatcher.RunState) {
+		h.report(group, 1, dispatcher.Outcome{State: state, Class: class}, now)
+	}
+	deferred := func() bool { return h.admit(request{host: group, job: 2}, now) != nil }
+	for range 5 {
+		report(dispatcher.ClassEndpointsBusy, dispatcher.RunFailed)
+	}
+	if deferred() {
+		t.Error("a group whose endpoints are busy has an open circuit")
+	}
+	for range 3 {
+		report(dispatcher.ClassNoEndpoint, dispatcher.RunFailed)
+	}
+	now = now.Add(probePause)
+	if deferred() {
+		t.Error("after a pause, no request goes as a probe")
+	}
+	if !deferred() {
+		t.Error("a group without an endpoint that is up has no open circuit")
+	}
+	report("", dispatcher.RunSucceeded)
+	if deferred() {
+		t.Error("the circuit is open after an endpoint responded")
 	}
 }

@@ -25,6 +25,9 @@ func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, erro
 	if err == nil && call.Templates.UseFires() && call.Trigger != "" {
 		err = e.addFires(ctx, run, &call)
 	}
+	if err == nil && call.Target.Group != nil {
+		err = e.addGroup(ctx, &call)
+	}
 	return call, err
 }
 

@@ -78,12 +78,16 @@ func (e *Engine) hear(n dispatcher.Notification) {
 	case n.JobID != 0:
 		e.jobs.drop(n.JobID)
 		e.changes.note(func(c *changes) { c.jobs[n.JobID] = true })
+	case n.Group != "":
+		e.groups.drop(n.App, n.Group)
 	case n.App != "":
 		e.jobs.dropApp(n.App)
+		e.groups.dropApp(n.App)
 		if len(e.opts.Apps) == 0 || slices.Contains(e.opts.Apps, n.App) {
 			e.changes.note(func(c *changes) { c.everything = true })
 		}
 	default:
+		e.groups.clear()
 		e.changes.note(func(c *changes) { c.everything = true })
 	}
 }

@@ -56,6 +56,7 @@ type definitions struct {
 	// broken are triggers whose next fire could not be found when they were to be claimed.
 	broken    *pile[brokenTrigger]
 	jobs      *jobCache
+	groups    *groupCache
 	triggers  *triggerCache
 	calendars *calendarCache
 	schedules *schedule.Cache
@@ -107,7 +108,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 		progress: progress{loops: map[string]loopProgress{}},
 		planning: planning{changes: newChanges(), floors: newFloors()},
 		definitions: definitions{
-			jobs: newJobCache(store), triggers: newTriggerCache(mostKnownTriggers),
+			jobs: newJobCache(store), groups: newGroupCache(store), triggers: newTriggerCache(mostKnownTriggers),
 			calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000),
 		},
 		gates: gates{

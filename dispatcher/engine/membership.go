@@ -377,6 +377,7 @@ func (e *Engine) heartbeatOnce(ctx context.Context) error {
 // something else by now.
 func (e *Engine) forget() {
 	e.jobs.clear()
+	e.groups.clear()
 	e.triggers.clear()
 	e.calendars.clear()
 	e.floors.reset()

@@ -13,6 +13,7 @@ type Store interface {
 	dispatcher.Retries   // runs that are attempted again
 	dispatcher.Locks     // of the handler's steps
 	dispatcher.Revisions // for the fires before and after one, in templates
+	groupReader          // for jobs whose target is a group
 	// Run returns one run, for the range of fires that a catch-up run stands for.
 	Run(ctx context.Context, id string) (dispatcher.Run, error)
 

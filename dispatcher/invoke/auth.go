@@ -86,6 +86,9 @@ func (h *webhooks) signV4(ctx context.Context, r *request, a *dispatcher.SigV4Au
 		return err // impossible: Validate has checked the URL
 	}
 	signed.Header, signed.ContentLength = r.header, int64(len(r.body))
+	if r.host != "" {
+		signed.Host = r.host
+	}
 	sum := sha256.Sum256(r.body)
 	if err := v4.NewSigner().SignHTTP(ctx, credentials, signed, hex.EncodeToString(sum[:]), a.Service, a.Region, now); err != nil {
 		return err

@@ -6,9 +6,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
+	"strconv"
 	"sync"
 	"time"
 
@@ -60,7 +60,7 @@ func (p *clientPool) close() {
 
 // with returns the clients for TLS options and a scope; key is the revealed client key.
 func (p *clientPool) with(t *dispatcher.TLS, key string, of scope, now time.Time) (*clients, error) {
-	if t == nil && of.app == "" {
+	if t == nil && of.isDefault() {
 		return p.plain, nil
 	}
 	id := of.hash(t, key)
@@ -77,6 +77,12 @@ func (p *clientPool) with(t *dispatcher.TLS, key string, of scope, now time.Time
 			return nil, err
 		}
 	}
+	if of.serverName != "" {
+		if config == nil {
+			config = &tls.Config{MinVersion: tls.VersionTLS12}
+		}
+		config.ServerName = of.serverName
+	}
 	if len(p.of) >= mostClients {
 		p.evict()
 	}
@@ -88,21 +94,34 @@ func (p *clientPool) with(t *dispatcher.TLS, key string, of scope, now time.Time
 
 // hash tells apart what connections depend on.
 func (s scope) hash(t *dispatcher.TLS, key string) [sha256.Size]byte {
-	hash := sha256.New()
+	sums := make([]byte, 0, 16*(sha256.Size+1))
 	add := func(parts ...string) {
 		for _, part := range parts {
 			sum := sha256.Sum256([]byte(part))
-			hash.Write(sum[:])
+			sums = append(sums, sum[:]...)
 		}
-		hash.Write([]byte{0}) // ends a list
+		sums = append(sums, 0) // ends a list
 	}
 	if t != nil {
 		add(t.MinVersion, t.CACertificates, t.ClientCertificate, key)
 	}
-	add(s.app, fmt.Sprint(s.Ports))
+	add(s.app, list(s.Ports), s.serverName)
 	add(s.Hosts...)
 	add(s.Networks...)
-	return [sha256.Size]byte(hash.Sum(nil))
+	if r := s.registered; r != nil {
+		add(list(r.Ports))
+		add(r.Networks...)
+	}
+	return sha256.Sum256(sums)
+}
+
+// list returns ports as a text.
+func list(ports []int) string {
+	text := make([]byte, 0, 128)
+	for _, port := range ports {
+		text = append(strconv.AppendInt(text, int64(port), 10), ' ')
+	}
+	return string(text)
 }
 
 // evict drops the clients that have been unused for longest. Their requests in flight continue.

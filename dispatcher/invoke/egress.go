@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -52,30 +53,42 @@ func newGuard(e Egress, resolver *net.Resolver) *guard {
 	return &guard{Egress: e, machine: newMachine(), resolver: resolver}
 }
 
-// scope is for whom connections are made: an app, unless all of its bounds of egress are the defaults.
+// scope is for whom connections are made, and to whom: an app, unless all of its bounds of egress are the defaults, and
+// the endpoints of a group that differ from any other host.
 type scope struct {
 	app string
 	dispatcher.EgressBounds
+	// registered says where endpoints may be that registered themselves; nil: the host is not one of them.
+	registered *dispatcher.Registration
+	// serverName is the host name in the certificate of the host; empty: that of the URL.
+	serverName string
 }
+
+// isDefault reports whether connections of the scope are those of all apps with the default bounds.
+func (s scope) isDefault() bool { return s.app == "" && s.registered == nil && s.serverName == "" }
 
 // scopeOf returns the scope of a call. Apps with the defaults share one, and with it their connections.
 func scopeOf(app string, bounds dispatcher.EgressBounds) scope {
 	if len(bounds.Hosts) == 0 && len(bounds.Ports) == 0 && len(bounds.Networks) == 0 {
 		return scope{}
 	}
-	return scope{app, bounds}
+	return scope{app: app, EgressBounds: bounds}
 }
 
 // dialer returns a function that connects to a host for a scope. It refuses a host if any of its addresses is
 // denied, because the choice among them is random.
 func (g *guard) dialer(of scope) func(ctx context.Context, network, address string) (net.Conn, error) {
-	networks := prefixes(of.Networks)
+	check := g.checker(of)
 	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: g.resolver}
 	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		return g.checkDialled(address, of, networks)
+		return g.checkDialled(address, check)
 	}
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
-		host, _, err := net.SplitHostPort(address)
+		host, text, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, err
+		}
+		port, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
 			return nil, err
 		}
@@ -91,12 +104,24 @@ func (g *guard) dialer(of scope) func(ctx context.Context, network, address stri
 				return nil, err
 			}
 			for _, addr := range addresses {
-				if err := g.check(addr, of, networks); err != nil {
+				if err := check(netip.AddrPortFrom(addr, uint16(port))); err != nil {
 					return nil, err
 				}
 			}
 		}
 		return dialer.DialContext(ctx, network, address)
+	}
+}
+
+// checker returns a function that refuses the addresses that a scope may not call.
+func (g *guard) checker(of scope) func(netip.AddrPort) error {
+	networks := prefixes(of.Networks)
+	return func(dialled netip.AddrPort) error {
+		if r := of.registered; r != nil && !r.Takes(dialled.Addr(), int(dialled.Port())) {
+			return denied(dialled.String(), fmt.Sprintf("its group takes registrations from networks %s and ports %v alone "+
+				"(registration.networks, registration.ports)", strings.Join(r.Networks, ", "), r.Ports))
+		}
+		return g.check(dialled.Addr(), of, networks)
 	}
 }
 
@@ -143,12 +168,12 @@ func (g *guard) checkName(host string) error {
 const notLoopback = "it is the node itself; --egress-loopback allows it"
 
 // checkDialled makes the final check, before each connection.
-func (g *guard) checkDialled(address string, of scope, networks []netip.Prefix) error {
+func (g *guard) checkDialled(address string, check func(netip.AddrPort) error) error {
 	dialled, err := netip.ParseAddrPort(address)
 	if err != nil {
 		return fmt.Errorf("dial: %w", err)
 	}
-	if err := g.check(dialled.Addr(), of, networks); err != nil {
+	if err := check(dialled); err != nil {
 		return err
 	}
 	addr := dispatcher.Dialled(dialled.Addr())

@@ -83,6 +83,7 @@ func New(o Options) *Invoker {
 	return &Invoker{guard: hooks.guard, callers: map[dispatcher.TargetKind]caller{
 		dispatcher.TargetWebhook: hooks,
 		dispatcher.TargetLambda:  newFunctions(o.LoadAWS),
+		dispatcher.TargetGroup:   newGroups(hooks),
 	}}
 }
 

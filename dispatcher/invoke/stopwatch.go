@@ -16,7 +16,7 @@ type stopwatch struct {
 	start time.Time
 
 	mu                            sync.Mutex
-	written, connected            bool
+	written, connected, assigned  bool
 	dnsBegan, connBegan, tlsBegan time.Time
 	phases                        dispatcher.Phases
 }
@@ -25,7 +25,7 @@ type stopwatch struct {
 func (s *stopwatch) trace() *httptrace.ClientTrace {
 	trace := &httptrace.ClientTrace{
 		GotConn: func(info httptrace.GotConnInfo) {
-			s.note(func(time.Time) { s.written, s.connected = s.written || !info.Reused, true })
+			s.note(func(time.Time) { s.written, s.connected, s.assigned = s.written || !info.Reused, true, true })
 		},
 		WroteHeaderField: func(string, []string) {
 			s.mu.Lock()
@@ -87,6 +87,13 @@ func (s *stopwatch) unconnected() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return !s.connBegan.IsZero() && !s.connected
+}
+
+// hasConnection reports whether the request has a connection: connected, and with TLS if it needs that.
+func (s *stopwatch) hasConnection() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.assigned
 }
 
 // seen returns the phases so far; ended means that the last byte of the response has arrived.

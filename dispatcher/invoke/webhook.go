@@ -44,20 +44,18 @@ func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.
 		outcome.NotSent = true
 		return outcome
 	}
-	r.app = call.App
-	return h.attempt(ctx, bounded, w, r, started)
+	return h.attempt(ctx, bounded, w, r, &stopwatch{start: started})
 }
 
 // attempt sends a request and returns its outcome. ctx is the context of the attempt without its
-// timeout, bounded the one with its timeout.
+// timeout, bounded the one with its timeout. watch tells afterwards how far the attempt came.
 func (h *webhooks) attempt(
-	ctx, bounded context.Context, w *dispatcher.Webhook, r request, started time.Time,
+	ctx, bounded context.Context, w *dispatcher.Webhook, r request, watch *stopwatch,
 ) dispatcher.Outcome {
 	client := r.clients.kept
 	if len(r.body) == 0 {
 		client = r.clients.fresh // net/http repeats a request without a body if a kept connection dies
 	}
-	watch := &stopwatch{start: started}
 	got, err := send(bounded, client, r, watch)
 	if err != nil && !watch.sent() && bounded.Err() == nil && client == r.clients.kept {
 		// The server had closed the kept connection and no byte was sent, so this is still the
@@ -81,7 +79,7 @@ func (h *webhooks) attempt(
 	}
 	clean := newRedaction(r.revealed)
 	outcome.Error = clean.clean(outcome.Error)
-	outcome.Response = keep(outcome, got, watch.seen(err == nil), clean)
+	outcome.Response = keep(outcome, r.endpoint, got, watch.seen(err == nil), clean)
 	if r.signedAsNode && outcome.Response != nil {
 		outcome.Response.Body = hideCredentials(outcome.Response.Body)
 	}
@@ -93,6 +91,9 @@ func (h *webhooks) attempt(
 func send(ctx context.Context, client *resty.Client, r request, watch *stopwatch) (response, error) {
 	request := client.R().SetContext(httptrace.WithClientTrace(ctx, watch.trace())).SetDoNotParseResponse(true)
 	request.Header = r.header
+	if r.host != "" {
+		request.Header.Set("Host", r.host)
+	}
 	if r.body != nil {
 		request.SetBody(bytes.NewReader(r.body))
 		request.Header.Set("Content-Length", strconv.Itoa(len(r.body)))

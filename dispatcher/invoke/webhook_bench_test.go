@@ -11,14 +11,41 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// BenchmarkWebhook measures what a node spends on a signed request and its response. The server next to it allocates
-// nothing.
+// BenchmarkWebhook measures what a node spends on a signed request and its response.
 func BenchmarkWebhook(b *testing.B) {
+	invoker := New(Options{Egress: Egress{Loopback: true}})
+	defer invoker.Close()
+	call := signedCall("http://" + benchServer(b) + "/hook")
+	b.ReportAllocs()
+	for b.Loop() {
+		if outcome := invoker.Invoke(b.Context(), call); outcome.State != dispatcher.RunSucceeded {
+			b.Fatal(outcome)
+		}
+	}
+}
+
+// signedCall returns a call of a webhook that is signed.
+func signedCall(url string) dispatcher.Call {
+	target := dispatcher.Target{Webhook: &dispatcher.Webhook{}}
+	target.Webhook.SetDefaults()
+	target.Webhook.URL = url
+	target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{
+		"main": {Value: dispatcher.NewSensitive("whsec_bm90IGEgc2VjcmV0OiBpdCBzaWducyBmb3Igbm9ib2R5")},
+	}}
+	return dispatcher.Call{
+		App: "shop", Job: "report", Trigger: "daily", EventID: "evt_1", Attempt: 1, Target: target, Payload: []byte(`{"text":"x"}`),
+		Key: dispatcher.RunKey{TriggerID: 5, ScheduledAt: time.Unix(1_800_000_000, 0).UTC(), Kind: dispatcher.KindSchedule},
+	}
+}
+
+// benchServer starts a server that allocates nothing for a request, and returns its address.
+func benchServer(b *testing.B) string {
+	b.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		b.Fatal(err)
 	}
-	defer listener.Close()
+	b.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {
 			connection, err := listener.Accept()
@@ -28,24 +55,7 @@ func BenchmarkWebhook(b *testing.B) {
 			go respond(connection)
 		}
 	}()
-	invoker := New(Options{Egress: Egress{Loopback: true}})
-	defer invoker.Close()
-	target := dispatcher.Target{Webhook: &dispatcher.Webhook{}}
-	target.Webhook.SetDefaults()
-	target.Webhook.URL = "http://" + listener.Addr().String() + "/hook"
-	target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{
-		"main": {Value: dispatcher.NewSensitive("whsec_bm90IGEgc2VjcmV0OiBpdCBzaWducyBmb3Igbm9ib2R5")},
-	}}
-	call := dispatcher.Call{
-		App: "shop", Job: "report", Trigger: "daily", EventID: "evt_1", Attempt: 1, Target: target, Payload: []byte(`{"text":"x"}`),
-		Key: dispatcher.RunKey{TriggerID: 5, ScheduledAt: time.Unix(1_800_000_000, 0).UTC(), Kind: dispatcher.KindSchedule},
-	}
-	b.ReportAllocs()
-	for b.Loop() {
-		if outcome := invoker.Invoke(b.Context(), call); outcome.State != dispatcher.RunSucceeded {
-			b.Fatal(outcome)
-		}
-	}
+	return listener.Addr().String()
 }
 
 // respond responds to each request of a connection whose body ends as the benchmark's does.

@@ -18,24 +18,54 @@ type request struct {
 	method, url string
 	header      http.Header
 	body        []byte // nil for no body
+	endpoint    string // see destination, as for host
+	host        string
 	clients     *clients
 	revealed    []string // its secrets, which a response may repeat
 	// signedAsNode tells that it is signed with the AWS credentials of the node.
 	signedAsNode bool
 }
 
-// build returns the request of an attempt at now. Carillon's headers overwrite those of the job.
+// content is what a request says, wherever it goes: a webhook with its templates filled in.
+type content struct {
+	*dispatcher.Webhook
+	headers map[string]string
+	body    []byte
+}
+
+// destination is where a request goes.
+type destination struct {
+	url   string
+	scope scope
+	// endpoint is the id of the endpoint of a group that the URL is of; empty: it is of none.
+	endpoint string
+	// host is sent as Host; empty: that of the URL.
+	host string
+}
+
+// build returns the request of an attempt at now.
 func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispatcher.Call, now time.Time) (request, error) {
 	url, headers, body, err := call.Request()
 	if err != nil {
 		return request{}, err
 	}
-	r := request{app: call.App, bounds: call.Bounds, method: w.Method, url: url, header: make(http.Header, len(headers)+20), body: body}
+	to := destination{url: url, scope: scopeOf(call.App, call.Bounds.Egress)}
+	return h.buildFor(ctx, to, content{w, headers, body}, call, now)
+}
+
+// buildFor returns the request of an attempt at now to a destination. Carillon's headers overwrite those of the job.
+func (h *webhooks) buildFor(
+	ctx context.Context, to destination, w content, call dispatcher.Call, now time.Time,
+) (request, error) {
+	r := request{
+		app: call.App, bounds: call.Bounds, method: w.Method, url: to.url, endpoint: to.endpoint, host: to.host,
+		header: make(http.Header, len(w.headers)+20), body: w.body,
+	}
 	if scheme, _, _ := strings.Cut(r.url, ":"); !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
 		return r, denied("the URL", "its scheme is neither http nor https")
 	}
 	r.header["Content-Type"] = []string{"application/json"}
-	for name, value := range headers {
+	for name, value := range w.headers {
 		r.header.Set(name, value)
 	}
 	switch w.CloudEvents {
@@ -50,7 +80,10 @@ func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispat
 		r.header["Content-Type"] = []string{"application/cloudevents+json"}
 	}
 	h.identify(r.header, call, now)
-	if err := h.connect(&r, w.TLS, now); err != nil {
+	if to.endpoint != "" {
+		r.header["Carillon-Endpoint"] = []string{to.endpoint}
+	}
+	if err := h.connect(&r, w.TLS, to.scope, now); err != nil {
 		return r, err
 	}
 	if w.Signing != nil {
@@ -67,14 +100,14 @@ func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispat
 }
 
 // connect chooses the connections of a request.
-func (h *webhooks) connect(r *request, t *dispatcher.TLS, now time.Time) (err error) {
+func (h *webhooks) connect(r *request, t *dispatcher.TLS, of scope, now time.Time) (err error) {
 	key := ""
 	if t != nil && t.ClientKey != nil {
 		if key, err = h.secrets.reveal(r.app, r.bounds, *t.ClientKey, now); err != nil {
 			return badSecret("tls client_key", err)
 		}
 	}
-	r.clients, err = h.pool.with(t, key, scopeOf(r.app, r.bounds.Egress), now)
+	r.clients, err = h.pool.with(t, key, of, now)
 	return err
 }
 

@@ -97,15 +97,16 @@ func judgeStatus(w *dispatcher.Webhook, status int) dispatcher.Outcome {
 	return failed(class, fmt.Sprintf("the target responded with status %d", status))
 }
 
-// keep returns the part of a response that is stored, or nil if it says nothing useful. clean removes secrets.
-func keep(o dispatcher.Outcome, a response, phases dispatcher.Phases, clean redaction) *dispatcher.Response {
+// keep returns the part of a response that is stored, or nil if it says nothing useful. endpoint is the one of a group
+// that it is of, if any. clean removes secrets.
+func keep(o dispatcher.Outcome, endpoint string, a response, phases dispatcher.Phases, clean redaction) *dispatcher.Response {
 	id := ""
 	for _, name := range requestIDs {
 		if id = a.header.Get(name); id != "" {
 			break
 		}
 	}
-	if o.State == dispatcher.RunSucceeded && len(a.body) == 0 && id == "" && phases.LastByte < slowResponse {
+	if o.State == dispatcher.RunSucceeded && endpoint == "" && len(a.body) == 0 && id == "" && phases.LastByte < slowResponse {
 		return nil
 	}
 	hidden := func(text string, most int) string {
@@ -115,7 +116,7 @@ func keep(o dispatcher.Outcome, a response, phases dispatcher.Phases, clean reda
 		return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 	}
 	kept := dispatcher.Response{
-		RequestID: hidden(clean.clean(id), mostHeaderValue), Body: hidden(clean.cleanCut(string(a.body)), mostResponse),
+		Endpoint: endpoint, RequestID: hidden(clean.clean(id), mostHeaderValue), Body: hidden(clean.cleanCut(string(a.body)), mostResponse),
 		BodyTruncated: a.more, Phases: phases,
 	}
 	for _, name := range keptHeaders {

@@ -1,0 +1,216 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// workers are real HTTP servers that count the requests of jobs, each by its event id.
+type workers struct {
+	mu     sync.Mutex
+	counts map[string]int // by endpoint
+	events map[string]int
+	came   chan struct{}
+}
+
+func (w *workers) start(t *testing.T, id string) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.Header.Get("Carillon-Endpoint") != id {
+			t.Errorf("%s got a request for endpoint %s", id, r.Header.Get("Carillon-Endpoint"))
+		}
+		w.mu.Lock()
+		w.counts[id]++
+		w.events[r.Header.Get("Webhook-Id")]++
+		w.mu.Unlock()
+		wake(w.came)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// await waits until the counts by endpoint are enough, and returns them.
+func (w *workers) await(t *testing.T, what string, enough func(counts map[string]int) bool) map[string]int {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for {
+		w.mu.Lock()
+		counts := maps.Clone(w.counts)
+		w.mu.Unlock()
+		if enough(counts) {
+			return counts
+		}
+		select {
+		case <-w.came:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain for %s; counts = %v", what, counts)
+		}
+	}
+}
+
+func sum(counts map[string]int) (total int) {
+	for _, n := range counts {
+		total += n
+	}
+	return total
+}
+
+// startFleet starts nodes over one database, with an app, until stop.
+func startFleet(t *testing.T, database string, nodes int) (s dispatcher.Store, stop func()) {
+	t.Helper()
+	ctx, end := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	for n := range nodes {
+		opened, err := store.Open(t.Context(), database, store.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = opened.Close() })
+		s = opened
+		if n == 0 {
+			app := dispatcher.App{Name: "app", Enabled: true}
+			if _, _, err := s.PutApp(t.Context(), app, dispatcher.Change{Actor: "test"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		invoker := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}})
+		e := New(s, invoker, Options{
+			Name: fmt.Sprint("node", n), Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 64, Queue: 500},
+			Window: time.Second, Heartbeat: 500 * time.Millisecond, Handler: time.Second, Grace: 200 * time.Millisecond,
+		})
+		running.Go(func() { e.Run(ctx); invoker.Close() })
+	}
+	stopped := sync.OnceFunc(func() { end(); running.Wait() })
+	t.Cleanup(stopped)
+	return s, stopped
+}
+
+// Three nodes, or the one that SQLite may have, send the fires of a dense job to five endpoints, of which one dies, one is
+// drained, and one registers meanwhile. Each fire is one request and a run that succeeded.
+func TestFleetOfEndpointsGetsEachFireOnce(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		testFleet(t, newDatabase(t), 1)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		testFleet(t, pgtest.New(t), 3)
+	})
+}
+
+func testFleet(t *testing.T, database string, nodes int) {
+	t.Helper()
+	w := &workers{counts: map[string]int{}, events: map[string]int{}, came: make(chan struct{}, 1)}
+	const perSecond = 100
+	s, stop := startFleet(t, database, nodes)
+	change := dispatcher.Change{Actor: "test"}
+	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{}}
+	group.SetDefaults()
+	servers := map[string]*httptest.Server{}
+	for n := range 5 {
+		id := fmt.Sprintf("e%d", n)
+		servers[id] = w.start(t, id)
+		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: servers[id].URL}
+	}
+	late := w.start(t, "late")
+	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{portOf(t, late)}}
+	group.Registration.SetDefaults()
+	job := dispatcher.Job{App: "app", Name: "dense", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+	for n := range perSecond {
+		trigger := dispatcher.Trigger{}
+		trigger.SetDefaults()
+		trigger.Expression = "rate(1s)"
+		job.Triggers[fmt.Sprintf("t%02d", n)] = trigger
+	}
+	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/run", Strategy: routing.RoundRobin}
+	job.Target.Group.SetDefaults()
+	_, _, err := s.PutGroup(t.Context(), group, change)
+	if err == nil {
+		_, _, err = s.PutJob(t.Context(), job, change)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	counts := w.await(t, "300 requests", func(counts map[string]int) bool { return sum(counts) >= 3*perSecond })
+	// Nodes count by themselves, and some requests are under way while these are counted.
+	ids := slices.Sorted(maps.Keys(counts))
+	low, high := slices.Min(slices.Collect(maps.Values(counts))), slices.Max(slices.Collect(maps.Values(counts)))
+	if !slices.Equal(ids, []string{"e0", "e1", "e2", "e3", "e4"}) || high-low > nodes+perSecond/5 {
+		t.Errorf("counts = %v, want each endpoint to have a fifth", counts)
+	}
+
+	servers["e0"].CloseClientConnections()
+	servers["e0"].Close() // dies
+	if _, err := s.DrainEndpoint(t.Context(), "app", "workers", "e1", true, change); err != nil {
+		t.Fatal(err)
+	}
+	endpoint := dispatcher.Endpoint{ID: "late", StaticEndpoint: dispatcher.StaticEndpoint{URL: late.URL}}
+	if _, _, err := s.RegisterEndpoint(t.Context(), "app", "workers", endpoint, time.Time{}, change); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, "requests to the new endpoint", func(counts map[string]int) bool { return counts["late"] >= perSecond/10 })
+	before := w.await(t, "nothing", func(map[string]int) bool { return true })
+	after := w.await(t, "700 more requests", func(counts map[string]int) bool { return sum(counts) >= sum(before)+7*perSecond })
+	if got := after["e1"] - before["e1"]; after["e0"] != before["e0"] || got > perSecond/5 {
+		t.Errorf("e0 got %d more, e1 %d more, want none after one died and the other was drained", after["e0"]-before["e0"], got)
+	}
+	stop()
+	checkFleet(t, s, w)
+}
+
+// checkFleet compares what endpoints got with the runs.
+func checkFleet(t *testing.T, s dispatcher.Store, w *workers) {
+	t.Helper()
+	states, again := map[dispatcher.RunState]int{}, 0
+	page := dispatcher.Page{Limit: 500}
+	for {
+		runs, err := s.Runs(context.WithoutCancel(t.Context()), dispatcher.RunQuery{App: "app", Page: page})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range runs {
+			states[run.State]++
+			if w.events[run.EventID] > 1 {
+				again++ // one that died with its request in flight
+			}
+			if run.State == dispatcher.RunSucceeded && w.events[run.EventID] == 0 {
+				t.Errorf("run %s succeeded without a request", run.ID)
+			}
+		}
+		if len(runs) < page.Limit {
+			break
+		}
+		page.Cursor = runs[len(runs)-1].ID
+	}
+	lost := states[dispatcher.RunFailed] + states[dispatcher.RunLost] + states[dispatcher.RunTimedOut]
+	if states[dispatcher.RunSucceeded] < 1000 || lost > 0 || again > 3 {
+		t.Errorf("runs = %v, %d of them sent twice, want all to have succeeded", states, again)
+	}
+}
+
+func portOf(t *testing.T, server *httptest.Server) (port int) {
+	t.Helper()
+	if _, err := fmt.Sscanf(server.URL, "http://127.0.0.1:%d", &port); err != nil {
+		t.Fatal(err)
+	}
+	return port
+}

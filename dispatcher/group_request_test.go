@@ -1,0 +1,77 @@
+package dispatcher_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func TestURLOfAnEndpointJoinsPathsWithOneSlash(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct{ endpoint, group, job, want string }{
+		{"http://h", "", "", "http://h"},
+		{"http://h/", "", "", "http://h/"},
+		{"http://h", "", "/run", "http://h/run"},
+		{"http://h/", "", "/run", "http://h/run"},
+		{"http://h/base", "/tasks", "/run", "http://h/base/tasks/run"},
+		{"http://h/base/", "/tasks/", "/run/", "http://h/base/tasks/run/"},
+		{"http://h/base/", "/tasks/", "", "http://h/base/tasks/"},
+		{"http://h/base", "/tasks", "?a=b", "http://h/base/tasks?a=b"},
+		{"http://h/base/", "", "?a=b", "http://h/base/?a=b"},
+		{"http://h", "/", "/run?a=/b/", "http://h/run?a=/b/"},
+		{"http://h/", "/", "/", "http://h/"},
+	} {
+		group := dispatcher.EndpointGroup{Path: tt.group}
+		if got := group.URL(dispatcher.StaticEndpoint{URL: tt.endpoint}, tt.job); got != tt.want {
+			t.Errorf("%+v: URL = %s", tt, got)
+		}
+		call := dispatcher.Call{Group: &dispatcher.GroupVersion{}}
+		call.Target.Group = &dispatcher.GroupTarget{Name: "g", Path: tt.job}
+		w, path, _, _, err := call.GroupRequest()
+		if err != nil || path != tt.job || w.Method != "POST" || w.Timeout != dispatcher.DefaultTimeout {
+			t.Errorf("path = %q of %+v, %v, want %q", path, w, err, tt.job)
+		}
+	}
+}
+
+func TestHashKeyIsFilledIn(t *testing.T) {
+	t.Parallel()
+	call := dispatcher.Call{App: "shop", Job: "report", Payload: []byte(`{"customer": "` + strings.Repeat("x", dispatcher.MaxPayload) + `"}`)}
+	for key, want := range map[string]string{"": "shop/report", "fixed": "fixed", "{{.App}}": "shop", "{{json .Payload}}": ""} {
+		target := &dispatcher.GroupTarget{Name: "g", HashKey: key}
+		call.Target = dispatcher.Target{Group: target}
+		var err error
+		if call.Templates, err = call.Target.Templates(); err != nil {
+			t.Fatal(err)
+		}
+		got, err := call.HashKey()
+		var template *dispatcher.TemplateError
+		if got != want || (want == "") != errors.As(err, &template) {
+			t.Errorf("%s: key = %.50s, %v, want %s", key, got, err, want)
+		}
+	}
+	for key, fires := range map[string]bool{"{{.NextFire}}": true, "{{.App}}": false} {
+		templates, err := dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "g", HashKey: key}}.Templates()
+		if err != nil || templates.UseFires() != fires {
+			t.Errorf("%s: UseFires = %v, %v, want %v", key, templates.UseFires(), err, fires)
+		}
+	}
+}
+
+func TestWrongHashKeysAreRefused(t *testing.T) {
+	t.Parallel()
+	for key, code := range map[string]string{
+		"{{.Nothing}}": dispatcher.CodeTemplateField, "{{.App": dispatcher.CodeTemplateSyntax,
+		strings.Repeat("x", 1025): dispatcher.CodeTextTooLong, "a\x00": dispatcher.CodeTextInvalid,
+	} {
+		target := dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "g", HashKey: key}}
+		target.Group.SetDefaults()
+		var problems dispatcher.Problems
+		if err := target.Validate(); !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/group/hash_key" ||
+			problems[0].Code != code {
+			t.Errorf("%.20q: problems = %v, want %s at /group/hash_key", key, err, code)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package invoke
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+)
+
+// answerAge is for how long an answer of an endpoint counts, so that many fires at once ask it once.
+const answerAge = time.Second
+
+// question is what an endpoint is asked: whether it is idle for a job or, with none, for all; or whether it is alive.
+type question struct{ endpoint, job string }
+
+// answer is what an endpoint said.
+type answer struct {
+	done chan struct{} // closed when the rest is set
+	at   time.Time
+	void bool // the attempt that asked ended before the response
+	*refusal
+}
+
+// choose decides whether an endpoint gets the request: by the strategy, it is asked before. Otherwise, it says why not.
+// release, unless it is nil, is to be called at the end of the request.
+func (a *groupAttempt) choose(ctx context.Context, endpoint *dispatcher.Endpoint) (refused *refusal, release func()) {
+	a.retried(endpoint.ID, time.Now())
+	q := question{endpoint: endpoint.ID}
+	switch a.strategy.Asks() {
+	case routing.AskNothing:
+		return nil, nil
+	case routing.AskAlive:
+		return a.ask(ctx, q, endpoint, false), nil
+	case routing.AskIdleForJob:
+		q.job = a.call.Job
+	}
+	if refused = a.ask(ctx, q, endpoint, true); refused != nil {
+		return refused, nil
+	}
+	return nil, func() { a.release(q) }
+}
+
+// release ends what ask reserved.
+func (s *groupState) release(q question) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.reserved[q]--; s.reserved[q] == 0 {
+		delete(s.reserved, q)
+	}
+}
+
+// ask asks an endpoint, or waits for or takes the answer of another attempt. With reserve, a yes is for one attempt only,
+// whose request it counts as in flight, and an endpoint that has such a request is busy without being asked.
+func (a *groupAttempt) ask(ctx context.Context, q question, endpoint *dispatcher.Endpoint, reserve bool) *refusal {
+	for {
+		a.mu.Lock()
+		if reserve && a.reserved[q] > 0 {
+			a.mu.Unlock()
+			return &refusal{endpoint.ID, "has a request of this node in flight", true}
+		}
+		known := a.answers[q]
+		if known == nil || !known.at.IsZero() && time.Since(known.at) > answerAge {
+			known = &answer{done: make(chan struct{})}
+			a.answers[q] = known
+			a.mu.Unlock()
+			return a.lead(ctx, q, endpoint, known, reserve)
+		}
+		a.mu.Unlock()
+		select {
+		case <-known.done:
+		case <-ctx.Done():
+			return &refusal{endpoint: endpoint.ID, why: "no response to the probe in time"}
+		}
+		if !known.void && (!reserve || known.refusal != nil) {
+			return known.refusal
+		}
+	}
+}
+
+// lead asks an endpoint on behalf of all attempts that wait for the answer.
+func (a *groupAttempt) lead(
+	ctx context.Context, q question, endpoint *dispatcher.Endpoint, to *answer, reserve bool,
+) (refused *refusal) {
+	asked := false
+	defer func() { // also if it panics: others wait
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		to.refusal, to.at, to.void = refused, time.Now(), !asked || ctx.Err() != nil
+		switch {
+		case asked && refused == nil && reserve:
+			a.reserved[q]++
+			fallthrough
+		case to.void:
+			delete(a.answers, q)
+		}
+		close(to.done)
+	}()
+	refused, responded := a.probe(ctx, q, endpoint)
+	asked = true
+	if responded {
+		a.succeeded(endpoint.ID)
+	} else if ctx.Err() == nil {
+		a.failed(endpoint, a.started, time.Now())
+	}
+	return refused
+}
+
+// probe asks an endpoint by a request. responded tells that there was a response, whatever it says.
+func (a *groupAttempt) probe(ctx context.Context, q question, endpoint *dispatcher.Endpoint) (refused *refusal, responded bool) {
+	settings := a.call.Group.Probe
+	timeout := cmp.Or(settings.Timeout, dispatcher.DefaultProbeTimeout)
+	path := cmp.Or(settings.IdlePath, dispatcher.DefaultIdlePath)
+	idle := a.strategy.Asks() != routing.AskAlive
+	switch {
+	case !idle:
+		path = cmp.Or(settings.AlivePath, dispatcher.DefaultAlivePath)
+	case q.job != "":
+		path += "?job=" + url.QueryEscape(a.call.App+"/"+a.call.Job)
+	}
+	bounded, cancel := context.WithTimeout(ctx, timeout.Std())
+	defer cancel()
+	r, err := a.probeRequest(bounded, a.destination(endpoint, path))
+	if err != nil {
+		return &refusal{endpoint: endpoint.ID, why: err.Error()}, false
+	}
+	got, err := send(bounded, r.clients.kept, r, &stopwatch{start: a.started})
+	switch {
+	case err != nil:
+		why := newRedaction(r.revealed).clean(classify(ctx, bounded, err, timeout).Error)
+		return &refusal{endpoint: endpoint.ID, why: why}, false
+	case got.status < 200 || got.status > 299:
+		return &refusal{endpoint.ID, fmt.Sprintf("responded to the probe with status %d", got.status), idle}, true
+	}
+	return nil, true
+}
+
+// probeRequest returns the request of a probe. It is authenticated as other requests to endpoints are, and not signed.
+func (a *groupAttempt) probeRequest(ctx context.Context, to destination) (request, error) {
+	now := time.Now()
+	r := request{app: a.call.App, bounds: a.call.Bounds, method: http.MethodGet, url: to.url, host: to.host, endpoint: to.endpoint}
+	r.header = http.Header{"User-Agent": {a.hooks.agent}, "Carillon-App": {a.call.App}, "Carillon-Endpoint": {to.endpoint}}
+	if err := a.hooks.connect(&r, a.content.TLS, to.scope, now); err != nil || a.content.Auth == nil {
+		return r, err
+	}
+	return r, a.hooks.authorize(ctx, &r, a.content.Auth, now)
+}

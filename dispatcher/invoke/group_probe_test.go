@@ -1,0 +1,164 @@
+package invoke_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+)
+
+// answering sets what endpoints respond to probes, and returns the URIs of the probes.
+func (f *fleet) answering(statuses ...int) *sync.Map {
+	uris := &sync.Map{}
+	f.respond = func(n int, w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			uris.Store(r.URL.RequestURI(), r.Header)
+			w.WriteHeader(statuses[n])
+		}
+	}
+	return uris
+}
+
+func TestFailoverChoosesTheFirstEndpointThatIsAlive(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 5), newInvoker(t)
+	f.refusing(0)
+	uris := f.answering(200, 503, 302, 204, 200)
+	f.group.Path = "/base"
+	f.group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")}}}
+	var group errgroup.Group
+	for n := range 100 { // fires at once are one question
+		group.Go(func() error {
+			o := i.Invoke(t.Context(), f.call(fmt.Sprint("job", n), routing.Failover))
+			if o.State != dispatcher.RunSucceeded || o.Response.Endpoint != "e3" {
+				return fmt.Errorf("outcome = %+v, want success at e3", o)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		mustSucceed(t, i, f.call("later", routing.Failover))
+	}
+	for n := range f.probes {
+		// A slow machine may take longer for 200 requests than an answer counts.
+		if got := f.probes[n].Load(); (got > 0) != (n >= 1 && n <= 3) || got > 10 {
+			t.Errorf("e%d was asked %d times", n, got)
+		}
+	}
+	header, asked := uris.Load("/base" + dispatcher.DefaultAlivePath)
+	if !asked {
+		t.Fatal("no endpoint was asked at the path of the group and the default path")
+	}
+	got := header.(http.Header)
+	if got.Get("Authorization") != "Bearer hunter2" || got.Get("Webhook-Id") != "" || got.Get("Carillon-Endpoint") == "" {
+		t.Errorf("header of a probe = %v, want that of the group's auth and no id of a run", got)
+	}
+}
+
+func TestFailoverGoesToBackupsWhenNoPrimaryIsAlive(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 4), newInvoker(t)
+	f.group.Live[0].Backup, f.group.Live[1].Backup = true, true
+	f.answering(200, 200, 500, 500)
+	if at := mustSucceed(t, i, f.call("ping", routing.Failover)); at != "e0" {
+		t.Errorf("request went to %s, want the first backup", at)
+	}
+	f, i = newFleet(t, 4), newInvoker(t)
+	f.group.Live[0].Backup, f.group.Live[1].Backup = true, true
+	f.refusing(2)
+	f.refusing(3)
+	if at := mustSucceed(t, i, f.call("ping", routing.Last)); at != "e1" {
+		t.Errorf("request went to %s, want the last backup", at)
+	}
+	f, i = newFleet(t, 2), newInvoker(t)
+	f.answering(500, 404)
+	if o := i.Invoke(t.Context(), f.call("ping", routing.Failover)); o.Class != dispatcher.ClassNoEndpoint || !o.NotSent ||
+		!strings.HasSuffix(o.Error, "e0: responded to the probe with status 500; e1: responded to the probe with status 404") {
+		t.Errorf("outcome = %+v, want what each endpoint said", o)
+	}
+}
+
+func TestProbeIsBoundedByItsTimeout(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 2), newInvoker(t)
+	f.group.Probe.Timeout = dispatcher.Duration(200 * time.Millisecond)
+	f.respond = func(n int, _ http.ResponseWriter, r *http.Request) {
+		if n == 0 && r.Method == http.MethodGet {
+			<-r.Context().Done()
+		}
+	}
+	if at := mustSucceed(t, i, f.call("ping", routing.Failover)); at != "e1" {
+		t.Errorf("request went to %s, want e1", at)
+	}
+}
+
+func TestBusyoverChoosesTheFirstEndpointThatIsIdle(t *testing.T) {
+	t.Parallel()
+	for strategy, query := range map[dispatcher.Strategy]string{routing.BusyOver: "?job=demo%2Fping", routing.GlobalBusyOver: ""} {
+		t.Run(string(strategy), func(t *testing.T) {
+			t.Parallel()
+			f, i := newFleet(t, 5), newInvoker(t)
+			f.group.Live[4].Backup = true
+			uris := f.answering(423, 503, 200, 200, 200)
+			if at := mustSucceed(t, i, f.call("ping", strategy)); at != "e2" {
+				t.Errorf("request went to %s, want e2", at)
+			}
+			if _, asked := uris.Load(dispatcher.DefaultIdlePath + query); !asked {
+				t.Error("no endpoint was asked for " + dispatcher.DefaultIdlePath + query)
+			}
+			f.answering(423, 503, 500, 409, 200)
+			o := newInvoker(t).Invoke(t.Context(), f.call("ping", strategy))
+			if o.State != failed || o.Class != dispatcher.ClassEndpointsBusy || !o.NotSent || !o.Class.NeverSent() || !o.Class.Repeatable(0) ||
+				!strings.Contains(o.Error, "no endpoint of group workers is idle; of 5, 4 were asked and 4 are busy: e0: responded") {
+				t.Errorf("outcome = %+v, want busy without a request to the backup", o)
+			}
+		})
+	}
+}
+
+// Fires at once go to different endpoints, also before the first has said that it is busy.
+func TestIdleEndpointGetsOneOfManyRequestsAtOnce(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 5), newInvoker(t)
+	release := make(chan struct{})
+	var took, busy atomic.Int64
+	f.respond = func(_ int, _ http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			<-release
+		}
+	}
+	var group sync.WaitGroup
+	for range 50 {
+		group.Go(func() {
+			switch o := i.Invoke(t.Context(), f.call("ping", routing.BusyOver)); {
+			case o.State == dispatcher.RunSucceeded:
+				took.Add(1)
+			case o.Class == dispatcher.ClassEndpointsBusy:
+				if busy.Add(1) == 45 {
+					close(release)
+				}
+			default:
+				t.Errorf("outcome = %+v", o)
+			}
+		})
+	}
+	group.Wait()
+	if counts := f.counts(); took.Load() != 5 || busy.Load() != 45 || fmt.Sprint(counts) != "[1 1 1 1 1]" {
+		t.Errorf("%d took, %d found all busy, counts = %v; want 5, 45 and one each", took.Load(), busy.Load(), counts)
+	}
+	// What is over keeps no endpoint busy.
+	if at := mustSucceed(t, i, f.call("ping", routing.BusyOver)); at != "e0" {
+		t.Errorf("request went to %s, want e0", at)
+	}
+}

@@ -1,0 +1,347 @@
+package invoke_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+)
+
+// fleet is a group of real HTTP servers: e0, e1 and so on.
+type fleet struct {
+	group   *dispatcher.GroupVersion
+	servers []*httptest.Server
+	hits    []atomic.Int64 // requests but for probes
+	probes  []atomic.Int64
+	// respond overrides what a server responds; nil: 204. A probe has method GET.
+	respond func(n int, w http.ResponseWriter, r *http.Request)
+}
+
+func newFleet(t *testing.T, size int) *fleet {
+	t.Helper()
+	f := &fleet{group: &dispatcher.GroupVersion{}, hits: make([]atomic.Int64, size), probes: make([]atomic.Int64, size)}
+	f.group.SetDefaults()
+	f.group.App, f.group.Name = "demo", "workers"
+	for n := range size {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			if r.Method == http.MethodGet {
+				f.probes[n].Add(1)
+			} else {
+				f.hits[n].Add(1)
+			}
+			if f.respond != nil {
+				f.respond(n, w, r)
+				return
+			}
+			w.WriteHeader(http.StatusNoContent)
+		}))
+		t.Cleanup(server.Close)
+		f.servers = append(f.servers, server)
+		f.group.Live = append(f.group.Live, dispatcher.Endpoint{
+			ID: fmt.Sprintf("e%d", n), Source: dispatcher.EndpointStatic, StaticEndpoint: dispatcher.StaticEndpoint{URL: server.URL},
+		})
+	}
+	return f
+}
+
+// call returns a call of the job to the group.
+func (f *fleet) call(job string, strategy dispatcher.Strategy) dispatcher.Call {
+	call := callTo("", "POST", ample)
+	target := &dispatcher.GroupTarget{Name: f.group.Name, Path: "/run", Strategy: strategy, Timeout: dispatcher.Duration(ample)}
+	call.Job, call.Target, call.Group = job, dispatcher.Target{Group: target}, f.group
+	return call
+}
+
+// counts returns how many requests each endpoint had.
+func (f *fleet) counts() []int64 {
+	counts := make([]int64, len(f.hits))
+	for n := range f.hits {
+		counts[n] = f.hits[n].Load()
+	}
+	return counts
+}
+
+// refusing makes an endpoint refuse connections.
+func (f *fleet) refusing(n int) { f.servers[n].Close() }
+
+// mustSucceed makes an attempt and returns the endpoint that it went to.
+func mustSucceed(t *testing.T, i *invoke.Invoker, call dispatcher.Call) string {
+	t.Helper()
+	o := i.Invoke(t.Context(), call)
+	if o.State != dispatcher.RunSucceeded || o.Response == nil {
+		t.Fatalf("outcome = %+v, want success and a response", o)
+	}
+	return o.Response.Endpoint
+}
+
+func TestRequestToAnEndpointIsThatOfTheJob(t *testing.T) {
+	t.Parallel()
+	address, requests := recorder(t)
+	i := withSecrets(t, map[string]string{"key": "wJalrXUtnFEMI", "token": "session"})
+	token := secretFile("token")
+	group := &dispatcher.GroupVersion{Live: []dispatcher.Endpoint{
+		{ID: "one", Source: dispatcher.EndpointStatic, StaticEndpoint: dispatcher.StaticEndpoint{URL: address + "/base/"}},
+	}}
+	group.App, group.Name, group.Path = "demo", "workers", "/tasks"
+	group.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{
+		Service: "lambda", Region: "eu-central-1", Credentials: &dispatcher.AWSCredentials{
+			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: secretFile("key"), SessionToken: &token,
+		},
+	}}
+	call := callTo("", "POST", ample)
+	call.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{
+		Name: "workers", Path: "/nightly/{{.Job}}?at={{.Attempt}}", Headers: map[string]string{"X-Run": "{{.Run}}"},
+		CloudEvents: dispatcher.CloudEventsBinary,
+	}}
+	var err error
+	if call.Templates, err = call.Target.Templates(); err != nil {
+		t.Fatal(err)
+	}
+	call.Group, call.Payload = group, []byte(`{"n":1}`)
+	o := i.Invoke(t.Context(), call)
+	if o.State != dispatcher.RunSucceeded || o.Response == nil || o.Response.Endpoint != "one" {
+		t.Fatalf("outcome = %+v, want success at endpoint one", o)
+	}
+	got := <-requests
+	if got.url.RequestURI() != "/base/tasks/nightly/ping?at=2" || string(got.body) != `{"n":1}` {
+		t.Errorf("request = %s %s", got.url.RequestURI(), got.body)
+	}
+	for name, want := range map[string]string{
+		"Carillon-Endpoint": "one", "Webhook-Id": "evt_1", "X-Run": call.Key.String(), "Ce-Id": "evt_1",
+		"Authorization": resigned(t, got, address),
+	} {
+		if got.header.Get(name) != want {
+			t.Errorf("%s = %q, want %q", name, got.header.Get(name), want)
+		}
+	}
+	group.ServerName = "workers.example"
+	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded {
+		t.Fatalf("outcome = %+v", o)
+	}
+	got = <-requests
+	if want := resigned(t, got, "http://workers.example"); got.header.Get("Authorization") != want {
+		t.Errorf("Authorization = %s\nwant %s", got.header.Get("Authorization"), want)
+	}
+}
+
+// Three nodes make 1,000 requests to five endpoints; docs/routing.md states the bounds.
+func TestStrategiesDistributeRequestsOfThreeNodes(t *testing.T) {
+	t.Parallel()
+	const fires, nodes = 1000, 3
+	only := func(n int) func([]int64) bool {
+		return func(counts []int64) bool { return counts[n] == fires }
+	}
+	within := func(slack int64) func([]int64) bool {
+		return func(counts []int64) bool { return slices.Max(counts)-slices.Min(counts) <= slack }
+	}
+	for strategy, fair := range map[dispatcher.Strategy]func([]int64) bool{
+		routing.First: only(0), routing.Last: only(4), routing.Failover: only(0), routing.BusyOver: only(0), routing.GlobalBusyOver: only(0),
+		routing.RoundRobin: within(nodes), routing.LeastRecentlyUsed: within(nodes), routing.LeastFrequentlyUsed: within(nodes),
+		routing.Random:         within(150), // more than five standard deviations of a difference
+		routing.ConsistentHash: func(counts []int64) bool { return slices.Max(counts) == fires },
+		routing.Weighted: func(counts []int64) bool {
+			// e0 has weight 6 of 10. One gets less than 3 more than its share, and at most 3*(1+1/2+...+1/5) less.
+			return counts[0] < 600+nodes && counts[0] > 600-7 && within(nodes+7)(counts[1:])
+		},
+		routing.LeastConnections: within(fires), // see the test of requests in flight
+	} {
+		t.Run(string(strategy), func(t *testing.T) {
+			t.Parallel()
+			f := newFleet(t, 5)
+			if strategy == routing.Weighted {
+				f.group.Live[0].Weight = 6
+			}
+			invokers := [nodes]*invoke.Invoker{}
+			for n := range invokers {
+				invokers[n] = newInvoker(t)
+			}
+			call := f.call("ping", strategy)
+			for n := range fires {
+				mustSucceed(t, invokers[n%nodes], call)
+			}
+			if counts := f.counts(); !fair(counts) {
+				t.Errorf("counts = %v", counts)
+			}
+		})
+	}
+}
+
+// Requests of least_connections avoid endpoints that have some in flight.
+func TestLeastConnectionsCountsRequestsInFlight(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 5), newInvoker(t)
+	var arrived sync.WaitGroup
+	arrived.Add(50)
+	all := make(chan struct{})
+	go func() { arrived.Wait(); close(all) }()
+	f.respond = func(_ int, _ http.ResponseWriter, _ *http.Request) {
+		arrived.Done()
+		<-all
+	}
+	var group errgroup.Group
+	for n := range 50 {
+		group.Go(func() error {
+			if o := i.Invoke(t.Context(), f.call(fmt.Sprint("job", n%7), routing.LeastConnections)); o.State != dispatcher.RunSucceeded {
+				return fmt.Errorf("outcome = %+v", o)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if counts := f.counts(); slices.Max(counts) != 10 || slices.Min(counts) != 10 {
+		t.Errorf("counts = %v, want 10 each", counts)
+	}
+}
+
+func TestHashKeyDecidesTheEndpoint(t *testing.T) {
+	t.Parallel()
+	f, nodes := newFleet(t, 5), []*invoke.Invoker{newInvoker(t), newInvoker(t), newInvoker(t)}
+	at := map[string]string{}
+	for n := range 300 {
+		call := f.call("ping", routing.ConsistentHash)
+		call.Trigger = fmt.Sprint("trigger", n%50)
+		call.Target.Group.HashKey = "{{.Trigger}}"
+		var err error
+		if call.Templates, err = call.Target.Templates(); err != nil {
+			t.Fatal(err)
+		}
+		endpoint := mustSucceed(t, nodes[n%3], call)
+		if before := at[call.Trigger]; before != "" && before != endpoint {
+			t.Errorf("%s went to %s and to %s", call.Trigger, before, endpoint)
+		}
+		at[call.Trigger] = endpoint
+	}
+	if counts := f.counts(); slices.Min(counts) == 0 {
+		t.Errorf("counts = %v, want each endpoint to have some of 50 keys", counts)
+	}
+}
+
+// Endpoints that do not take the connection cost no run and no attempt, and are tried rarely.
+func TestNextEndpointIsTriedWhenOneRefusesTheConnection(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 5), newInvoker(t)
+	call := f.call("ping", routing.RoundRobin)
+	mustSucceed(t, i, call)
+	f.refusing(1)
+	f.refusing(3)
+	began := time.Now()
+	for range 1000 {
+		mustSucceed(t, i, call)
+	}
+	counts := f.counts()
+	if sum := counts[0] + counts[1] + counts[2] + counts[3] + counts[4]; sum != 1001 || counts[1]+counts[3] > 1 {
+		t.Errorf("counts = %v, want 1001 requests, and none at e1 and e3 after they were gone", counts)
+	}
+	t.Logf("1,000 requests took %s", time.Since(began))
+}
+
+func TestEndpointThatComesBackGetsRequests(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 2), newInvoker(t)
+	address := f.servers[0].Listener.Addr().String()
+	f.refusing(0)
+	call := f.call("ping", routing.First)
+	if at := mustSucceed(t, i, call); at != "e1" {
+		t.Fatalf("request went to %s, want e1 while e0 refuses", at)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		t.Fatal(err)
+	}
+	again := &http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})} //nolint:gosec // for a test
+	go func() { _ = again.Serve(listener) }()
+	t.Cleanup(func() { _ = again.Close() })
+	for deadline := time.Now().Add(ample); mustSucceed(t, i, call) != "e0"; {
+		if time.Now().After(deadline) {
+			t.Fatal("e0 got no request again")
+		}
+	}
+}
+
+// An endpoint whose packets are lost takes half of the time that is left.
+func TestNextEndpointIsTriedWhenOneCannotBeReached(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 1), newInvoker(t)
+	f.group.Live = append(f.group.Live, f.group.Live[0])
+	f.group.Live[0] = dispatcher.Endpoint{ID: "a", StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://" + fullListener(t)}}
+	call := f.call("ping", routing.First)
+	call.Target.Group.Timeout = dispatcher.Duration(4 * time.Second)
+	if at := mustSucceed(t, i, call); at != "e0" {
+		t.Errorf("request went to %s, want e0", at)
+	}
+	began := time.Now()
+	if mustSucceed(t, i, call); time.Since(began) > time.Second {
+		t.Errorf("the next request took %s, want a to be tried after e0", time.Since(began))
+	}
+}
+
+// What an endpoint may have received goes to no other.
+func TestNoOtherEndpointIsTriedAfterTheRequestWasSent(t *testing.T) {
+	t.Parallel()
+	for what, respond := range map[string]func(int, http.ResponseWriter, *http.Request){
+		"reset":   func(int, http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) },
+		"error":   func(_ int, w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) },
+		"timeout": func(_ int, _ http.ResponseWriter, r *http.Request) { <-r.Context().Done() },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f, i := newFleet(t, 3), newInvoker(t)
+			f.respond = respond
+			call := f.call("ping", routing.RoundRobin)
+			if what == "timeout" {
+				call.Target.Group.Timeout = dispatcher.Duration(300 * time.Millisecond)
+			}
+			for n := range int64(6) {
+				o := i.Invoke(t.Context(), call)
+				counts := f.counts()
+				if sum := counts[0] + counts[1] + counts[2]; o.State == dispatcher.RunSucceeded || o.NotSent || sum != n+1 {
+					t.Fatalf("outcome = %+v, counts = %v, want a failure of one request", o, counts)
+				}
+				if o.Response == nil || o.Response.Endpoint == "" {
+					t.Errorf("outcome = %+v, want it to name the endpoint", o)
+				}
+			}
+		})
+	}
+}
+
+func TestAttemptWithoutAnEndpointSaysWhy(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 3), newInvoker(t)
+	for n := range f.servers {
+		f.refusing(n)
+	}
+	if o := i.Invoke(t.Context(), f.call("ping", routing.RoundRobin)); o.Class != dispatcher.ClassNoEndpoint || !o.NotSent ||
+		!strings.Contains(o.Error, "no endpoint of group workers is up; of 3, 3 were tried: e") || !strings.Contains(o.Error, "refused") {
+		t.Errorf("outcome of refusing endpoints = %+v", o)
+	}
+	f.group = &dispatcher.GroupVersion{EndpointGroup: f.group.EndpointGroup, Live: slices.Clone(f.group.Live)}
+	for n := range f.group.Live {
+		f.group.Live[n].Draining = true
+	}
+	for what, live := range map[string][]dispatcher.Endpoint{
+		"it has 3, of which 3 are draining": f.group.Live, "it has 0, of which 0 are draining": nil,
+	} {
+		f.group = &dispatcher.GroupVersion{EndpointGroup: f.group.EndpointGroup, Live: live}
+		o := i.Invoke(t.Context(), f.call("ping", routing.RoundRobin))
+		if o.State != failed || o.Class != dispatcher.ClassNoEndpoint || !o.NotSent || !strings.HasSuffix(o.Error, what) {
+			t.Errorf("outcome = %+v, want it to say that %s", o, what)
+		}
+	}
+}
