@@ -152,6 +152,8 @@ func (r *Registration) checkPorts(problems *Problems, at string) {
 		return
 	}
 	for i, port := range r.Ports {
-		checkRange(problems, at+"/"+strconv.Itoa(i), port, 1, 65535)
+		if port < 1 || port > 65535 {
+			problems.Add(at+"/"+strconv.Itoa(i), CodeCountRange, "port %d is not in 1 to 65535", port)
+		}
 	}
 }

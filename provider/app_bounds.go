@@ -168,12 +168,7 @@ func expandBounds(ctx context.Context, e *expander, object types.Object) *dispat
 	if e.object(ctx, "/bounds/egress", m.Egress, &egress) {
 		b.Egress.Hosts = e.stringList("/bounds/egress/hosts", egress.Hosts)
 		b.Egress.Networks = e.stringList("/bounds/egress/networks", egress.Networks)
-		for i, element := range e.list("/bounds/egress/ports", egress.Ports) {
-			port, _ := element.(types.Number)
-			at := "/bounds/egress/ports/" + strconv.Itoa(i)
-			e.rejectNull(at, port)
-			b.Egress.Ports = append(b.Egress.Ports, e.whole(at, port, 0, dispatcher.CodeCountRange, "give a port from 1 to 65535"))
-		}
+		b.Egress.Ports = e.ports("/bounds/egress/ports", egress.Ports)
 	}
 	var lambda lambdaBoundsModel
 	if e.object(ctx, "/bounds/lambda", m.Lambda, &lambda) {
@@ -196,8 +191,9 @@ func expandBounds(ctx context.Context, e *expander, object types.Object) *dispat
 
 // count expands a number of which zero is not a value: the API takes it for the default.
 func (e *expander) count(pointer string, v types.Number) int {
+	before := len(e.problems)
 	n := e.whole(pointer, v, 0, dispatcher.CodeCountRange, "give a whole number")
-	if n == 0 && !v.IsNull() && !v.IsUnknown() && len(e.aboutKnown(e.problems)) == 0 {
+	if n == 0 && !v.IsNull() && !v.IsUnknown() && len(e.problems) == before {
 		e.problems.Add(pointer, dispatcher.CodeCountRange, "0 is less than the minimum of 1; leave it out for the default")
 	}
 	return n
@@ -235,12 +231,8 @@ func boundsModelOf(ctx context.Context, diags *diag.Diagnostics, b dispatcher.Bo
 		Secrets: flattenList(ctx, diags, types.StringType, b.Secrets),
 	}
 	m.Quotas = types.ObjectValueMust(objectType(of, "quotas").AttrTypes, quotaValues(b.Quotas))
-	ports := []types.Number{}
-	for _, port := range b.Egress.Ports {
-		ports = append(ports, flattenNumber(port))
-	}
 	m.Egress = flattenObject(ctx, diags, objectType(of, "egress"), egressModel{
-		Hosts: flattenList(ctx, diags, types.StringType, b.Egress.Hosts), Ports: flattenList(ctx, diags, types.NumberType, ports),
+		Hosts: flattenList(ctx, diags, types.StringType, b.Egress.Hosts), Ports: flattenPorts(ctx, diags, b.Egress.Ports),
 		Networks: flattenList(ctx, diags, types.StringType, b.Egress.Networks),
 	})
 	m.Lambda = flattenObject(ctx, diags, objectType(of, "lambda"), lambdaBoundsModel{

@@ -55,7 +55,7 @@ func (r *appResource) Metadata(_ context.Context, req resource.MetadataRequest, 
 func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "An app: a namespace of jobs that you enable and disable as a whole. " +
-			"Import it by name. You cannot destroy an app that still has jobs, calendars or groups.",
+			"Import it by name. You cannot destroy an app that still has jobs, calendars or endpoint groups.",
 		Attributes: map[string]schema.Attribute{
 			"name":        nameAttribute("app", ""),
 			"description": descriptionAttribute(),

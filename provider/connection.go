@@ -21,6 +21,7 @@ type connection struct {
 	apps           knownApps
 	defaults       knownDefaults
 	calendars      knownCalendars
+	groups         knownGroups
 	told           *told
 }
 

@@ -40,7 +40,7 @@ func withCode(message, code string) string { return message + " (" + code + ")" 
 // mapAttributes and listAttributes are the attributes whose children are keys of a map and
 // indexes of a list. A JSON pointer does not tell the two from names of attributes.
 var (
-	mapAttributes  = []string{"triggers", "headers", "labels", "labels_all", "node_labels", "session_tags", "secrets"}
+	mapAttributes  = []string{"triggers", "endpoints", "headers", "labels", "labels_all", "node_labels", "session_tags", "secrets"}
 	listAttributes = []string{
 		"acknowledge", "bases", "dates", "days_of_month", "delays", "functions", "hosts", "networks", "ports", "roles", "rules",
 		"sign_as_node", "success_codes", "weekdays",
@@ -48,7 +48,7 @@ var (
 )
 
 // blockNames are the names of the blocks that the API has as an array or object of many.
-var blockNames = map[string]string{"triggers": "trigger", "rules": "rule", "secrets": "secret"}
+var blockNames = map[string]string{"triggers": "trigger", "endpoints": "endpoint", "rules": "rule", "secrets": "secret"}
 
 // attributePath turns a JSON pointer of the API into the path of the attribute:
 // "/triggers/nightly/expression" into trigger["nightly"].expression.

@@ -28,6 +28,12 @@ func isNotFound(err error) bool {
 // revision that the plan was made from. A deleted thing is at none.
 func isConflict(err error) bool { return errors.Is(err, dispatcher.ErrPrecondition) || isNotFound(err) }
 
+// isInUse reports whether a delete failed because a job refers to the endpoint group.
+func isInUse(err error) bool {
+	var response *client.Error
+	return errors.As(err, &response) && hasCode(response, dispatcher.CodeGroupInUse)
+}
+
 func hasCode(response *client.Error, code string) bool {
 	return slices.ContainsFunc(response.Problems, func(p dispatcher.Problem) bool { return p.Code == code })
 }
@@ -80,8 +86,8 @@ func (c *connection) reportCreate(diags *diag.Diagnostics, kind, importID string
 	case errors.Is(err, dispatcher.ErrPrecondition):
 		diags.AddError(fmt.Sprintf("The %s already exists", kind),
 			fmt.Sprintf("The %s %q exists but is not in this state, so nothing was written. To manage it here, import it with this "+
-				"block:\n\n  import {\n    to = carillon_%s.NAME\n    id = %q\n  }\n\nNAME is the resource's name in your configuration. Or "+
-				"choose another name for the %s.", kind, importID, kind, importID, kind))
+				"block:\n\n  import {\n    to = %s.NAME\n    id = %q\n  }\n\nNAME is the resource's name in your configuration. Or "+
+				"choose another name for the %s.", kind, importID, resourceType(kind), importID, kind))
 	case isNotFound(err):
 		app, _, _ := strings.Cut(importID, "/")
 		diags.AddAttributeError(path.Root("app"), "The app does not exist (not_found)",
@@ -91,6 +97,9 @@ func (c *connection) reportCreate(diags *diag.Diagnostics, kind, importID string
 		c.report(diags, fmt.Sprintf("create %s %q", kind, importID), err)
 	}
 }
+
+// resourceType returns the type of resource of a kind of thing.
+func resourceType(kind string) string { return "carillon_" + strings.ReplaceAll(kind, " ", "_") }
 
 // doneBy says who made the change that a request did not expect, and when, if the audit log knows. done is "changed" or
 // "deleted".

@@ -225,16 +225,27 @@ func (e *expander) object(ctx context.Context, pointer string, v types.Object, m
 // framework's As would do too, but it converts all that is nested in an object to another form and back at each level,
 // which was a quarter of what an empty plan cost.
 func assign(attributes map[string]attr.Value, model any) bool {
-	fields := reflect.ValueOf(model).Elem()
-	if fields.NumField() != len(attributes) {
-		return false
-	}
+	count, ok := assignFields(attributes, reflect.ValueOf(model).Elem())
+	return ok && count == len(attributes)
+}
+
+// assignFields sets the fields of a struct and of those that it embeds, and returns how many there are.
+func assignFields(attributes map[string]attr.Value, fields reflect.Value) (count int, ok bool) {
 	for i := range fields.NumField() {
+		if fields.Type().Field(i).Anonymous {
+			embedded, ok := assignFields(attributes, fields.Field(i))
+			if !ok {
+				return 0, false
+			}
+			count += embedded
+			continue
+		}
 		value := reflect.ValueOf(attributes[fields.Type().Field(i).Tag.Get("tfsdk")])
 		if !value.IsValid() || !value.Type().AssignableTo(fields.Field(i).Type()) {
-			return false
+			return 0, false
 		}
 		fields.Field(i).Set(value)
+		count++
 	}
-	return true
+	return count, true
 }

@@ -41,6 +41,7 @@ func TestGuidesWorkWordByWord(t *testing.T) {
 func followGuide(t *testing.T, f *fixture, name, page string) {
 	t.Helper()
 	said := map[string][]string{
+		"endpoint-groups":  {"3 added", `workers = "0 workers"`},
 		"getting-started":  {"2 added", "next_greeting = "},
 		"from-eventbridge": {"3 added", `"2030-01-01T06:00:00+01:00"`, `"2030-02-01T06:00:00+01:00"`},
 		"renaming":         {`invoices = "finance/invoices"`},

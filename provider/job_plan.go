@@ -101,6 +101,7 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	checkTimezones(diags, &e, job)
 	r.checkBounds(ctx, diags, &e, job)
 	r.checkCalendars(ctx, diags, &e, job)
+	r.checkGroup(ctx, diags, &e, job)
 	r.resolveTriggers(ctx, diags, old, &e, job, config, &plan)
 	if diags.HasError() {
 		return change.plan

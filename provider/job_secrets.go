@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
@@ -21,20 +23,26 @@ func secretsToWrite(
 		stored = expandJob(ctx, &before, *state).Target.Secrets()
 	}
 	configured := expandJob(ctx, &expander{}, config).Target.Secrets()
-	secrets := job.Target.Secrets()
-	for pointer, secret := range secrets {
+	return chosenSecrets(job.Target.Secrets(), configured, stored, "/target", e.versions, before.versions)
+}
+
+// chosenSecrets returns planned secrets as they are to be sent: as configured, or stored if the one in the state stays.
+// versions and before are those of the plan and of the state, by pointers that begin with at.
+func chosenSecrets(
+	planned, configured, stored map[string]dispatcher.Secret, at string, versions, before map[string]types.String,
+) map[string]dispatcher.Secret {
+	for pointer, secret := range planned {
 		if secret.Reference != "" {
 			continue
 		}
 		old, exists := stored[pointer]
-		sameVersion := before.versions["/target"+pointer].Equal(e.versions["/target"+pointer])
-		if exists && old.Reference == "" && sameVersion {
-			secrets[pointer] = dispatcher.Secret{Stored: true}
+		if exists && old.Reference == "" && before[at+pointer].Equal(versions[at+pointer]) {
+			planned[pointer] = dispatcher.Secret{Stored: true}
 		} else {
-			secrets[pointer] = configured[pointer]
+			planned[pointer] = configured[pointer]
 		}
 	}
-	return secrets
+	return planned
 }
 
 // keptSecretProblems returns a problem for each secret that would keep its stored value although
@@ -67,14 +75,18 @@ func keptSecretProblems(ctx context.Context, plan, config, state jobModel) dispa
 // withOmittedSecrets returns job as if each secret with neither reference nor value had a stored value.
 // So does the configuration that Terraform generates for an imported job: it cannot know the value.
 func withOmittedSecrets(job dispatcher.Job) dispatcher.Job {
-	secrets := job.Target.Secrets()
+	job.Target = job.Target.WithSecrets(withOmitted(job.Target.Secrets()))
+	return job
+}
+
+// withOmitted returns secrets as if each with neither reference nor value had a stored value.
+func withOmitted(secrets map[string]dispatcher.Secret) map[string]dispatcher.Secret {
 	for pointer, secret := range secrets {
 		if secret == (dispatcher.Secret{}) {
 			secrets[pointer] = dispatcher.Secret{Stored: true}
 		}
 	}
-	job.Target = job.Target.WithSecrets(secrets)
-	return job
+	return secrets
 }
 
 // missingSecretProblems returns a problem for each secret with neither reference nor value, unless the job in the state
@@ -89,13 +101,25 @@ func missingSecretProblems(ctx context.Context, e *expander, job dispatcher.Job,
 	}
 	secrets := secretsToWrite(ctx, e, job, change.config, prior)
 	job.Target = job.Target.WithSecrets(secrets)
-	var all, missing dispatcher.Problems
-	all.AddError("", job.Validate())
-	for _, p := range e.aboutKnown(all) {
-		secret, is := secrets[strings.TrimPrefix(p.Path, "/target")]
+	return missingOf(e.aboutKnown(problemsOf(job.Validate())), secrets, "/target")
+}
+
+// missingOf returns those of some problems that are about secrets with neither reference nor value. The pointers of secrets
+// begin at.
+func missingOf(problems dispatcher.Problems, secrets map[string]dispatcher.Secret, at string) dispatcher.Problems {
+	var missing dispatcher.Problems
+	for _, p := range problems {
+		secret, is := secrets[strings.TrimPrefix(p.Path, at)]
 		if is && secret == (dispatcher.Secret{}) {
 			missing = append(missing, p)
 		}
 	}
 	return missing
+}
+
+// problemsOf returns the problems in the domain's verdict.
+func problemsOf(err error) dispatcher.Problems {
+	var all dispatcher.Problems
+	all.AddError("", err)
+	return all
 }

@@ -12,27 +12,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// name notes that an apply of this plan leaves a calendar.
-func (k *knownCalendars) name(app, name string) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	if k.named == nil {
-		k.named = map[string]bool{}
-	}
-	k.named[app+"/"+name] = true
-}
-
-// isNamed reports whether an apply of this plan leaves a calendar. Terraform plans it before what refers to it.
-func (k *knownCalendars) isNamed(app, name string) bool {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	return k.named[app+"/"+name]
-}
-
 // checkCalendar adds a problem if an app has no such calendar, neither stored nor planned. What cannot be known now, the
 // API judges at apply.
 func (c *connection) checkCalendar(ctx context.Context, problems *dispatcher.Problems, pointer, app, name string) {
-	if c == nil || len(c.unknown) > 0 || app == "" || name == "" || c.calendars.isNamed(app, name) {
+	if c == nil || len(c.unknown) > 0 || app == "" || name == "" || c.calendars.named.has(app, name) {
 		return
 	}
 	stored := c.storedOf(ctx, app)
@@ -41,10 +24,14 @@ func (c *connection) checkCalendar(ctx context.Context, problems *dispatcher.Pro
 		names = append(names, calendar.Name)
 	}
 	if stored != nil && !slices.Contains(names, name) {
-		problems.Add(pointer, dispatcher.CodeCalendarUnknown,
-			"app %s has no calendar %s; declare it as a carillon_calendar and refer to its name, so that Terraform creates it first%s",
-			dispatcher.Echo(app), dispatcher.Echo(name), dispatcher.DidYouMean(name, names))
+		addUnknownName(problems, pointer, dispatcher.CodeCalendarUnknown, "calendar", app, name, names)
 	}
+}
+
+// addUnknownName adds that an app has no thing of that kind and name; names are those that it has.
+func addUnknownName(problems *dispatcher.Problems, pointer, code, kind, app, name string, names []string) {
+	problems.Add(pointer, code, "app %s has no %s %s; declare it as a %s and refer to its name, so that Terraform creates it first%s",
+		dispatcher.Echo(app), kind, dispatcher.Echo(name), resourceType(kind), dispatcher.DidYouMean(name, names))
 }
 
 // checkCalendars refuses triggers whose calendar neither exists nor is created by the same plan.
@@ -73,5 +60,5 @@ func (r *calendarResource) checkBases(ctx context.Context, req resource.ModifyPl
 		}
 	}
 	reportProblems(&resp.Diagnostics, e.aboutKnown(problems))
-	r.conn.calendars.name(calendar.App, calendar.Name)
+	r.conn.calendars.named.add(calendar.App, calendar.Name)
 }

@@ -19,7 +19,7 @@ type knownCalendars struct {
 	mu      sync.Mutex
 	stored  map[string][]dispatcher.Calendar
 	planned map[string]map[string]dispatcher.Calendar
-	named   map[string]bool // app/name of all that are planned, also if they do not change or are not fully known
+	named   plannedNames // also those that do not change or are not fully known
 }
 
 // plan notes what a plan makes of a calendar. Terraform plans it before the jobs that refer to it.

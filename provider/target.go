@@ -25,7 +25,7 @@ type targetKind interface {
 }
 
 // targetKinds are all kinds of target. To add one, write its file and add it here.
-var targetKinds = []targetKind{webhookTarget{}, lambdaTarget{}}
+var targetKinds = []targetKind{webhookTarget{}, lambdaTarget{}, groupTarget{}}
 
 func targetAttribute() schema.Attribute {
 	attributes := map[string]schema.Attribute{}

@@ -15,17 +15,11 @@ type webhookTarget struct{}
 func (webhookTarget) name() string { return string(dispatcher.TargetWebhook) }
 
 type webhookModel struct {
-	URL          types.String   `tfsdk:"url"`
-	Method       types.String   `tfsdk:"method"`
-	Headers      types.Map      `tfsdk:"headers"`
-	Body         types.String   `tfsdk:"body"`
-	Timeout      durationString `tfsdk:"timeout"`
-	Signing      types.Object   `tfsdk:"signing"`
-	Auth         types.Object   `tfsdk:"auth"`
-	TLS          types.Object   `tfsdk:"tls"`
-	SuccessCodes types.List     `tfsdk:"success_codes"`
-	ExpectBody   types.String   `tfsdk:"expect_body"`
-	CloudEvents  types.String   `tfsdk:"cloud_events"`
+	requestModel
+	URL     types.String `tfsdk:"url"`
+	Signing types.Object `tfsdk:"signing"`
+	Auth    types.Object `tfsdk:"auth"`
+	TLS     types.Object `tfsdk:"tls"`
 }
 
 type tlsModel struct {
@@ -49,23 +43,10 @@ func (webhookTarget) expand(
 	var w dispatcher.Webhook
 	w.SetDefaults()
 	w.URL = e.required(pointer+"/url", m.URL)
-	if !e.markUnknown(pointer+"/method", m.Method) && !m.Method.IsNull() {
-		w.Method = m.Method.ValueString()
-	}
-	w.Timeout = e.duration(pointer+"/timeout", m.Timeout, w.Timeout)
-	w.Headers = e.stringMap(pointer+"/headers", m.Headers)
-	expandOptional(e, pointer+"/body", m.Body, &w.Body)
+	expandRequest(e, pointer, m.requestModel, &w)
 	w.Signing = expandSigning(ctx, e, pointer+"/signing", m.Signing)
 	w.Auth = expandAuth(ctx, e, pointer+"/auth", m.Auth)
 	w.TLS = expandTLS(ctx, e, pointer+"/tls", m.TLS)
-	for _, code := range e.stringList(pointer+"/success_codes", m.SuccessCodes) {
-		w.SuccessCodes = append(w.SuccessCodes, dispatcher.SuccessCode(code))
-	}
-	expandOptional(e, pointer+"/expect_body", m.ExpectBody, &w.ExpectBody)
-	expandOptional(e, pointer+"/cloud_events", m.CloudEvents, &w.CloudEvents)
-	if m.CloudEvents.IsUnknown() || m.Method.IsUnknown() { // not every method can carry an event
-		e.incomplete = append(e.incomplete, pointer+"/cloud_events")
-	}
 	target.Webhook = &w
 }
 
@@ -119,17 +100,11 @@ func (k webhookTarget) flatten(
 	k.expand(ctx, &e, "", prior, &dispatcher.Target{})
 	secrets := secretFlattener{diags: diags, versions: e.versions}
 	return flattenObject(ctx, diags, of, webhookModel{
+		requestModel: flattenRequest(ctx, diags, w, before.requestModel),
 		URL:          types.StringValue(w.URL),
-		Method:       types.StringValue(w.Method),
-		Headers:      flattenStringMap(ctx, diags, w.Headers, before.Headers),
-		Body:         flattenOptional(w.Body),
-		Timeout:      flattenDuration(w.Timeout),
 		Signing:      flattenSigning(ctx, secrets, objectType(of, "signing"), w.Signing),
 		Auth:         flattenAuth(ctx, secrets, objectType(of, "auth"), w.Auth),
 		TLS:          flattenTLS(ctx, secrets, objectType(of, "tls"), w.TLS),
-		SuccessCodes: flattenSuccessCodes(ctx, diags, w.SuccessCodes, before.SuccessCodes),
-		ExpectBody:   flattenOptional(w.ExpectBody),
-		CloudEvents:  flattenOptional(w.CloudEvents),
 	})
 }
 
@@ -159,14 +134,4 @@ func flattenTLS(ctx context.Context, secrets secretFlattener, of types.ObjectTyp
 		ClientKey:         secrets.optional(ctx, of, "client_key", "/tls", t.ClientKey),
 		MinVersion:        flattenOptional(t.MinVersion),
 	})
-}
-
-// flattenSuccessCodes returns null for no codes, unless prior is an empty list.
-func flattenSuccessCodes(
-	ctx context.Context, diags *diag.Diagnostics, codes []dispatcher.SuccessCode, prior types.List,
-) types.List {
-	if len(codes) == 0 && (prior.IsNull() || prior.IsUnknown() || len(prior.Elements()) > 0) {
-		return types.ListNull(types.StringType)
-	}
-	return flattenList(ctx, diags, types.StringType, codes)
 }

@@ -2,10 +2,9 @@ package provider
 
 import (
 	"fmt"
-	"strings"
+	"maps"
 
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
-	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -13,43 +12,16 @@ import (
 func (webhookTarget) attribute() schema.SingleNestedAttribute {
 	var defaults dispatcher.Webhook
 	defaults.SetDefaults()
-	return optionalObject("An HTTP request. Any 2xx response is a success, and redirects are not followed. Default: the target is "+
-		"of another kind.", map[string]schema.Attribute{
+	attributes := map[string]schema.Attribute{
 		"url": requiredString("Absolute URL, `http` or `https`, of at most 2048 characters, without user, password " +
 			"and fragment. The part after the host may be a template, like `body`; values are percent-encoded."),
-		"method": stringWithDefault(defaults.Method, "HTTP method: "+either(dispatcher.Methods)+". `GET` and `HEAD` send no body."),
-		"headers": optionalStringMap("Headers to send: at most 50, each value at most 8 KiB. Values may be templates, like `body`. " +
-			"Headers that frame the request or identify the sender (`Host`, `Content-Length`, `User-Agent`, `webhook-*` and the " +
-			"like) are refused. The state contains all headers; set secret ones from a variable marked `sensitive`. Default: none."),
-		"body": optionalString("A template for the body, which replaces the payload. Template and result are at most 256 KiB. " +
-			"These actions insert values of the attempt: " + either(templateActions()) + ". `{{json .Job}}` and `{{urlquery .Job}}` write any of " +
-			"them as JSON or percent-encoded, `{{date \"%Y-%m-%d\" \"Europe/Berlin\" .ScheduledAt}}` writes an instant in the format " +
-			"of strftime, and `{{if .PreviousFire}}…{{else}}…{{end}}` tests whether there is one. Write `{{\"{{\"}}` for literal " +
-			"braces. The body is sent as `application/json` unless `headers` say otherwise. Default: the payload is the body."),
-		"timeout": durationWithDefault(defaults.Timeout, "Time limit of one attempt, from connecting to the last byte, such as `500ms`, "+
-			"`30s` or `1h30m`; from `100ms` to `24h`."),
 		"signing": signingAttribute(),
 		"auth":    authAttribute(),
 		"tls":     tlsAttribute(),
-		"success_codes": schema.ListAttribute{
-			Optional: true, ElementType: types.StringType,
-			MarkdownDescription: fmt.Sprintf("Statuses that count as success, such as `\"204\"`, or classes of statuses, such as "+
-				"`\"2xx\"`; at most %d. Default: `[\"2xx\"]`.", dispatcher.MaxSuccessCodes),
-		},
-		"expect_body": optionalString("A regular expression (RE2) that the first 64 KiB of a successful response's body must match; " +
-			"otherwise the attempt fails. Default: any body is accepted."),
-		"cloud_events": optionalString("Makes each request a CloudEvent 1.0: `binary` puts its attributes into headers, `structured` " +
-			"wraps the payload in an envelope. Default: requests are not CloudEvents."),
-	})
-}
-
-// templateActions are the fields of templates as a user writes them.
-func templateActions() []string {
-	var all []string
-	for _, field := range dispatcher.TemplateFields {
-		all = append(all, strings.Replace("{{."+field+"}}", ".Payload", "json .Payload", 1))
 	}
-	return all
+	maps.Copy(attributes, requestAttributes(defaults))
+	return optionalObject("An HTTP request. Any 2xx response is a success, and redirects are not followed. Default: the target is "+
+		"of another kind.", attributes)
 }
 
 func signingAttribute() schema.Attribute {

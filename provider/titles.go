@@ -16,7 +16,7 @@ func title(code, otherwise string) string {
 // titles are the titles of problems and warnings by code.
 var titles = map[string]string{
 	dispatcher.CodeAppDisabled:     "The app is disabled",
-	dispatcher.CodeAppNotEmpty:     "The app still has jobs, calendars or groups",
+	dispatcher.CodeAppNotEmpty:     "The app still has jobs, calendars or endpoint groups",
 	dispatcher.CodeAtPast:          "A time in the past",
 	dispatcher.CodeAttemptsRange:   "Number of attempts out of range",
 	dispatcher.CodeAuthForm:        "Authentication is not of exactly one kind",
@@ -61,6 +61,8 @@ var titles = map[string]string{
 	dispatcher.CodeEgressDenied:    "Nodes never call this host",
 	dispatcher.CodeEnum:            "Not one of the allowed values",
 	dispatcher.CodeForbidden:       "The token does not allow this",
+	dispatcher.CodeGroupInUse:      "The endpoint group is in use",
+	dispatcher.CodeGroupUnknown:    "The endpoint group does not exist",
 	dispatcher.CodeHeaderName:      "Invalid or repeated name of a header",
 	dispatcher.CodeHeaderReserved:  "Header that Carillon sets itself",
 	dispatcher.CodeHeaderSize:      "Headers too many or too long",
@@ -85,6 +87,7 @@ var titles = map[string]string{
 	dispatcher.CodeNameFormat:      "Invalid name",
 	dispatcher.CodeNameMismatch:    "Two different names",
 	dispatcher.CodeNameTaken:       "The name is taken",
+	dispatcher.CodeNetwork:         "Invalid network",
 	schedule.WarnNoFire:            "Nothing is left to fire",
 	dispatcher.CodeNotFound:        "It does not exist",
 	dispatcher.CodePageCursor:      "Invalid cursor of a page",

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Change says how files and server differ about an app, a calendar or a job.
+// Change says how files and server differ about an app, a calendar, an endpoint group or a job.
 type Change string
 
 // The changes.
@@ -22,12 +22,12 @@ const (
 	NotCompared  Change = "not_compared" // the files do not fix its name
 )
 
-// Difference is an app, a calendar or a job about which files and server disagree.
+// Difference is an app, a calendar, an endpoint group or a job about which files and server disagree.
 type Difference struct {
 	Change Change `json:"change"`
 	// Type is the type of the resource.
 	Type string `json:"type"`
-	// Name is that of the app, and after a slash that of the calendar or job; empty if the files do not fix it.
+	// Name is that of the app, and after a slash that of the calendar, group or job; empty if the files do not fix it.
 	Name string `json:"name"`
 	// Resource, File and Line say where it is declared, if it is.
 	Resource string `json:"resource,omitempty"`
@@ -64,6 +64,9 @@ func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
 		there[AppType+" "+content.App.Name] = content.App
 		for _, c := range content.Calendars {
 			there[CalendarType+" "+c.App+"/"+c.Name] = c
+		}
+		for _, g := range content.Groups {
+			there[GroupType+" "+g.App+"/"+g.Name] = g.Resolved()
 		}
 		for _, j := range content.Jobs {
 			there[JobType+" "+j.App+"/"+j.Name] = j
@@ -141,6 +144,10 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 		there = object
 	case dispatcher.Calendar:
 		declared, err = calendarOf(r)
+	case dispatcher.EndpointGroup:
+		var group dispatcher.EndpointGroup
+		group, err = groupOf(r)
+		declared = group.Resolved()
 	case dispatcher.Job:
 		var job dispatcher.Job
 		job, err = jobOf(r, defaults)

@@ -45,6 +45,17 @@ func calendarOf(r *Resource) (dispatcher.Calendar, error) {
 	return calendar, decode(r.root.json(), &calendar)
 }
 
+// groupOf returns the endpoint group that a resource declares.
+func groupOf(r *Resource) (dispatcher.EndpointGroup, error) {
+	var group dispatcher.EndpointGroup
+	group.SetDefaults()
+	if r.root.part("registration") != nil {
+		group.Registration = &dispatcher.Registration{}
+		group.Registration.SetDefaults()
+	}
+	return group, decode(r.root.json(), &group)
+}
+
 // utc stands for a time zone that is unknown: without any, a local instant in an expression would be wrong.
 const utc = "UTC"
 
@@ -65,6 +76,10 @@ func jobOf(r *Resource, defaults *dispatcher.JobDefaults) (dispatcher.Job, error
 	if _, is := target["lambda"]; is {
 		job.Target.Lambda = &dispatcher.Lambda{}
 		job.Target.Lambda.SetDefaults()
+	}
+	if _, is := target["group"]; is {
+		job.Target.Group = &dispatcher.GroupTarget{}
+		job.Target.Group.SetDefaults()
 	}
 	triggers, _ := all["triggers"].(map[string]any)
 	delete(all, "triggers")

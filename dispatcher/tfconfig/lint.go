@@ -17,7 +17,7 @@ func (m *Module) Lint(now time.Time) []Problem {
 	for _, kind := range []struct {
 		is   string
 		lint func(*Resource) error
-	}{{AppType, l.app}, {CalendarType, l.calendar}, {JobType, l.job}} { // jobs need the others of their app
+	}{{AppType, l.app}, {CalendarType, l.calendar}, {GroupType, l.group}, {JobType, l.job}} { // jobs need the others of their app
 		for _, r := range m.Resources {
 			if r.Type != kind.is {
 				continue
@@ -137,6 +137,27 @@ func (l *linter) calendarsOf(app string, triggers map[string]dispatcher.Trigger)
 	return dispatcher.CompileCalendars(all)
 }
 
+func (l *linter) group(r *Resource) error {
+	group, err := groupOf(r)
+	if err != nil {
+		return err
+	}
+	l.report(r, false, group.Validate())
+	if bounds := l.boundsOf(group.App); bounds != nil {
+		l.report(r, false, bounds.CheckGroup(group))
+	}
+	return nil
+}
+
+// boundsOf returns the bounds of an app; nil: they are not declared here, or not fully known.
+func (l *linter) boundsOf(name string) *dispatcher.Bounds {
+	app, declared := l.apps[name]
+	if !declared || app.Bounds == nil || !l.named[AppType+"/"+name+"/"+name].root.part("bounds").allKnown() {
+		return nil
+	}
+	return new(app.Bounds.WithDefaults(name))
+}
+
 func (l *linter) job(r *Resource) error {
 	name, known := r.app()
 	app, declared := l.apps[name]
@@ -153,8 +174,8 @@ func (l *linter) job(r *Resource) error {
 	if elsewhere := !declared || l.named[AppType+"/"+name+"/"+name].root.part("defaults").part("timezone").isUnknown(); known {
 		l.report(r, elsewhere, job.CheckTimezones())
 	}
-	if declared && app.Bounds != nil && l.named[AppType+"/"+job.App+"/"+job.App].root.part("bounds").allKnown() {
-		l.report(r, false, app.Bounds.WithDefaults(app.Name).CheckJob(job))
+	if bounds := l.boundsOf(job.App); bounds != nil {
+		l.report(r, false, bounds.CheckJob(job))
 	}
 	for name := range job.Triggers {
 		if !r.root.part("triggers").part(name).allKnown() {
@@ -192,6 +213,8 @@ var needs = map[string][]string{
 	"region":          {"function"},
 	"assume_role":     {"function", "region"},
 	"client_context":  {"invocation"},
+	"expire_after":    {"heartbeat"},
+	"hash_key":        {"strategy"},
 }
 
 // decidedElsewhere tells whether a problem at a pointer may be none, because a value that it is about is unknown.

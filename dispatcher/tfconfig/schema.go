@@ -47,6 +47,7 @@ type Schema map[string]Attribute
 const (
 	AppType      = "carillon_app"
 	CalendarType = "carillon_calendar"
+	GroupType    = "carillon_endpoint_group"
 	JobType      = "carillon_job"
 )
 
@@ -78,7 +79,7 @@ func (s Schema) names() []string {
 }
 
 // fields are the names that the API has for some attributes and blocks.
-var fields = map[string]string{"trigger": "triggers", "rule": "rules", "secret": "secrets"}
+var fields = map[string]string{"trigger": "triggers", "endpoint": "endpoints", "rule": "rules", "secret": "secrets"}
 
 // field returns the API's name of an attribute.
 func field(name string) string {

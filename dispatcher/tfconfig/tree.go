@@ -105,6 +105,22 @@ func calendarWithoutDefaults(tree map[string]any) map[string]any {
 	return tree
 }
 
+// groupWithoutDefaults removes from the tree of an endpoint group what has its default.
+func groupWithoutDefaults(tree map[string]any) map[string]any {
+	var standard dispatcher.EndpointGroup
+	standard.SetDefaults()
+	remove(tree, standard)
+	remove(tree["probe"], standard.Probe)
+	var registration dispatcher.Registration
+	registration.SetDefaults()
+	remove(tree["registration"], registration)
+	endpoints, _ := tree["endpoints"].(map[string]any)
+	for _, endpoint := range endpoints {
+		remove(endpoint, dispatcher.StaticEndpoint{}.Resolved())
+	}
+	return tree
+}
+
 // jobWithoutDefaults removes from the tree of a job what its app or Carillon gives it anyway.
 func jobWithoutDefaults(tree map[string]any, defaults *dispatcher.JobDefaults) error {
 	var standard dispatcher.Job
@@ -164,6 +180,9 @@ func targetWithoutDefaults(target any, defaults *dispatcher.JobDefaults) any {
 	var lambda dispatcher.Lambda
 	lambda.SetDefaults()
 	remove(all["lambda"], lambda)
+	var group dispatcher.GroupTarget
+	group.SetDefaults()
+	remove(all["group"], group)
 	return target
 }
 

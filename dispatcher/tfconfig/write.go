@@ -19,10 +19,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Content is an app with its calendars and jobs, as a server has them.
+// Content is an app with its calendars, endpoint groups and jobs, as a server has them.
 type Content struct {
 	App       dispatcher.App
 	Calendars []dispatcher.Calendar
+	Groups    []dispatcher.EndpointGroup
 	Jobs      []dispatcher.Job
 }
 
@@ -34,6 +35,9 @@ func (c Content) Write(to io.Writer) error {
 	w.labels[AppType+"/"+c.App.Name] = label(c.App.Name)
 	for _, calendar := range c.Calendars {
 		w.labels[CalendarType+"/"+calendar.Name] = label(calendar.Name)
+	}
+	for _, group := range c.Groups {
+		w.labels[GroupType+"/"+group.Name] = label(group.Name)
 	}
 	app := c.App
 	app.Bounds = nil
@@ -49,12 +53,20 @@ func (c Content) Write(to io.Writer) error {
 		}
 		w.resource(CalendarType, calendar.Name, app.Name+"/"+calendar.Name, calendarWithoutDefaults(tree))
 	}
+	for _, group := range c.Groups {
+		tree, err := treeOf(group.Resolved())
+		if err != nil {
+			return err
+		}
+		w.owner = group.Name
+		w.resource(GroupType, group.Name, app.Name+"/"+group.Name, groupWithoutDefaults(tree))
+	}
 	for _, job := range c.Jobs {
 		tree, err := jobTree(job, c.App.Defaults)
 		if err != nil {
 			return fmt.Errorf("job %s: %w", job.Name, err)
 		}
-		w.job = job.Name
+		w.owner = job.Name
 		w.resource(JobType, job.Name, app.Name+"/"+job.Name, tree)
 	}
 	_, err = w.file.WriteTo(to)
@@ -74,13 +86,13 @@ type writer struct {
 	file      *hclwrite.File
 	labels    map[string]string // of resources, by type and name
 	variables map[string]bool   // those that are declared
-	job       string            // the one that is being written
+	owner     string            // the group or job that is being written
 }
 
 // order is the order in which people expect the most important attributes. Others follow by name, blocks last.
 var order = []string{
 	"app", "name", "description", "enabled", "expression", "timezone", "url", "method", "function", "reference", "value",
-	"target", "webhook", "lambda", "retry", "trigger",
+	"target", "webhook", "lambda", "group", "retry", "trigger",
 }
 
 // resource writes a resource and its import block. tree is what the API says of it.
@@ -123,7 +135,11 @@ func (w *writer) block(body *hclwrite.Body, schema Schema, tree map[string]any, 
 		case a.isBlock():
 			w.blocks(body, name, a, value, append(slices.Clone(path), name))
 		default:
-			body.SetAttributeRaw(name, w.tokens(name, a, value))
+			refersTo := name
+			if name == "name" && len(path) > 0 && path[len(path)-1] == "group" {
+				refersTo = "group"
+			}
+			body.SetAttributeRaw(name, w.tokens(refersTo, a, value))
 		}
 	}
 }
@@ -161,6 +177,8 @@ func (w *writer) tokens(name string, a Attribute, value any) hclwrite.Tokens {
 		return nameOf(AppType, w.labels[AppType+"/"+text])
 	case name == "calendar" && w.labels[CalendarType+"/"+text] != "":
 		return nameOf(CalendarType, w.labels[CalendarType+"/"+text])
+	case name == "group" && w.labels[GroupType+"/"+text] != "":
+		return nameOf(GroupType, w.labels[GroupType+"/"+text])
 	case name == "bases":
 		var all []hclwrite.Tokens
 		for _, base := range value.([]any) {
@@ -195,7 +213,7 @@ func nameOf(kind, label string) hclwrite.Tokens {
 
 // secret declares a variable for the value of a secret, and refers to it.
 func (w *writer) secret(path []string) hclwrite.Tokens {
-	name := "secret_" + w.job
+	name := "secret_" + w.owner
 	for _, part := range path {
 		if part != "target" && part != "webhook" {
 			name += "_" + part

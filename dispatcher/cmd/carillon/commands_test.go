@@ -54,8 +54,14 @@ func commandRows() map[string]commandRow {
 		"dev":                 {local: "it is a server"},
 		"diff":                {args: "../../tfconfig/testdata/write", needs: read, code: exitNegative},
 		"doctor":              {local: "it examines the machine of a node"},
+		"endpoint drain":      {args: "shop/workers w-1", needs: write, schema: "Endpoint"},
+		"endpoint list":       {args: "shop/workers", needs: read, schema: "EndpointList"},
+		"endpoint resume":     {args: "shop/workers w-1", needs: write, schema: "Endpoint"},
 		"explain":             {args: "shop/orders/nightly {at}", needs: read, schema: "Explanation"},
 		"export":              {args: "shop", needs: read},
+		"group delete":        {args: "shop/workers", needs: write, code: exitConflict},
+		"group list":          {args: "shop", needs: read, schema: "EndpointGroupList"},
+		"group show":          {args: "shop/workers", needs: read, schema: "EndpointGroup"},
 		"job list":            {args: "shop --label team=payments", needs: read, schema: "JobList"},
 		"job pause":           {args: "shop/orders/nightly", needs: write, schema: "Job"},
 		"job rename":          {args: "shop/orders orders", needs: write, code: exitFailure},
@@ -135,6 +141,7 @@ func newShop(t *testing.T) *shop {
 	}
 	must[dispatcher.Calendar](t)(s.PutCalendar(ctx, dispatcher.Calendar{App: "shop", Name: "holidays", Description: hostile,
 		Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}, client.Condition{}))
+	s.addGroups(t)
 	job := webhookJob("shop", "orders", r.URL, map[string]string{"nightly": "0 30 6 * * ?"})
 	job.Description = hostile
 	job.Labels = dispatcher.Labels{"team": "payments", "tier": "one"}

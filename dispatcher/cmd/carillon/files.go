@@ -18,7 +18,7 @@ type exportCommand struct {
 	App string `arg:"" help:"Name of the app."`
 }
 
-// Run prints the resources of the app, its calendars and its jobs, each with a block that imports it.
+// Run prints the resources of the app, its calendars, its endpoint groups and its jobs, each with a block that imports it.
 func (e *exportCommand) Run(ctx context.Context, c console) error {
 	api, err := e.client(ctx)
 	if err != nil {
@@ -31,7 +31,7 @@ func (e *exportCommand) Run(ctx context.Context, c console) error {
 	return content.Write(c.out)
 }
 
-// contentOf reads an app with its calendars and jobs.
+// contentOf reads an app with its calendars, endpoint groups and jobs.
 func contentOf(ctx context.Context, c console, api *client.Client, name string) (tfconfig.Content, error) {
 	app, err := api.App(ctx, name)
 	if err != nil {
@@ -43,6 +43,10 @@ func contentOf(ctx context.Context, c console, api *client.Client, name string) 
 	if err != nil {
 		return tfconfig.Content{}, err
 	}
+	groups, err := groupsOf(ctx, api, name)
+	if err != nil {
+		return tfconfig.Content{}, err
+	}
 	read, n := newProgress(c, "jobs"), 0
 	jobs, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Job], error) {
 		list, err := api.Jobs(ctx, name, page)
@@ -50,7 +54,7 @@ func contentOf(ctx context.Context, c console, api *client.Client, name string) 
 		read.say(n)
 		return list, err
 	})
-	return tfconfig.Content{App: app, Calendars: calendars, Jobs: jobs}, err
+	return tfconfig.Content{App: app, Calendars: calendars, Groups: groups, Jobs: jobs}, err
 }
 
 // diffCommand compares Terraform files with the server.
@@ -100,7 +104,7 @@ func (d *diffCommand) Run(ctx context.Context, c console) error {
 		}
 	}
 	if differ > 0 {
-		return &negativeError{fmt.Errorf("files and server differ about %d of apps, calendars and jobs", differ)}
+		return &negativeError{fmt.Errorf("files and server differ about %d of apps, calendars, endpoint groups and jobs", differ)}
 	}
 	return nil
 }

@@ -191,6 +191,8 @@ func targetOf(target dispatcher.Target) string {
 	switch {
 	case target.Webhook != nil:
 		return target.Webhook.Method + " " + target.Webhook.URL
+	case target.Group != nil:
+		return target.Group.Method + " to endpoint group " + target.Group.Name
 	case target.Lambda != nil:
 		return "lambda " + target.Lambda.Function
 	}

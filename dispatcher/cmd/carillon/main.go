@@ -39,10 +39,12 @@ type cli struct {
 	Verify   verifyCommand   `cmd:"" group:"look" help:"Compare the ledger of an app with its schedules. Fails if they disagree." example:"carillon verify billing --since 2026-05-01T00:00:00Z"`
 	Audit    auditCommand    `cmd:"" group:"look" help:"Show who changed what, and whose change was refused." example:"carillon audit --app billing --since 24h"`
 	Calendar calendarCommand `cmd:"" group:"look" help:"Look at calendars."`
+	Group    groupCommand    `cmd:"" group:"look" help:"Look at endpoint groups."`
 	Slot     slotCommand     `cmd:"" group:"look" help:"List the runs that hold a concurrency slot."`
 
 	App      appCommand      `cmd:"" group:"operate" help:"Show an app, set its bounds, suspend it, or move it between installations."`
 	Node     nodeCommand     `cmd:"" group:"operate" help:"List, pause, resume and drain nodes."`
+	Endpoint endpointCommand `cmd:"" group:"operate" help:"List, drain and resume the endpoints of a group."`
 	Token    tokenCommand    `cmd:"" group:"operate" help:"Create, list, rotate and revoke API tokens."`
 	Context  contextCommand  `cmd:"" group:"operate" help:"Choose the installation that commands speak to."`
 	Rollback rollbackCommand `cmd:"" group:"operate" help:"Resume after a restore or failover lost committed data."`

@@ -84,6 +84,7 @@ func showRun(l *lines, run dispatcher.Run, body bool) {
 
 // showResponse prints a stored response, with the first lines of its body or all of it.
 func showResponse(l *lines, a dispatcher.Response, body bool) {
+	l.add("  endpoint", a.Endpoint)
 	l.add("  phases", phases(a.Phases))
 	l.add("  omitted", a.Omitted)
 	l.add("  request id", a.RequestID)

@@ -1,0 +1,72 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
+)
+
+// addGroups adds a group with a declared and a registered endpoint, a job that uses it, and a group that no job uses.
+func (s *shop) addGroups(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	group := dispatcher.EndpointGroup{App: "shop", Name: "workers", Description: hostile, Path: "/jobs", Strategy: "weighted",
+		Endpoints: map[string]dispatcher.StaticEndpoint{
+			"a": {URL: "https://a.example.com", Weight: 3, Labels: dispatcher.Labels{"zone": "a"}},
+			"b": {URL: "https://b.example.com", Backup: true},
+		},
+		Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080, 8081}},
+	}
+	must[dispatcher.EndpointGroup](t)(s.PutGroup(ctx, group, client.Condition{}))
+	must[dispatcher.EndpointGroup](t)(s.PutGroup(ctx, dispatcher.EndpointGroup{App: "shop", Name: "idle"}, client.Condition{}))
+	must[dispatcher.Endpoint](t)(s.RegisterEndpoint(ctx, "shop", "workers", "w-1", dispatcher.StaticEndpoint{URL: "http://10.0.3.4:8080"}))
+	job := dispatcher.Job{App: "shop", Name: "grouped"}
+	job.SetDefaults()
+	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/nightly"}
+	job.Target.Group.SetDefaults()
+	must[dispatcher.Job](t)(s.PutJob(ctx, job, client.Condition{}))
+}
+
+// The example registers a program while it runs, with a token that can do nothing else, and removes it before the program
+// ends.
+func TestExampleRegistersAProgramWhileItRuns(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "curl", "curl")
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	n := startNode(t, database, newToken(t, database), quick()...)
+	ctx := t.Context()
+	must[dispatcher.App](t)(n.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[dispatcher.EndpointGroup](t)(n.PutGroup(ctx, dispatcher.EndpointGroup{App: "shop", Name: "workers",
+		Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}}}, client.Condition{}))
+	token := must[dispatcher.IssuedToken](t)(n.PutToken(ctx, dispatcher.APIToken{Name: "worker", Apps: []string{"shop"},
+		Scopes: []dispatcher.Scope{dispatcher.ScopeRegister}}, client.Condition{Absent: true})).Secret
+	count := func() int {
+		return len(must[client.List[dispatcher.Endpoint]](t)(n.Endpoints(ctx, "shop", "workers", dispatcher.Page{})).Items)
+	}
+	ended := filepath.Join(t.TempDir(), "ended")
+	program := `trap "touch ` + ended + `; exit 7" TERM; while :; do sleep 0.1; done`
+	script := exec.CommandContext(ctx, "../../../examples/endpoint-group/register.sh", "shop/workers", "w-1", "http://10.0.3.4:8080",
+		"sh", "-c", program)
+	script.Env = append(os.Environ(), "CARILLON_ENDPOINT="+n.endpoint, "CARILLON_TOKEN="+token, "HEARTBEAT=1")
+	var log lockedBuffer
+	script.Stdout, script.Stderr = &log, &log
+	if err := script.Start(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the program to be registered", func() bool { return count() == 1 })
+	if err := script.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := script.Wait(); script.ProcessState.ExitCode() != 7 {
+		t.Errorf("the example ended with %v, want the exit code of the program, 7: %s", err, log.String())
+	}
+	if _, err := os.Stat(ended); err != nil || count() != 0 {
+		t.Errorf("the program was told to end: %v; endpoints that are left: %d", err, count())
+	}
+}

@@ -1,0 +1,1 @@
+terraform import carillon_endpoint_group.workers billing/workers

@@ -1,0 +1,233 @@
+package provider_test
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
+	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+	terraformstate "github.com/hashicorp/terraform-plugin-testing/terraform"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+const groupDir = "testdata/endpoint_group/"
+
+// A story: everything that is wrong with a group and with a target that is one is told at once, at its lines.
+func TestWrongEndpointGroupsAreToldAtTheirLines(t *testing.T) {
+	t.Parallel()
+	needTerraform(t)
+	d := (&fixture{}).directory(t, contents(t, groupDir+"wrong.tf"), providerBlock(""))
+	golden(t, groupDir+"wrong.txt", d.mustFail(t, []string{"validate"}))
+	d.rewrite(t, strings.Replace(contents(t, groupDir+"main.tf"), "expire_after", "expires_after", 1))
+	d.mustFail(t, []string{"validate"}, "line 23", `Did you mean "expire_after"?`)
+}
+
+// A story: a group and a job on it are created in one apply, read back as they are, and imported; what changes outside of
+// Terraform is drift.
+func TestEndpointGroupStory(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	main := contents(t, groupDir+"main.tf")
+	d := f.directory(t, main, providerBlock(""))
+	golden(t, groupDir+"plan.txt", d.must(t, "plan"))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	group, err := f.outside.Group(t.Context(), "billing", "workers")
+	if err != nil || group.Endpoints["a"].Weight != 3 || !group.Endpoints["b"].Backup || group.Registration.Ports[0] != 8080 {
+		t.Errorf("group = %+v, %v", group, err)
+	}
+	job, err := f.outside.Job(t.Context(), "billing", "nightly")
+	if err != nil || job.Target.Group == nil || job.Target.Group.HashKey != "{{.Trigger}}" {
+		t.Errorf("target = %+v, %v", job.Target.Group, err)
+	}
+
+	d.must(t, "state", "rm", "carillon_endpoint_group.workers", "carillon_job.nightly")
+	d.must(t, "import", "carillon_endpoint_group.workers", "billing/workers")
+	d.must(t, "import", "carillon_job.nightly", "billing/nightly")
+	mustChangeNothing(t, d)
+
+	group.Strategy, group.Probe.Timeout = "random", group.Probe.Timeout*2
+	group.Endpoints["c"] = dispatcher.StaticEndpoint{URL: "https://c.example.com"}
+	delete(group.Endpoints, "b")
+	if _, err := f.outside.PutGroup(t.Context(), group, client.Condition{Existing: true}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, groupDir+"drift.txt", d.must(t, "plan"))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	mustSay(t, d.must(t, "destroy", "-auto-approve"), "3 destroyed")
+}
+
+// The configuration that Terraform generates for an imported group is valid, and keeps its stored secret.
+func TestGeneratedConfigurationOfAnEndpointGroup(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	f.directory(t, contents(t, groupDir+"main.tf"), providerBlock("")).must(t, "apply", "-auto-approve")
+	group, err := f.outside.Group(t.Context(), "billing", "workers")
+	if err != nil {
+		t.Fatal(err)
+	}
+	stored := dispatcher.Secret{Value: dispatcher.NewSensitive("CANARY")}
+	group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: stored}}
+	if _, err = f.outside.PutGroup(t.Context(), group, client.Condition{Existing: true}); err != nil {
+		t.Fatal(err)
+	}
+	d := f.directory(t, "import {\n to = carillon_endpoint_group.w\n id = \"billing/workers\"\n}\n", providerBlock(""))
+	d.must(t, "plan", "-generate-config-out=generated.tf")
+	golden(t, groupDir+"generated.txt", contents(t, filepath.Join(d.path, "generated.tf")))
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "1 imported, 0 added, 0 changed, 0 destroyed")
+	mustChangeNothing(t, d)
+}
+
+// A story: a group is not deleted while a job uses it, and the error says what to do instead.
+func TestEndpointGroupInUseStays(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	with := contents(t, groupDir+"main.tf")
+	beginning, rest, _ := strings.Cut(with, "resource \"carillon_endpoint_group\"")
+	_, job, _ := strings.Cut(rest, "resource \"carillon_job\"")
+	before, after, _ := strings.Cut(job, "group {")
+	_, after, _ = strings.Cut(after, "}\n")
+	without := beginning + "resource \"carillon_job\"" + before + "webhook {\n url = \"https://a.example.com\"\n}\n" + after
+	d := f.directory(t, with, providerBlock(""))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, without)
+	golden(t, groupDir+"in_use.txt", errorsOf(d.mustFail(t, []string{"apply", "-auto-approve"})))
+
+	d.rewrite(t, strings.Replace(with, "path     = \"/jobs\"", "path = \"/jobs\"\n"+createFirst, 1))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, without)
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "1 changed, 1 destroyed")
+	if _, err := f.outside.Group(t.Context(), "billing", "workers"); !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("the group is still there: %v", err)
+	}
+}
+
+// The plan tells of a group that does not exist, and of none that the same apply creates.
+func TestMissingEndpointGroupsAreToldAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	main := contents(t, groupDir+"main.tf")
+	alone := strings.Replace(main[:strings.Index(main, "resource \"carillon_endpoint_group\"")]+
+		main[strings.Index(main, "resource \"carillon_job\""):], "carillon_endpoint_group.workers.name", `"worker"`, 1)
+	d := f.directory(t, alone, providerBlock(""))
+	d.mustFail(t, []string{"plan"}, "The endpoint group does not exist", `target.group.name: app "billing" has no endpoint group "worker"`,
+		"declare it as a carillon_endpoint_group and refer to its name")
+	d.rewrite(t, main)
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, strings.Replace(main, "carillon_endpoint_group.workers.name", `"worker"`, 1))
+	d.mustFail(t, []string{"plan"}, "did you mean workers?")
+}
+
+// What the bounds of the app do not allow is told at plan, also if the same plan creates the app.
+func TestEndpointGroupOutsideOfTheBoundsIsToldAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	main := strings.Replace(contents(t, groupDir+"main.tf"), "default_timezone = \"UTC\"\n",
+		"default_timezone = \"UTC\"\nbounds {\n egress {\n hosts = [\"a.example.com\"]\n }\n}\n", 1)
+	d := f.directory(t, main, providerBlock(""))
+	d.mustFail(t, []string{"plan"}, "The app may not call this host or port", `endpoint["b"].url: host "b.example.com"`)
+}
+
+// secretGroup returns a group whose secret has a version.
+func secretGroup(version, url, registration string) string {
+	return app + `
+	resource "carillon_endpoint_group" "g" {
+		app  = carillon_app.a.name
+		name = "workers"
+		endpoint "a" { url = "` + url + `" }
+		` + registration + `
+		auth {
+			bearer {
+				token {
+					value = "canary-` + version + `"
+					value_version = "` + version + `"
+				}
+			}
+		}
+	}
+	`
+}
+
+// A stored secret is sent nowhere that it was not given for. Giving it again, or taking something away, is allowed.
+func TestSecretOfAnEndpointGroupStaysWhereItWasGivenFor(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	register := func(network, port string) string {
+		return "registration {\n networks = [\"" + network + "\"]\n ports = [" + port + "]\n}\n"
+	}
+	refused := words("auth.bearer.token.value_version: the stored value was given before") // the API would name another attribute
+	const a, b = "https://a.example.com", "https://b.example.com"
+	f.run(t,
+		resource.TestStep{Config: f.config(secretGroup("1", a, register("10.0.0.0/16", "8080, 8081")))},
+		resource.TestStep{Config: f.config(secretGroup("1", b, register("10.0.0.0/16", "8080"))), ExpectError: refused},
+		resource.TestStep{Config: f.config(secretGroup("1", a, register("10.0.0.0/8", "8080"))), ExpectError: refused},
+		resource.TestStep{Config: f.config(secretGroup("1", a, register("10.0.0.0/16", "8080, 9090"))), ExpectError: refused},
+		resource.TestStep{Config: f.config(secretGroup("1", a, register("10.0.1.0/24", "8080")))},
+		resource.TestStep{
+			Config: f.config(secretGroup("2", b, register("10.0.0.0/8", "9090"))),
+			ConfigPlanChecks: planned(plancheck.ExpectResourceAction("carillon_endpoint_group.g",
+				plancheck.ResourceActionUpdate)),
+			Check: f.knows(t, "canary-2"),
+		},
+	)
+}
+
+// knows checks the secret of group crm/workers as nodes read it.
+func (f *fixture) knows(t *testing.T, want string) resource.TestCheckFunc {
+	return func(*terraformstate.State) error {
+		group, err := f.store.GroupVersion(t.Context(), "crm", "workers", time.Now())
+		if got := group.Auth.Bearer.Token.Value.Reveal(); err == nil && got != want {
+			err = fmt.Errorf("the token is %q, want %q", got, want)
+		}
+		return err
+	}
+}
+
+// The data source shows the endpoints that are there, and the state of the group holds none of those that registered.
+func TestLiveEndpointsAreShown(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, contents(t, groupDir+"main.tf"), providerBlock(""))
+	d.must(t, "apply", "-auto-approve")
+	if _, err := f.outside.RegisterEndpoint(t.Context(), "billing", "workers", "w-1",
+		dispatcher.StaticEndpoint{URL: "http://10.0.3.4:8080", Labels: dispatcher.Labels{"zone": "c"}}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.outside.DrainEndpoint(t.Context(), "billing", "workers", "a", true); err != nil {
+		t.Fatal(err)
+	}
+	mustChangeNothing(t, d)
+	d.rewrite(t, contents(t, groupDir+"main.tf")+`
+	data "carillon_endpoints" "now" {
+		app   = "billing"
+		group = "workers"
+	}
+	output "now" {
+		value = join(" ", [for e in data.carillon_endpoints.now.endpoints :
+			"${e.id}=${e.url},${e.weight},${e.backup},${e.source},${e.draining},${e.expires_at == null}"])
+	}
+	`)
+	d.must(t, "apply", "-auto-approve")
+	const want = "a=https://a.example.com,3,false,static,true,true b=https://b.example.com/base,1,true,static,false,true " +
+		"w-1=http://10.0.3.4:8080,1,false,registered,false,false"
+	if got := strings.TrimSpace(d.must(t, "output", "-raw", "now")); got != want {
+		t.Errorf("endpoints = %s\nwant %s", got, want)
+	}
+}
+
+func TestEndpointGroupExampleIsAppliedAndDestroyed(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	d := f.directory(t, providerBlock(""), contents(t, filepath.Join(examplesDir, "resources", "carillon_endpoint_group", "resource.tf"))).
+		with("TF_VAR_workers_token=canary")
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "5 added")
+	d.must(t, "plan", "-detailed-exitcode")
+	mustSay(t, d.must(t, "destroy", "-auto-approve"), "5 destroyed")
+}

@@ -1,0 +1,111 @@
+package provider
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
+	"github.com/hashicorp/terraform-plugin-framework/datasource"
+	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+var _ datasource.DataSourceWithConfigure = (*endpointsDataSource)(nil)
+
+// endpointsDataSource is carillon_endpoints: the endpoints that a group has now.
+type endpointsDataSource struct{ conn *connection }
+
+func newEndpointsDataSource() datasource.DataSource { return &endpointsDataSource{} }
+
+type endpointsModel struct {
+	App       types.String        `tfsdk:"app"`
+	Group     types.String        `tfsdk:"group"`
+	Endpoints []endpointDataModel `tfsdk:"endpoints"`
+}
+
+type endpointDataModel struct {
+	ID           types.String      `tfsdk:"id"`
+	URL          types.String      `tfsdk:"url"`
+	Weight       types.Int64       `tfsdk:"weight"`
+	Backup       types.Bool        `tfsdk:"backup"`
+	Labels       map[string]string `tfsdk:"labels"`
+	Source       types.String      `tfsdk:"source"`
+	Draining     types.Bool        `tfsdk:"draining"`
+	RegisteredAt timetypes.RFC3339 `tfsdk:"registered_at"`
+	ExpiresAt    timetypes.RFC3339 `tfsdk:"expires_at"`
+}
+
+func (d *endpointsDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
+	resp.TypeName = req.ProviderTypeName + "_endpoints"
+}
+
+func (d *endpointsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	resp.Schema = schema.Schema{
+		MarkdownDescription: "The endpoints that an endpoint group has now: those that the group declares and those that registered " +
+			"themselves. They come and go, so each plan may read others.",
+		Attributes: map[string]schema.Attribute{
+			"app":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
+			"group": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the endpoint group."},
+			"endpoints": schema.ListNestedAttribute{
+				Computed: true, MarkdownDescription: "The endpoints by id.",
+				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+					"id":     computedString("Id of the endpoint, unique within the group."),
+					"url":    computedString("Where the paths of group and job go on."),
+					"weight": computedInt("Its share with the strategies that know one."),
+					"backup": computedBool("Whether it is chosen only while no other one is up."),
+					"labels": schema.MapAttribute{
+						Computed: true, ElementType: types.StringType, MarkdownDescription: "Its labels; null if it has none.",
+					},
+					"source":        computedString("How it came: `static` (the group declares it) or `registered` (it registered itself)."),
+					"draining":      computedBool("Whether an operator drains it: it gets no new requests."),
+					"registered_at": computedTime("When it registered or was declared first, since it was there without a break."),
+					"expires_at":    computedTime("When it goes unless it registers again; null if the group declares it."),
+				}},
+			},
+		},
+	}
+}
+
+func (d *endpointsDataSource) Configure(_ context.Context, req datasource.ConfigureRequest, _ *datasource.ConfigureResponse) {
+	d.conn = configured(req.ProviderData)
+}
+
+func (d *endpointsDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
+	var m endpointsModel
+	resp.Diagnostics.Append(req.Config.Get(ctx, &m)...)
+	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
+		return
+	}
+	var problems dispatcher.Problems
+	dispatcher.CheckName(&problems, "/app", m.App.ValueString())
+	dispatcher.CheckName(&problems, "/group", m.Group.ValueString())
+	if reportProblems(&resp.Diagnostics, problems); len(problems) > 0 {
+		return
+	}
+	m.Endpoints = []endpointDataModel{}
+	for page := (dispatcher.Page{}); ; {
+		list, err := d.conn.Endpoints(ctx, m.App.ValueString(), m.Group.ValueString(), page)
+		if err != nil {
+			d.conn.report(&resp.Diagnostics, fmt.Sprintf("list the endpoints of group %q", importID(m.App, m.Group)), err)
+			return
+		}
+		for _, endpoint := range list.Items {
+			m.Endpoints = append(m.Endpoints, flattenEndpoint(endpoint))
+		}
+		if page.Cursor = list.Next; page.Cursor == "" {
+			break
+		}
+	}
+	setState(ctx, &resp.State, &resp.Diagnostics, m)
+}
+
+func flattenEndpoint(e dispatcher.Endpoint) endpointDataModel {
+	return endpointDataModel{
+		ID: types.StringValue(e.ID), URL: types.StringValue(e.URL), Weight: types.Int64Value(int64(max(e.Weight, 1))),
+		Backup: types.BoolValue(e.Backup), Labels: e.Labels, Source: types.StringValue(string(e.Source)),
+		Draining: types.BoolValue(e.Draining), RegisteredAt: timetypes.NewRFC3339TimeValue(e.RegisteredAt.UTC()),
+		ExpiresAt: timetypes.NewRFC3339TimePointerValue(e.ExpiresAt),
+	}
+}

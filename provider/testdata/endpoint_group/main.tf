@@ -1,0 +1,41 @@
+resource "carillon_app" "billing" {
+  name             = "billing"
+  default_timezone = "UTC"
+}
+
+resource "carillon_endpoint_group" "workers" {
+  app      = carillon_app.billing.name
+  name     = "workers"
+  path     = "/jobs"
+  strategy = "weighted"
+  endpoint "a" {
+    url    = "https://a.example.com"
+    weight = 3
+    labels = { zone = "a" }
+  }
+  endpoint "b" {
+    url    = "https://b.example.com/base"
+    backup = true
+  }
+  registration {
+    networks     = ["10.0.0.0/16"]
+    ports        = [8080]
+    expire_after = "120s"
+  }
+}
+
+resource "carillon_job" "nightly" {
+  app  = carillon_app.billing.name
+  name = "nightly"
+  target {
+    group {
+      name     = carillon_endpoint_group.workers.name
+      path     = "/nightly"
+      strategy = "consistent_hash"
+      hash_key = "{{.Trigger}}"
+    }
+  }
+  trigger "t" {
+    expression = "0 0 2 * * ?"
+  }
+}
