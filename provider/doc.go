@@ -33,6 +33,12 @@
 // one instant in two zones) are no difference: the types in attribute_types.go compare what the
 // API returns, and keepEquivalent compares what the configuration says.
 //
+// # Many jobs
+//
+// The framework's walks through the schema cost most of what a plan costs, so server_jobs.go serves the requests about jobs
+// by itself: with a table of the attributes (server_attributes.go) and without the form of values that the framework has in
+// between (server_values.go). Both ways end in the same methods of jobResource, and a test compares their responses.
+//
 // # No blind overwriting
 //
 // Create sends If-None-Match: *. Update and Delete send If-Match with the revision in the state
