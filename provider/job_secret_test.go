@@ -1,6 +1,7 @@
 package provider_test
 
 import (
+	"archive/zip"
 	"fmt"
 	"io/fs"
 	"os"
@@ -234,7 +235,7 @@ func mustNotHold(t *testing.T, what, text string, more ...string) {
 	}
 }
 
-// files returns the texts of all files below a directory.
+// files returns the texts of all files below a directory. A plan is an archive of files.
 func files(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
@@ -244,12 +245,32 @@ func files(t *testing.T, dir string) map[string]string {
 		}
 		text, err := os.ReadFile(path)
 		texts[path] = string(text)
+		if err == nil && filepath.Ext(path) == ".plan" {
+			err = unpack(path, texts)
+		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return texts
+}
+
+// unpack adds the files in an archive to texts.
+func unpack(path string, texts map[string]string) error {
+	archive, err := zip.OpenReader(path)
+	if err != nil {
+		return err
+	}
+	defer archive.Close()
+	for _, file := range archive.File {
+		text, err := fs.ReadFile(archive, file.Name)
+		if err != nil {
+			return err
+		}
+		texts[filepath.Join(path, file.Name)] = string(text)
+	}
+	return nil
 }
 
 func write(t *testing.T, file, text string) {
