@@ -1,10 +1,6 @@
 package dispatcher
 
-import (
-	"slices"
-
-	"github.com/carillon-dev/carillon/dispatcher/routing"
-)
+import "github.com/carillon-dev/carillon/dispatcher/routing"
 
 // Strategy is how an endpoint of a group is chosen.
 type Strategy = routing.Strategy
@@ -13,4 +9,7 @@ type Strategy = routing.Strategy
 const RoundRobin = routing.RoundRobin
 
 // Strategies are those that a group may have: all that choose one endpoint.
-var Strategies = slices.DeleteFunc(routing.Strategies(), func(s Strategy) bool { return s == routing.Broadcast })
+var Strategies = []Strategy{
+	routing.First, routing.Last, routing.Random, routing.RoundRobin, routing.Weighted, routing.ConsistentHash, routing.LeastFrequentlyUsed,
+	routing.LeastRecentlyUsed, routing.LeastConnections, routing.Failover, routing.BusyOver, routing.GlobalBusyOver,
+}

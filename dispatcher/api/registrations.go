@@ -36,7 +36,7 @@ func newRegistrations(log *slog.Logger) *registrations {
 
 // note counts an endpoint that came or left.
 func (c *registrations) note(ctx context.Context, event endpointEvent, app, group, id string) {
-	c.log.DebugContext(ctx, "endpoint "+string(event), "app", app, "group", group, "endpoint", id)
+	c.log.DebugContext(ctx, "endpoint came or left", "event", string(event), "app", app, "group", group, "endpoint", id)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts[event]++

@@ -23,7 +23,8 @@ func TestRegistrationsTakeOneLineInATurn(t *testing.T) {
 			c.note(ctx, cameEndpoint, "crm", fmt.Sprint("g", i%5), fmt.Sprint("e", i))
 		}
 		c.note(ctx, leftEndpoint, "crm", "g1", "e1")
-		time.Sleep(3*registrationsTurn + time.Second)
+		after := time.NewTimer(3*registrationsTurn + time.Second)
+		<-after.C
 		synctest.Wait()
 		c.note(ctx, cameEndpoint, "crm", "g1", "e1")
 		cancel()
