@@ -23,7 +23,8 @@ type GroupTarget struct {
 	CloudEvents  CloudEvents       `json:"cloud_events,omitempty"`
 	// Strategy replaces that of the group; empty: it does not.
 	Strategy Strategy `json:"strategy,omitempty"`
-	// HashKey is a template of what the strategy consistent_hash hashes; empty: the names of app and job.
+	// HashKey is a template of at most 4 KiB: what the strategy consistent_hash hashes; empty: the names of app and
+	// job.
 	HashKey string `json:"hash_key,omitempty"`
 }
 
@@ -58,6 +59,7 @@ func (g *GroupTarget) Validate() error {
 	if g.Strategy != "" {
 		CheckEnum(&problems, "/strategy", "strategy", g.Strategy, Strategies)
 	}
+	g.checkHashKey(&problems)
 	return problems.Err()
 }
 
@@ -91,8 +93,17 @@ func (g *GroupTarget) timeout() time.Duration { return g.webhook().timeout() }
 
 func (g *GroupTarget) templates(problems *Problems) *Templates {
 	var wrong Problems
-	templates := g.webhook().templates(&wrong)
+	webhook := g.webhook()
+	templates := webhook.templates(&wrong)
 	problems.AddError("", pathProblems(wrong.Err()))
+	if isTemplate(g.HashKey) && len(g.HashKey) <= maxHashKey {
+		if templates == nil {
+			templates = &Templates{webhook: webhook}
+		}
+		if templates.hashKey = parseTemplate(problems, "/hash_key", g.HashKey); templates.hashKey != nil {
+			templates.fires = templates.fires || templates.hashKey.fires
+		}
+	}
 	return templates
 }
 

@@ -112,10 +112,19 @@ func flattenObject(_ context.Context, diags *diag.Diagnostics, of types.ObjectTy
 func attributesOf(model any) map[string]attr.Value {
 	fields := reflect.ValueOf(model)
 	attributes := make(map[string]attr.Value, fields.NumField())
+	addFields(attributes, fields)
+	return attributes
+}
+
+// addFields adds the fields of a struct and of those that it embeds.
+func addFields(attributes map[string]attr.Value, fields reflect.Value) {
 	for i := range fields.NumField() {
+		if fields.Type().Field(i).Anonymous {
+			addFields(attributes, fields.Field(i))
+			continue
+		}
 		attributes[fields.Type().Field(i).Tag.Get("tfsdk")] = fields.Field(i).Interface().(attr.Value)
 	}
-	return attributes
 }
 
 func nullObject(of types.ObjectType) types.Object { return types.ObjectNull(of.AttrTypes) }

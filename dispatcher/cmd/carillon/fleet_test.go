@@ -83,7 +83,8 @@ func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 	for i := range nodes {
 		nodes[i] = startNodeWith(t, database, admin, env, quick()...)
 	}
-	out, errs, code := carillon(t, nil, "token", "create", "--database", database, "--name", "workers", "--scope", "register", "--apps", "fleet")
+	out, errs, code := carillon(t, nil, "token", "create", "--database", database, "--name", "workers", "--scope", "register",
+		"--apps", "fleet")
 	if code != 0 {
 		t.Fatalf("token create: exit %d: %s", code, errs)
 	}
@@ -106,7 +107,8 @@ func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 		fleet = append(fleet, startWorker(t, binary, fmt.Sprint("w", i), addresses[i], nodes[0], token))
 	}
 	members := func() (ids []string) {
-		for _, endpoint := range must[client.List[dispatcher.Endpoint]](t)(nodes[0].Endpoints(t.Context(), "fleet", "workers", dispatcher.Page{})).Items {
+		page := must[client.List[dispatcher.Endpoint]](t)(nodes[0].Endpoints(t.Context(), "fleet", "workers", dispatcher.Page{}))
+		for _, endpoint := range page.Items {
 			ids = append(ids, endpoint.ID)
 		}
 		return ids
