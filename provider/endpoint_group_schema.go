@@ -20,7 +20,7 @@ func (r *groupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp
 			"A group that is the target of a job is not deleted. Terraform destroys a group before it updates the jobs that used it, so " +
 			"remove the uses in one apply and the group in the next one, or set `create_before_destroy` in its `lifecycle` block.",
 		Attributes: rememberTypes(map[string]schema.Attribute{
-			"id":          idAttribute("group"),
+			"id":          idAttribute("group", planImportID{}),
 			"app":         appAttribute("group"),
 			"name":        nameAttribute("group", ""),
 			"description": descriptionAttribute(),
