@@ -11,8 +11,8 @@ type Job struct {
 	App  string `json:"app"`
 	Name string `json:"name"`
 	// Origin is the name that keys, event ids and H are derived from, if it is not Name: the one that the job was created
-	// with. If another job had that origin, "~2" follows it, or "~3" and so on.
-	Origin string `json:"-"`
+	// with. If another job had that origin, "~2" follows it, or "~3" and so on. Read-only.
+	Origin string `json:"origin,omitempty"`
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description"`
 	// Enabled is whether the triggers of the job fire. A disabled trigger misses nothing: when

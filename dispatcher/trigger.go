@@ -39,7 +39,7 @@ type Trigger struct {
 	// repeat counts are counted from it. A fixed delay counts from the end of its latest run.
 	AnchorAt time.Time `json:"anchor_at"`
 	// Origin is to the trigger what Job.Origin is to its job.
-	Origin string `json:"-"`
+	Origin string `json:"origin,omitempty"`
 	// Fired counts the fires of a fixed delay that have ended or were skipped, against RepeatCount.
 	Fired int `json:"-"`
 }

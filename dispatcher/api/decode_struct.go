@@ -22,10 +22,11 @@ var readOnly = map[reflect.Type][]string{
 	reflect.TypeFor[dispatcher.App]():    {"aws_external_id", "breaks", "usage", "revision", "created_at", "updated_at"},
 	reflect.TypeFor[dispatcher.Bounds](): {"suspended_by", "suspended_at"},
 	reflect.TypeFor[dispatcher.Job](): {
-		"paused", "paused_by", "paused_at", "pause_reason", "state", "revision", "created_at", "updated_at", "warnings",
+		"origin", "paused", "paused_by", "paused_at", "pause_reason", "state", "revision", "created_at", "updated_at", "warnings",
 	},
 	reflect.TypeFor[dispatcher.Trigger](): {
 		"paused", "paused_by", "paused_at", "pause_reason", "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at",
+		"origin",
 	},
 	reflect.TypeFor[dispatcher.Calendar]():      {"removal_requested_at", "revision", "created_at", "updated_at"},
 	reflect.TypeFor[dispatcher.EndpointGroup](): {"revision", "created_at", "updated_at"},

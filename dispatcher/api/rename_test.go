@@ -24,8 +24,10 @@ func TestRenameOfJobAndTriggers(t *testing.T) {
 		t.Errorf("the ETag is %s, want that of revision 2", tag)
 	}
 	want := before
-	want.Name, want.Revision = "import", 2
-	want.Triggers = map[string]dispatcher.Trigger{"a": before.Triggers["b"], "b": before.Triggers["a"]}
+	want.Name, want.Origin, want.Revision = "import", "sync", 2
+	a, b := before.Triggers["b"], before.Triggers["a"]
+	a.Origin, b.Origin = "b", "a"
+	want.Triggers = map[string]dispatcher.Trigger{"a": a, "b": b}
 	renamed := into[dispatcher.Job](got)
 	want.UpdatedAt = renamed.UpdatedAt
 	if diff := cmp.Diff(want, renamed); diff != "" {

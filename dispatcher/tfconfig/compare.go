@@ -157,7 +157,7 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 			return !here
 		})
 		for name, t := range job.Triggers {
-			resolve(&t, dispatcher.Identity(job.App, job.Name, name))
+			resolve(&t, job.Identity(name))
 			job.Triggers[name] = t
 		}
 		c.found = r.rename(&object)

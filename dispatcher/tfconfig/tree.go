@@ -64,7 +64,7 @@ func jobTree(job dispatcher.Job, defaults *dispatcher.JobDefaults) (map[string]a
 	triggers, _ := tree["triggers"].(map[string]any)
 	for name, t := range job.Triggers {
 		one, _ := triggers[name].(map[string]any)
-		identity := dispatcher.Identity(job.App, job.Name, name)
+		identity := job.Identity(name)
 		shortest := t
 		without := func(key string, change func(*dispatcher.Trigger)) {
 			shorter := shortest

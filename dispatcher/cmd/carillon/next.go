@@ -123,7 +123,7 @@ func (n *nextCommand) ofTrigger(
 	if t.State == dispatcher.TriggerComplete {
 		return nil, nil
 	}
-	s, err := t.Parse(dispatcher.Identity(job.App, job.Name, name), t.AnchorAt, calendars)
+	s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars)
 	if err != nil {
 		return nil, err
 	}

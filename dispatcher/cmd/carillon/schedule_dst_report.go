@@ -129,15 +129,15 @@ func triggersOfStore(ctx context.Context, s dispatcher.Store) ([]namedSpec, erro
 		calendars := dispatcher.CompileCalendars(all)
 		for _, job := range jobs {
 			for name, trigger := range job.Triggers {
-				identity := dispatcher.Identity(app.Name, job.Name, name)
-				spec := trigger.Spec(identity, trigger.AnchorAt)
+				shown := dispatcher.Identity(app.Name, job.Name, name)
+				spec := trigger.Spec(job.Identity(name), trigger.AnchorAt)
 				// Without its calendar, the report would show fires that do not happen.
 				if trigger.Calendar != "" {
 					if spec.Calendar, err = calendars.Find(trigger.Calendar); err != nil {
-						return nil, fmt.Errorf("trigger %s: %w", identity, err)
+						return nil, fmt.Errorf("trigger %s: %w", shown, err)
 					}
 				}
-				found = append(found, namedSpec{identity, spec})
+				found = append(found, namedSpec{shown, spec})
 			}
 		}
 	}

@@ -1,0 +1,57 @@
+package main
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// A renamed job keeps what H and jitter hash, so its fires stay where they are, and what is computed from the API's job agrees.
+func TestNextKnowsTheFiresOfARenamedJob(t *testing.T) {
+	t.Parallel()
+	n, env := declareBilling(t, "http://127.0.0.1:1/")
+	spread := webhookJob("billing", "spread", "http://127.0.0.1:1/", map[string]string{"daily": "0 H H * * ?"})
+	trigger := spread.Triggers["daily"]
+	trigger.Jitter = dispatcher.Duration(time.Second)
+	spread.Triggers["daily"] = trigger
+	stored := must[dispatcher.Job](t)(n.PutJob(t.Context(), spread, client.Condition{Absent: true}))
+	fires := func(job string) (all []string) {
+		out, errs, code := carillon(t, env, "next", "billing", "--for", "120h", "--timezone", "UTC", "-o", "jsonl")
+		if code != 0 {
+			t.Fatalf("exit %d\n%s", code, errs)
+		}
+		for line := range strings.Lines(out) {
+			var fire upcoming
+			if err := json.Unmarshal([]byte(line), &fire); err != nil {
+				t.Fatal(err)
+			}
+			if fire.Job == job {
+				all = append(all, dispatcher.FormatInstant(fire.At))
+			}
+		}
+		return all
+	}
+	before := fires("spread")
+	if len(before) < 4 || before[0] != dispatcher.FormatInstant(*stored.Triggers["daily"].NextFireTime) {
+		t.Fatalf("fires before the rename: %v, want some from %v on", before, stored.Triggers["daily"].NextFireTime)
+	}
+	renamed := must[dispatcher.Job](t)(n.RenameJob(t.Context(), "billing", "spread",
+		dispatcher.JobRename{Name: "wide", Triggers: map[string]string{"daily": "nightly"}}, client.Condition{Revision: stored.Revision}))
+	if renamed.Origin != "spread" || renamed.Triggers["nightly"].Origin != "daily" {
+		t.Errorf("the origins are %q and %q, want those names that the job was created with", renamed.Origin, renamed.Triggers["nightly"].Origin)
+	}
+	if diff := cmp.Diff(before, fires("wide")); diff != "" {
+		t.Errorf("fires after the rename (-before +after):\n%s", diff)
+	}
+	// The API takes the job back as it gave it, and nothing has changed.
+	again := must[dispatcher.Job](t)(n.PutJob(t.Context(), renamed, client.Condition{Revision: renamed.Revision}))
+	if again.Revision != renamed.Revision {
+		t.Errorf("a PUT of what a rename returned made revision %d, want %d", again.Revision, renamed.Revision)
+	}
+}
