@@ -89,8 +89,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "new_event_id", what: "each attempt has a new event id", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/engine/job_cache.go", "d.Name, name, run.ScheduledAt, run.Kind)",
-			"d.Name, name+string(rune('a'+run.Attempt)), run.ScheduledAt, run.Kind)"}},
+		edits: []edit{{"dispatcher/engine/job_cache.go", "d.EventID(j.installation, name, run.ScheduledAt, run.Kind)",
+			"d.EventID(j.installation, name+string(rune('a'+run.Attempt)), run.ScheduledAt, run.Kind)"}},
 	},
 	{
 		name: "blind_slots", what: "slots are granted without a look at the taken ones", kills: "none", faults: "none",
