@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -21,7 +22,9 @@ func (s *shop) addGroups(t *testing.T) {
 			"a": {URL: "https://a.example.com", Weight: 3, Labels: dispatcher.Labels{"zone": "a"}},
 			"b": {URL: "https://b.example.com", Backup: true},
 		},
-		Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080, 8081}},
+		// The endpoint stays for as long as a slow test takes.
+		Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080, 8081},
+			ExpireAfter: dispatcher.Duration(24 * time.Hour)},
 	}
 	must[dispatcher.EndpointGroup](t)(s.PutGroup(ctx, group, client.Condition{}))
 	must[dispatcher.EndpointGroup](t)(s.PutGroup(ctx, dispatcher.EndpointGroup{App: "shop", Name: "idle"}, client.Condition{}))
