@@ -67,7 +67,7 @@ type Options struct {
 type Worker struct {
 	o          Options
 	signatures []*standardwebhooks.Webhook
-	stopping   chan struct{} // closed once the worker left its group
+	stopping   chan struct{} // closed when the worker begins to leave its group
 	over       chan struct{} // closed when handlers have to end
 
 	mu       sync.Mutex
