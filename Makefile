@@ -105,13 +105,26 @@ test-databases:
 manifests:
 	@go -C tools/k8s test -count=1 ./...
 
+## browser: the console in Chromium, by every link and form, as people with other rights, judged by axe
+.PHONY: browser
+browser:
+	@tools/need.sh chromium-headless-shell chromium-headless-shell
+	@go -C tools/browser test -count=1 -timeout 30m ./...
+
+## screenshots: take the pictures of the console in docs/images
+.PHONY: screenshots
+screenshots:
+	@tools/need.sh chromium-headless-shell chromium-headless-shell
+	@go -C tools/browser test -count=1 -tags screenshots -run Screenshots .
+
 ## test-race: the same under the race detector; PKGS=./dispatcher/store/... narrows it
+# SQLite, which is C translated to Go, starts no goroutines: watching it would only double the time of its tests.
 .PHONY: test-race
 test-race: ATONCE = -p 2 -parallel 3
 test-race: $(GOTESTSUM)
 	@tools/need.sh gcc gcc libc6-dev
 	@tools/postgres.sh
-	@$(CLIENTS) && CGO_ENABLED=1 $(RUNTESTS) -race $(PKGS)
+	@$(CLIENTS) && CGO_ENABLED=1 $(RUNTESTS) -race -gcflags=modernc.org/...=-race=false $(PKGS)
 
 ## lint: golangci-lint with the import rules, go vet, go.mod, workflows, scripts, words and sizes
 .PHONY: lint

@@ -30,6 +30,8 @@ type App struct {
 	AWSExternalID string `json:"aws_external_id,omitempty"`
 	// Usage is how much of its quotas the app uses; lists leave it out.
 	Usage *Usage `json:"usage,omitempty"`
+	// Pauses are those that the app has now; lists leave them out.
+	Pauses []AppPause `json:"pauses,omitempty"`
 	// Breaks are the jobs that are outside of bounds that a change has set. Only the response to that change has them.
 	Breaks *Breaks `json:"breaks,omitempty"`
 	// Revision counts the changes of the app; it is its ETag.

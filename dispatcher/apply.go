@@ -53,7 +53,7 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 		missed = append(missed, dropped...)
 	}
 	if old != nil {
-		problems.AddError("/target", job.Target.CheckKept(old.Target))
+		problems.AddError("", job.CheckKept(*old))
 	}
 	if err := problems.Err(); err != nil {
 		return Job{}, nil, err
@@ -102,6 +102,7 @@ func (j *Job) resolve() {
 	j.Retry = j.Retry.orDefault()
 	j.ConcurrencyPolicy = cmp.Or(j.ConcurrencyPolicy, ConcurrencyAllow)
 	j.QueueLimit = cmp.Or(j.QueueLimit, DefaultQueueLimit)
+	j.resolveFollows()
 	j.Triggers = maps.Clone(j.Triggers)
 	if j.Triggers == nil {
 		j.Triggers = map[string]Trigger{}

@@ -24,13 +24,16 @@ type Bounds struct {
 	Weight int `json:"weight"`
 	// Quotas limit how much of the installation the app may use.
 	Quotas Quotas `json:"quotas"`
-	// Secrets are the references that jobs may use: env:NAME or file:PATH, each with * for any text, / included.
-	// By default those that DefaultSecrets returns.
+	// Secrets are the references that jobs may use, each with * for any text, / included. One of a manager of secrets without
+	// key and version allows all of them. By default those that DefaultSecrets returns, so none of a manager.
 	Secrets []string `json:"secrets"`
 	// Egress are the addresses that webhooks may call.
 	Egress EgressBounds `json:"egress"`
 	// Lambda are the functions and roles that jobs may use.
 	Lambda LambdaBounds `json:"lambda"`
+	// SQS are the queues, and SNS the topics, that jobs may send to, and the roles as which they may.
+	SQS SQSBounds `json:"sqs"`
+	SNS SNSBounds `json:"sns"`
 	// SignAsNode are the services for which webhooks may sign requests with the AWS credentials of the node. Empty: none.
 	SignAsNode []SignatureBound `json:"sign_as_node"`
 
@@ -90,6 +93,22 @@ type LambdaBounds struct {
 	Roles []string `json:"roles"`
 }
 
+// SQSBounds are the queues and roles that jobs of an app may use, as patterns of ARNs as in LambdaBounds. Empty: none.
+type SQSBounds struct {
+	// Queues are matched with queue_arn.
+	Queues []string `json:"queues"`
+	// Roles are matched with assume_role.
+	Roles []string `json:"roles"`
+}
+
+// SNSBounds are the topics and roles that jobs of an app may use, as patterns of ARNs as in LambdaBounds. Empty: none.
+type SNSBounds struct {
+	// Topics are matched with topic_arn.
+	Topics []string `json:"topics"`
+	// Roles are matched with assume_role.
+	Roles []string `json:"roles"`
+}
+
 // SignatureBound allows webhooks to be signed as the node (SigV4).
 type SignatureBound struct {
 	// Service is the service's name in the signature, such as execute-api.
@@ -139,7 +158,8 @@ type Usage struct {
 	BytesKept int64 `json:"bytes_kept"`
 }
 
-// Breaks are the jobs that are outside the bounds of their app. Their attempts fail with class bounds; the other jobs go on.
+// Breaks are the jobs that are outside the bounds of their app, or whose endpoint groups are. Their attempts fail with class
+// bounds, or pass over the endpoints that are outside; the other jobs go on.
 type Breaks struct {
 	// Count is how many there are, and Jobs are the first of them by name, at most MaxBreaks.
 	Count int        `json:"count"`
@@ -155,16 +175,25 @@ type BreakJob struct {
 	Problems []Problem `json:"problems"`
 }
 
-// Add notes a job if it is outside bounds.
-func (b *Breaks) Add(bounds Bounds, job Job) {
-	var problems Problems
-	problems.AddError("", bounds.CheckJob(job))
-	if problems == nil {
+// Add notes a job if it has problems with bounds.
+func (b *Breaks) Add(job string, problems Problems) {
+	if len(problems) == 0 {
 		return
 	}
 	if b.Count++; b.Count <= MaxBreaks {
-		b.Jobs = append(b.Jobs, BreakJob{Job: job.Name, Problems: problems})
+		b.Jobs = append(b.Jobs, BreakJob{Job: job, Problems: problems})
 	}
+}
+
+// CheckTarget returns what of the endpoint group that a job calls is outside the bounds of its app, as Problems with the JSON
+// pointer of the group in the job, or nil.
+func (b Bounds) CheckTarget(g EndpointGroup) error {
+	var of, problems Problems
+	of.AddError("", b.CheckGroup(g))
+	for _, p := range of {
+		problems.Add("/target/group/name", p.Code, "group %s, %s: %s", Echo(g.Name), strings.TrimPrefix(p.Path, "/"), p.Message)
+	}
+	return problems.Err()
 }
 
 func (b Bounds) suspendedMessage(app string) string {
@@ -224,19 +253,21 @@ func (b Bounds) Validate() error {
 	checkRange(&problems, "/weight", b.Weight, 0, MaxWeight)
 	b.Quotas.check(&problems, "/quotas")
 	checkPatterns(&problems, "/secrets", b.Secrets, func(pattern string) string {
-		if strings.HasPrefix(pattern, "env:"+SecretEnvPrefix) || strings.HasPrefix(pattern, "file:") {
+		source, name, _ := strings.Cut(pattern, ":")
+		switch s := SecretSource(source); {
+		case s == SecretEnv && strings.HasPrefix(name, SecretEnvPrefix), s == SecretFile, s.Managed() && name != "":
 			return ""
 		}
-		return "is neither env:" + SecretEnvPrefix + "NAME nor file:PATH, each with * for any text"
+		return "is not " + SecretForms + ", each with * for any text"
 	})
 	b.Egress.check(&problems, "/egress")
 	checkPatterns(&problems, "/lambda/functions", b.Lambda.Functions, notEmpty)
-	checkPatterns(&problems, "/lambda/roles", b.Lambda.Roles, func(pattern string) string {
-		if strings.HasPrefix(pattern, "arn:") || pattern == "*" {
-			return ""
-		}
-		return "is not a pattern of ARNs, such as arn:aws:iam::123456789012:role/payments-*"
-	})
+	role := patternOfARNs("arn:aws:iam::123456789012:role/payments-*")
+	checkPatterns(&problems, "/lambda/roles", b.Lambda.Roles, role)
+	checkPatterns(&problems, "/sqs/queues", b.SQS.Queues, patternOfARNs("arn:aws:sqs:eu-central-1:123456789012:payments-*"))
+	checkPatterns(&problems, "/sqs/roles", b.SQS.Roles, role)
+	checkPatterns(&problems, "/sns/topics", b.SNS.Topics, patternOfARNs("arn:aws:sns:eu-central-1:123456789012:payments-*"))
+	checkPatterns(&problems, "/sns/roles", b.SNS.Roles, role)
 	if len(b.SignAsNode) > maxBoundPatterns {
 		problems.Add("/sign_as_node", CodeTooMany, "%d services are given; the maximum is %d", len(b.SignAsNode), maxBoundPatterns)
 	}
@@ -312,6 +343,16 @@ func checkPatterns(problems *Problems, at string, patterns []string, wrong func(
 func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 func notEmpty(string) string { return "" }
+
+// patternOfARNs says what is wrong with a pattern of ARNs, and gives an example of one.
+func patternOfARNs(example string) func(string) string {
+	return func(pattern string) string {
+		if strings.HasPrefix(pattern, "arn:") || pattern == "*" {
+			return ""
+		}
+		return "is not a pattern of ARNs, such as " + example
+	}
+}
 
 // wrongHostPattern says what is wrong with a host, or with *. and the end of one.
 func wrongHostPattern(pattern string) string {

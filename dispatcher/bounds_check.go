@@ -12,12 +12,47 @@ import (
 // does not see what only an attempt finds out: the addresses that a name leads to.
 func (b Bounds) CheckJob(job Job) error {
 	var problems Problems
+	if d := job.Target.Alert; d != nil {
+		problems.AddError("/target/alert", b.CheckDestination(job.App, *d))
+		return problems.Err()
+	}
 	b.checkSecrets(&problems, "/target", job.App, job.Target.Secrets())
 	if w := job.Target.Webhook; w != nil {
 		b.checkWebhook(&problems, "/target/webhook", job.App, w)
+		b.checkTokenURL(&problems, "/target/webhook/auth/oauth2", job.App, w.Auth.oauth2())
 	}
 	if l := job.Target.Lambda; l != nil {
 		b.checkLambda(&problems, "/target/lambda", job.App, l)
+	}
+	if s := job.Target.SQS; s != nil {
+		if !anyMatches(b.SQS.Queues, s.QueueARN) {
+			problems.Add("/target/sqs/queue_arn", CodeBoundQueue, "queue %s is not one that app %s may send to; its bounds allow %s (sqs.queues)",
+				Echo(s.QueueARN), job.App, orNone(b.SQS.Queues))
+		}
+		checkRole(&problems, "/target/sqs", job.App, s.AssumeRole, "sqs.roles", b.SQS.Roles)
+	}
+	if s := job.Target.SNS; s != nil {
+		b.checkTopic(&problems, "/target/sns", job.App, s)
+	}
+	return problems.Err()
+}
+
+func (b Bounds) checkTopic(problems *Problems, at, app string, s *SNS) {
+	if !anyMatches(b.SNS.Topics, s.TopicARN) {
+		problems.Add(at+"/topic_arn", CodeBoundTopic, "topic %s is not one that app %s may publish to; its bounds allow %s (sns.topics)",
+			Echo(s.TopicARN), app, orNone(b.SNS.Topics))
+	}
+	checkRole(problems, at, app, s.AssumeRole, "sns.roles", b.SNS.Roles)
+}
+
+// CheckDefinition is CheckJob for all that a job declares: what follows it, too, whose attempts are those of another job.
+func (b Bounds) CheckDefinition(job Job) error {
+	var problems Problems
+	problems.AddError("", b.CheckJob(job))
+	for event, follow := range job.EachFollow() {
+		if follow.Target != nil {
+			problems.AddError("/"+string(event), b.CheckJob(job.Attached(event)))
+		}
 	}
 	return problems.Err()
 }
@@ -41,12 +76,19 @@ func (b Bounds) checkSecrets(problems *Problems, at, app string, all map[string]
 }
 
 // CheckGroup returns what of a group is outside the bounds of its app, as Problems with JSON pointers in the group, or nil.
-// It sees the endpoints that the group declares; see CheckEndpoint.
+// It sees the endpoints and names of DNS that the group declares; see CheckEndpoint.
 func (b Bounds) CheckGroup(g EndpointGroup) error {
 	var problems Problems
 	b.checkSecrets(&problems, "", g.App, g.Secrets())
+	b.checkTokenURL(&problems, "/auth/oauth2", g.App, g.Auth.oauth2())
 	for _, id := range sortedKeys(g.Endpoints) {
 		problems.AddError(Pointer("endpoints", id), b.CheckEndpoint(g, g.Endpoints[id]))
+	}
+	for _, label := range sortedKeys(g.DNS) {
+		if d := g.DNS[label]; d.Type != DNSTypeSRV { // the targets of services are known when they are called
+			wrong := b.CheckEndpoint(g, StaticEndpoint{URL: d.Resolved().url()})
+			problems.AddError(Pointer("dns", label), dnsPaths(wrong))
+		}
 	}
 	return problems.Err()
 }
@@ -62,9 +104,14 @@ func (b Bounds) CheckEndpoint(g EndpointGroup, e StaticEndpoint) error {
 	return problems.Err()
 }
 
-// AllowsSecret tells whether jobs may use a reference.
+// AllowsSecret tells whether jobs may use a reference. A pattern may name a key and a version of a secret, or the whole
+// secret, which allows all of it.
 func (b Bounds) AllowsSecret(reference string) bool {
-	return anyMatches(b.Secrets, reference) && !b.reserves(reference)
+	if anyMatches(b.Secrets, reference) {
+		return !b.reserves(reference)
+	}
+	r, _ := splitReference(reference)
+	return r.Source.Managed() && anyMatches(b.Secrets, r.Whole())
 }
 
 func (b Bounds) reserves(reference string) bool {
@@ -77,18 +124,34 @@ func (b Bounds) checkWebhook(problems *Problems, at, app string, w *Webhook) {
 		return // Validate says so
 	}
 	host := hostName(u)
-	if hosts := b.Egress.Hosts; len(hosts) > 0 && !allowsHost(hosts, host) {
-		problems.Add(at+"/url", CodeBoundEgress, "host %s is not one that app %s may call; its bounds allow %s (egress.hosts)",
-			Echo(host), app, orNone(hosts))
-	}
-	if ports := b.Egress.Ports; len(ports) > 0 && !slices.Contains(ports, portOf(u)) {
-		problems.Add(at+"/url", CodeBoundEgress, "port %d is not one that app %s may call; its bounds allow %s (egress.ports)",
-			portOf(u), app, orNone(strings.Fields(strings.Trim(fmt.Sprint(ports), "[]"))))
-	}
+	b.checkEgress(problems, at+"/url", app, u)
 	if w.Auth != nil && w.Auth.SigV4 != nil && w.Auth.SigV4.Credentials == nil && !b.allowsSigning(w.Auth.SigV4.Service, host) {
 		problems.Add(at+"/auth/sigv4", CodeBoundSigning,
 			"app %s may not sign requests for service %s to %s with the AWS credentials of the node; give credentials, or ask an "+
 				"operator to allow it (sign_as_node in the bounds of the app)", app, Echo(w.Auth.SigV4.Service), Echo(host))
+	}
+}
+
+// checkTokenURL checks the token endpoint of client credentials, which nodes call for the app.
+func (b Bounds) checkTokenURL(problems *Problems, at, app string, o *OAuth2Auth) {
+	if o == nil {
+		return
+	}
+	if u, err := url.Parse(o.TokenURL); err == nil { // otherwise Validate says so
+		b.checkEgress(problems, at+"/token_url", app, u)
+	}
+}
+
+// checkEgress checks the host and the port of a URL that nodes call for an app.
+func (b Bounds) checkEgress(problems *Problems, at, app string, u *url.URL) {
+	host := hostName(u)
+	if hosts := b.Egress.Hosts; len(hosts) > 0 && !allowsHost(hosts, host) {
+		problems.Add(at, CodeBoundEgress, "host %s is not one that app %s may call; its bounds allow %s (egress.hosts)",
+			Echo(host), app, orNone(hosts))
+	}
+	if ports := b.Egress.Ports; len(ports) > 0 && !slices.Contains(ports, portOf(u)) {
+		problems.Add(at, CodeBoundEgress, "port %d is not one that app %s may call; its bounds allow %s (egress.ports)",
+			portOf(u), app, orNone(strings.Fields(strings.Trim(fmt.Sprint(ports), "[]"))))
 	}
 }
 
@@ -103,9 +166,14 @@ func (b Bounds) checkLambda(problems *Problems, at, app string, l *Lambda) {
 		problems.Add(at+"/function", CodeBoundFunction, "function %s is not one that app %s may invoke; its bounds allow %s (lambda.functions)",
 			Echo(function), app, orNone(b.Lambda.Functions))
 	}
-	if role := l.AssumeRole; role != nil && !anyMatches(b.Lambda.Roles, role.RoleARN) {
-		problems.Add(at+"/assume_role/role_arn", CodeBoundRole, "role %s is not one that app %s may use; its bounds allow %s (lambda.roles)",
-			Echo(role.RoleARN), app, orNone(b.Lambda.Roles))
+	checkRole(problems, at, app, l.AssumeRole, "lambda.roles", b.Lambda.Roles)
+}
+
+// checkRole checks the role of a target, which may be nil; bound names the list of those that are allowed.
+func checkRole(problems *Problems, at, app string, role *AssumeRole, bound string, allowed []string) {
+	if role != nil && !anyMatches(allowed, role.RoleARN) {
+		problems.Add(at+"/assume_role/role_arn", CodeBoundRole, "role %s is not one that app %s may use; its bounds allow %s (%s)",
+			Echo(role.RoleARN), app, orNone(allowed), bound)
 	}
 }
 

@@ -32,6 +32,10 @@
 // A run whose attempt failed may be "retrying": it is a live run without a token, so no node can record
 // an outcome until one adopts it when it is due. The statement that records the failure sets this state.
 //
+// A run that is spread over all endpoints of a group is "waiting_shards": no node holds it, and each of its shards is a run
+// with the same key and another index. It ends after the last of them, in a transaction of the node that recorded that, or of
+// the handler.
+//
 // The operator's intent (enabled, paused) has its own columns, which no scheduler writes. A trigger that
 // must not fire is off, and costs a poll nothing.
 //

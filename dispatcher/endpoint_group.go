@@ -13,11 +13,14 @@ type EndpointGroup struct {
 	Name string `json:"name"`
 	// Description is free text of at most 1024 characters.
 	Description string `json:"description"`
+	// Kind is the protocol of the endpoints; empty means http. It cannot change.
+	Kind GroupKind `json:"kind,omitempty"`
+	XXLJobSettings
 	// Path is put between the URL of an endpoint and the path of a job; empty, or it begins with /.
 	Path string `json:"path,omitempty"`
 	// Strategy is how an endpoint is chosen; empty means round_robin.
 	Strategy Strategy `json:"strategy,omitempty"`
-	// Signing, Auth and TLS are as those of Webhook, for all endpoints.
+	// Signing, Auth and TLS are as those of Webhook, for all endpoints. A group of kind xxl_job has only TLS.
 	Signing *Signing `json:"signing,omitempty"`
 	Auth    *Auth    `json:"auth,omitempty"`
 	TLS     *TLS     `json:"tls,omitempty"`
@@ -29,6 +32,13 @@ type EndpointGroup struct {
 	Endpoints map[string]StaticEndpoint `json:"endpoints,omitempty"`
 	// Registration lets endpoints register themselves; nil: none may.
 	Registration *Registration `json:"registration,omitempty"`
+	// DNS are the names whose addresses or services are endpoints, too, by names of their own; at most MaxDNSMembers. They
+	// stand for at most MaxEndpoints endpoints together.
+	DNS map[string]DNSMembers `json:"dns,omitempty"`
+	// HealthCheck asks endpoints at intervals whether they are healthy; nil: nobody asks.
+	HealthCheck *HealthCheck `json:"health_check,omitempty"`
+	// EjectAfter is after how many failures in a row an endpoint is ejected: tried after all others for some time; 0: never.
+	EjectAfter int `json:"eject_after"`
 
 	// Revision counts the changes of the group; it is its ETag. Endpoints that come and go do not change it. Read-only, as
 	// all below.
@@ -62,7 +72,8 @@ type Registration struct {
 	ExpireAfter Duration `json:"expire_after,omitempty"`
 }
 
-// Probe is a request without a body that an endpoint responds to with 2xx.
+// Probe is a request without a body that an endpoint responds to with 2xx. Executors of a group of kind xxl_job are asked as
+// their protocol says, so only Timeout holds for them.
 type Probe struct {
 	// AlivePath is asked by the strategy failover with GET, below the path of the group; empty means /healthz.
 	AlivePath string `json:"alive_path,omitempty"`
@@ -76,7 +87,7 @@ type Probe struct {
 // Bounds of groups and endpoints.
 const (
 	MaxGroups         = 1000 // of an app
-	MaxEndpoints      = 500  // of a group, however they came
+	MaxEndpoints      = 500  // of a group, declared and registered; and as many from DNS
 	MaxEndpointWeight = 100
 )
 
@@ -91,7 +102,8 @@ const (
 
 // SetDefaults gives a decoded group the values of fields that its JSON leaves out.
 func (g *EndpointGroup) SetDefaults() {
-	g.Strategy = RoundRobin
+	g.Kind = GroupHTTP
+	g.Strategy, g.EjectAfter = RoundRobin, DefaultEjectAfter
 	g.Probe = Probe{AlivePath: DefaultAlivePath, IdlePath: DefaultIdlePath, Timeout: DefaultProbeTimeout}
 }
 
@@ -109,10 +121,14 @@ type Endpoint struct {
 	Source EndpointSource `json:"source"`
 	// Draining endpoints get no new requests. An operator sets and lifts it.
 	Draining bool `json:"draining"`
-	// RegisteredAt is when the endpoint registered or was declared first, since it was there without a break.
+	// RegisteredAt is when the endpoint registered or was declared first, since it was there without a break; of one from
+	// DNS, since when the node that says so knows it.
 	RegisteredAt time.Time `json:"registered_at"`
 	// ExpiresAt is when a registered endpoint goes unless it registers again; nil for others.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	// ServerName is, of an address from DNS, the name and port that it gets as Host unless the group says otherwise; its
+	// certificate has that name.
+	ServerName string `json:"server_name,omitempty"`
 }
 
 // EndpointSource says how an endpoint came to its group.
@@ -122,6 +138,7 @@ type EndpointSource string
 const (
 	EndpointStatic     EndpointSource = "static"     // the group declares it
 	EndpointRegistered EndpointSource = "registered" // it registered itself
+	EndpointDNS        EndpointSource = "dns"        // a name that the group lists stands for it
 )
 
 // Validate returns everything wrong with g, as Problems with JSON pointers, or nil.
@@ -129,6 +146,7 @@ func (g EndpointGroup) Validate() error {
 	var problems Problems
 	CheckName(&problems, "/name", g.Name)
 	checkText(&problems, "/description", g.Description)
+	g.checkKind(&problems)
 	if g.Path != "" {
 		checkPath(&problems, "/path", g.Path)
 	}
@@ -143,6 +161,9 @@ func (g EndpointGroup) Validate() error {
 	}
 	g.Probe.check(&problems, "/probe")
 	g.Registration.check(&problems, "/registration")
+	g.checkDNS(&problems)
+	g.HealthCheck.check(&problems, "/health_check")
+	checkRange(&problems, "/eject_after", g.EjectAfter, 0, MaxEjectAfter)
 	if len(g.Endpoints) > MaxEndpoints {
 		problems.Add("/endpoints", CodeTooMany, "group has %d endpoints; the maximum is %d", len(g.Endpoints), MaxEndpoints)
 		return problems.Err()

@@ -12,6 +12,7 @@ import (
 
 // Resolved returns g with the defaults of what it leaves out, as it is stored and shown.
 func (g EndpointGroup) Resolved() EndpointGroup {
+	g.Kind = cmp.Or(g.Kind, GroupHTTP)
 	g.Strategy = cmp.Or(g.Strategy, RoundRobin)
 	g.Probe = Probe{
 		AlivePath: cmp.Or(g.Probe.AlivePath, DefaultAlivePath), IdlePath: cmp.Or(g.Probe.IdlePath, DefaultIdlePath),
@@ -28,6 +29,17 @@ func (g EndpointGroup) Resolved() EndpointGroup {
 	}
 	if len(g.Endpoints) == 0 {
 		g.Endpoints = nil
+	}
+	g.DNS = maps.Clone(g.DNS)
+	for label, d := range g.DNS {
+		g.DNS[label] = d.Resolved()
+	}
+	if len(g.DNS) == 0 {
+		g.DNS = nil
+	}
+	if g.HealthCheck != nil {
+		check := g.HealthCheck.Resolved()
+		g.HealthCheck = &check
 	}
 	return g
 }

@@ -11,6 +11,9 @@ import (
 func (g EndpointGroup) eachSecret(f func(path string, s Secret) Secret) EndpointGroup {
 	w := Webhook{Signing: g.Signing, Auth: g.Auth, TLS: g.TLS}.eachSecret(f)
 	g.Signing, g.Auth, g.TLS = w.Signing, w.Auth, w.TLS
+	if g.AccessToken != nil {
+		g.AccessToken = new(f("/access_token", *g.AccessToken))
+	}
 	return g
 }
 
@@ -38,20 +41,21 @@ func (g EndpointGroup) ForWire() EndpointGroup {
 }
 
 // CheckKept returns a problem for each secret of g that keeps the stored value of old but could be sent where old could
-// not send it: to another declared origin, to a network or port from which old took no registrations, or under another
+// not send it: to another declared origin or name of DNS, to a network or port from which old took no registrations, or under another
 // server name. Nobody can redirect a stored secret to a host of their own. The pointers are those in g.
 func (g EndpointGroup) CheckKept(old EndpointGroup) error {
-	to := g.sendsBeyond(old)
-	if to == "" {
-		return nil
-	}
+	elsewhere := g.sendsBeyond(old)
 	var problems Problems
 	given, before := g.Secrets(), old.Secrets()
 	for _, path := range sortedKeys(given) {
-		if given[path].Stored && before[path].Stored {
+		to := elsewhere
+		if to == "" && isOAuth2Secret(path) {
+			to = g.Auth.oauth2().beyond(old.Auth.oauth2())
+		}
+		if to != "" && given[path].Stored && before[path].Stored {
 			problems.Add(path+"/stored", CodeSecretOrigin,
 				"the stored value was given before the group could send it to %s; give it again (in Terraform, with another value_version), "+
-					"or refer to the secret as env:%sNAME or file:PATH", to, SecretEnvPrefix)
+					"or refer to the secret as %s", to, SecretForms)
 		}
 	}
 	return problems.Err()
@@ -63,8 +67,16 @@ func (g EndpointGroup) sendsBeyond(old EndpointGroup) string {
 	for _, e := range old.Endpoints {
 		known = append(known, e.origin())
 	}
+	for _, d := range old.DNS {
+		known = append(known, d.origin())
+	}
 	for _, id := range sortedKeys(g.Endpoints) {
 		if origin := g.Endpoints[id].origin(); !slices.Contains(known, origin) {
+			return Echo(origin)
+		}
+	}
+	for _, label := range sortedKeys(g.DNS) {
+		if origin := g.DNS[label].origin(); !slices.Contains(known, origin) {
 			return Echo(origin)
 		}
 	}
@@ -72,6 +84,14 @@ func (g EndpointGroup) sendsBeyond(old EndpointGroup) string {
 		return "server name " + Echo(g.ServerName)
 	}
 	return g.Registration.takesBeyond(old.Registration)
+}
+
+// beyond names the token endpoint of o if it has another origin than that of old; empty: it has not.
+func (o *OAuth2Auth) beyond(old *OAuth2Auth) string {
+	if o == nil || old == nil || o.origin() == old.origin() {
+		return ""
+	}
+	return "token endpoint " + Echo(o.origin())
 }
 
 func (e StaticEndpoint) origin() string { return (&Webhook{URL: e.URL}).origin() }

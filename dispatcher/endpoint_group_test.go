@@ -58,6 +58,8 @@ func TestGroupDeclaresWhatItHas(t *testing.T) {
 		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a"}},
 		Registration: &dispatcher.Registration{
 			Networks: []string{"10.0.0.0/8"}, Ports: []int{80}, Heartbeat: dispatcher.DefaultEndpointHeartbeat},
+		DNS:         map[string]dispatcher.DNSMembers{"a": {Name: "a.internal", Port: 80}},
+		HealthCheck: &dispatcher.HealthCheck{Path: "/health"}, EjectAfter: 3,
 	}
 	stored := whole.Resolved()
 	stored.Revision = 7
@@ -74,6 +76,9 @@ func TestGroupDeclaresWhatItHas(t *testing.T) {
 		"probe":        func(g *dispatcher.EndpointGroup) { g.Probe.IdlePath = "/busy" },
 		"endpoints":    func(g *dispatcher.EndpointGroup) { g.Endpoints = nil },
 		"registration": func(g *dispatcher.EndpointGroup) { g.Registration = nil },
+		"dns":          func(g *dispatcher.EndpointGroup) { g.DNS = nil },
+		"health check": func(g *dispatcher.EndpointGroup) { g.HealthCheck = &dispatcher.HealthCheck{} },
+		"ejection":     func(g *dispatcher.EndpointGroup) { g.EjectAfter = 0 },
 		"secret": func(g *dispatcher.EndpointGroup) {
 			g.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: dispatcher.NewSensitive("x")}}}
 		},

@@ -15,7 +15,8 @@ var (
 	// ErrPageBytes comes with a page that ended early, because its items have as many bytes as it may have. There are
 	// more.
 	ErrPageBytes = errors.New("the page ended early")
-	// ErrNotEmpty says that an app cannot be deleted because it has jobs, calendars or groups.
+	// ErrNotEmpty says that an app cannot be deleted because it has jobs, calendars, groups or
+	// alerts.
 	ErrNotEmpty = errors.New("app is not empty")
 	// ErrInUse says that a calendar or a group cannot be deleted because something refers to it.
 	ErrInUse = errors.New("in use")

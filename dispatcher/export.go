@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"encoding/json"
 	"strconv"
 	"time"
 )
@@ -18,7 +19,11 @@ type Export struct {
 	Calendars    []Calendar `json:"calendars"`
 	// Groups come without the endpoints that registered themselves, which register again, and without values of secrets.
 	Groups []EndpointGroup `json:"groups"`
-	Jobs   []ExportedJob   `json:"jobs"`
+	// Alerts come without values of secrets, and without what holds.
+	Alerts []Alert       `json:"alerts"`
+	Jobs   []ExportedJob `json:"jobs"`
+	// Pauses are those of the app. Elsewhere, they are of the import, and those whose time is over then are left out.
+	Pauses []AppPauseRequest `json:"pauses,omitempty"`
 	// Waiting are the runs that have yet to begin, or to begin their next attempt. They move with the app.
 	Waiting []ExportedRun `json:"waiting_runs"`
 }
@@ -33,11 +38,14 @@ type ExportedJob struct {
 	// Revision and Paused are those of the job.
 	Revision int64 `json:"revision"`
 	Paused   bool  `json:"paused"`
-	// PauseReason is why the job is paused. Elsewhere, the pause is that of the import.
-	PauseReason string `json:"pause_reason,omitempty"`
+	// PauseReason is why the job is paused, and PausedUntil until when. Elsewhere, the pause is that of the import.
+	PauseReason string     `json:"pause_reason,omitempty"`
+	PausedUntil *time.Time `json:"paused_until,omitempty"`
 	// Origin is the name that the event ids and the fire times of H and of jitter are derived from, if it is not that of the
 	// job, which was renamed. It may end in "~2" and so on.
 	Origin string `json:"origin,omitempty"`
+	// CarriedState is what the next run of the job gets from the one before; absent: nothing. Elsewhere, the import sets it.
+	CarriedState json.RawMessage `json:"carried_state,omitempty"`
 	// Triggers say where each trigger of the job stands.
 	Triggers map[string]ExportedTrigger `json:"triggers"`
 }
@@ -47,8 +55,9 @@ type ExportedTrigger struct {
 	Paused bool `json:"paused"`
 	// Origin is as that of ExportedJob.
 	Origin string `json:"origin,omitempty"`
-	// PauseReason is as that of ExportedJob.
+	// PauseReason and PausedUntil are as those of ExportedJob.
 	PauseReason string       `json:"pause_reason,omitempty"`
+	PausedUntil *time.Time   `json:"paused_until,omitempty"`
 	State       TriggerState `json:"state"`
 	Error       string       `json:"error,omitempty"`
 	// AnchorAt is when the schedule was declared or last changed.
@@ -72,15 +81,67 @@ type ExportedRun struct {
 	Failures      int        `json:"failures,omitempty"`
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 	RetryUntil    *time.Time `json:"retry_until,omitempty"`
+	// Run is the id of a run that follows another one or delivers the notification of an alert; empty for other runs.
+	Run string `json:"run,omitempty"`
+	// Input is what the run was given, nil if it was given nothing.
+	Input *RunInput `json:"input,omitempty"`
 }
 
 // Key returns the key of a waiting run of job.
 func (r ExportedRun) Key(job Job) RunKey {
 	key := RunKey{TriggerID: job.Key(), ScheduledAt: r.ScheduledAt, Kind: r.Kind}
-	if r.Kind != KindManual {
+	switch {
+	case r.Kind.HasOwnID():
+		key, _ = ParseRunKey(r.Run) // as Export.Validate has checked
+	case r.Kind != KindManual:
 		key.TriggerID = job.TriggerKey(r.Trigger)
 	}
 	return key
+}
+
+// check adds what is wrong with a waiting run of the jobs and deliveries of an export.
+func (r ExportedRun) check(problems *Problems, at string, jobs map[string]Job) {
+	_, known := jobs[r.Job]
+	switch {
+	case !known || r.State != RunQueued && r.State != RunRetrying:
+		problems.Add(at, CodeEnum, "run of job %s in state %s is not a queued or retrying run of a job of the export",
+			Echo(r.Job), Echo(string(r.State)))
+		return
+	case r.Kind.HasOwnID():
+		if key, err := ParseRunKey(r.Run); err != nil || key.Kind != r.Kind || key.Shard > 0 || !key.ScheduledAt.Equal(r.ScheduledAt) {
+			problems.Add(at+"/run", CodeEnum, "run %s is not of kind %s, or not scheduled at %s; take the file as carillon app export wrote it",
+				Echo(r.Run), r.Kind, FormatInstant(r.ScheduledAt))
+		}
+	case !r.Kind.OfTrigger() && r.Kind != KindManual:
+		problems.Add(at+"/kind", CodeEnum, "kind %s is not one of a run that moves with its app; take the file as carillon app export "+
+			"wrote it", Echo(string(r.Kind)))
+		return
+	}
+	if r.Input != nil {
+		problems.AddError(at+"/input", CheckPayload(r.Input.Payload))
+	}
+}
+
+// Runnable returns the jobs of the export with their revisions, and the jobs that deliver what follows them and the
+// notifications of its alerts, by their names.
+func (e Export) Runnable() map[string]Job {
+	all := map[string]Job{}
+	for _, one := range e.Jobs {
+		job := one.WithOrigins()
+		job.Revision = one.Revision
+		all[job.Name] = job
+		for event, follow := range job.EachFollow() {
+			if follow.Target != nil {
+				attached := job.Attached(event)
+				all[attached.Name] = attached
+			}
+		}
+	}
+	for _, alert := range e.Alerts {
+		attached := alert.Attached()
+		all[attached.Name] = attached
+	}
+	return all
 }
 
 // Exports move apps between installations.
@@ -120,6 +181,16 @@ func (e Export) Validate() error {
 		groups[g.Name] = true
 		problems.AddError(at, g.Validate())
 	}
+	alerts := map[string]bool{}
+	for i, a := range e.Alerts {
+		at := Pointer("alerts", strconv.Itoa(i))
+		if a.App != e.App.Name || alerts[a.Name] {
+			problems.Add(at+"/name", CodeNameMismatch, "alert %s is of another app than %s, or given twice", Echo(a.App+"/"+a.Name),
+				Echo(e.App.Name))
+		}
+		alerts[a.Name] = true
+		problems.AddError(at, a.Validate())
+	}
 	for i, one := range e.Jobs {
 		at := Pointer("jobs", strconv.Itoa(i))
 		if one.Job.App != e.App.Name || jobs[one.Job.Name] {
@@ -129,16 +200,35 @@ func (e Export) Validate() error {
 		jobs[one.Job.Name] = true
 		problems.AddError(at+"/job", one.WithOrigins().Validate())
 		checkText(&problems, at+"/pause_reason", one.PauseReason)
+		if one.CarriedState != nil {
+			problems.AddError(at, one.checkCarriedState())
+		}
 		for _, name := range sortedKeys(one.Triggers) {
 			checkText(&problems, at+Pointer("triggers", name)+"/pause_reason", one.Triggers[name].PauseReason)
 		}
 	}
 	e.checkOrigins(&problems)
+	if len(e.Pauses) > MaxAppPauses {
+		problems.Add("/pauses", CodeTooMany, "there are %d pauses; the maximum is %d", len(e.Pauses), MaxAppPauses)
+	}
+	for i, pause := range e.Pauses {
+		problems.AddError(Pointer("pauses", strconv.Itoa(i)), pause.Validate())
+	}
+	runnable := e.Runnable()
 	for i, run := range e.Waiting {
-		if at := Pointer("waiting_runs", strconv.Itoa(i)); !jobs[run.Job] || run.State != RunQueued && run.State != RunRetrying {
-			problems.Add(at, CodeEnum, "run of job %s in state %s is not a queued or retrying run of a job of the export",
-				Echo(run.Job), Echo(string(run.State)))
-		}
+		run.check(&problems, Pointer("waiting_runs", strconv.Itoa(i)), runnable)
+	}
+	return problems.Err()
+}
+
+// checkCarriedState returns what is wrong with the state of e, as Problems, or nil.
+func (e ExportedJob) checkCarriedState() error {
+	var problems Problems
+	if !e.Job.CarryState {
+		problems.Add("/carried_state", CodeCarryState, "job %s does not carry a state; leave out carried_state, or set carry_state of the job",
+			Echo(e.Job.Name))
+	} else if _, err := ReadCarriedState(e.CarriedState); err != nil {
+		problems.Add("/carried_state", CodeStateInvalid, "%s", err)
 	}
 	return problems.Err()
 }
@@ -149,7 +239,7 @@ func (e ExportedJob) Restore(prior int64, calendars Calendars, by string, now ti
 	job := e.WithOrigins()
 	(*JobDefaults)(nil).Fill(&job) // an export has all, but its author may have left something out
 	job.Revision, job.Paused, job.CreatedAt, job.UpdatedAt = max(e.Revision, prior+1), e.Paused, now, now
-	job.Pause = importedPause(e.Paused, by, e.PauseReason, now)
+	job.Pause = importedPause(e.Paused, by, PauseRequest{e.PauseReason, e.PausedUntil}, now)
 	var problems Problems
 	for _, name := range sortedKeys(job.Triggers) {
 		at := Pointer("triggers", name)
@@ -161,7 +251,7 @@ func (e ExportedJob) Restore(prior int64, calendars Calendars, by string, now ti
 		}
 		t, err := job.Triggers[name].restore(state, job.Identity(name), calendars)
 		problems.AddError(at, err)
-		t.Pause = importedPause(state.Paused, by, state.PauseReason, now)
+		t.Pause = importedPause(state.Paused, by, PauseRequest{state.PauseReason, state.PausedUntil}, now)
 		job.Triggers[name] = t
 	}
 	if err := problems.Err(); err != nil {
@@ -171,11 +261,11 @@ func (e ExportedJob) Restore(prior int64, calendars Calendars, by string, now ti
 	return job, nil
 }
 
-func importedPause(paused bool, by, reason string, now time.Time) Pause {
+func importedPause(paused bool, by string, asked PauseRequest, now time.Time) Pause {
 	if !paused {
 		return Pause{}
 	}
-	return Pause{PausedBy: by, PausedAt: &now, PauseReason: reason}
+	return Pause{PausedBy: by, PausedAt: &now, PauseReason: asked.Reason, PausedUntil: asked.Until}
 }
 
 // restore returns t where it stood. A scheduled time that is none here, because this version knows other rules of

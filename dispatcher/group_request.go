@@ -25,9 +25,16 @@ func joinPath(base, path string) string {
 // The URL of w stands for any endpoint; path is what follows that of the chosen one. The error is a *TemplateError.
 func (c Call) GroupRequest() (w *Webhook, path string, headers map[string]string, body []byte, err error) {
 	target := c.Target.Group
-	w = target.webhook()
+	if target.XXLJob != nil {
+		return c.executorRequest()
+	}
+	w = target.request()
 	w.Method, w.Timeout = cmp.Or(w.Method, "POST"), cmp.Or(w.Timeout, DefaultTimeout)
 	w.Signing, w.Auth, w.TLS = c.Group.Signing, c.Group.Auth, c.Group.TLS
+	if c.Templates == nil {
+		return w, target.Path, w.Headers, w.BodyOf(c.Body()), nil
+	}
+	w.URL = target.url()
 	c.Target = Target{Webhook: w}
 	url, headers, body, err := c.Request()
 	path = strings.TrimPrefix(url, anyEndpoint)
@@ -62,6 +69,6 @@ func (c Call) filledInHashKey() (string, error) {
 func (g *GroupTarget) checkHashKey(problems *Problems) {
 	checkText(problems, "/hash_key", g.HashKey)
 	if isTemplate(g.HashKey) && len(g.HashKey) <= maxHashKey {
-		parseTemplate(problems, "/hash_key", g.HashKey)
+		parseTemplate(problems, "/hash_key", g.HashKey, TemplateFields)
 	}
 }

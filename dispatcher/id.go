@@ -31,24 +31,32 @@ func hashID(parts ...string) int64 {
 }
 
 // RunKey identifies a run: the fire it executes. A job that is run by hand has no trigger,
-// so TriggerID then holds the job's id.
+// so TriggerID then holds the job's id. Runs of KindChain, KindAlert and KindFollow have a hash of what
+// they follow there, so that what asks for one again finds it.
 type RunKey struct {
 	TriggerID   int64
 	ScheduledAt time.Time // whole milliseconds, UTC
 	Kind        RunKind
+	// Shard is the index of a shard of a broadcast plus 1; 0: the run is no shard.
+	Shard int
 }
 
 // idEncoding sorts as the bytes it encodes do, so run ids sort by time.
 var idEncoding = base32.NewEncoding("0123456789abcdefghijklmnopqrstuv").WithPadding(base32.NoPadding)
 
 // String returns the run's public id: 24 characters that hold the scheduled instant, the
-// trigger and the kind, so that finding a run by id is one look-up by key.
+// trigger and the kind, so that finding a run by id is one look-up by key. That of a shard is that of
+// its parent, "-" and the index.
 func (k RunKey) String() string {
 	var b [16]byte
 	binary.BigEndian.PutUint64(b[:8], uint64(k.ScheduledAt.UnixMilli())<<16)
 	binary.BigEndian.PutUint64(b[6:14], uint64(k.TriggerID))
 	b[14] = k.Kind.Code()
-	return idEncoding.EncodeToString(b[:15])
+	id := idEncoding.EncodeToString(b[:15])
+	if k.Shard > 0 {
+		id += "-" + strconv.Itoa(k.Shard-1)
+	}
+	return id
 }
 
 // ErrRunID says that a text is no run id.
@@ -56,7 +64,16 @@ var ErrRunID = errors.New("not a run id")
 
 // ParseRunKey reads what RunKey.String wrote; the error is ErrRunID.
 func ParseRunKey(id string) (RunKey, error) {
-	b, err := idEncoding.DecodeString(id)
+	fire, index, isShard := strings.Cut(id, "-")
+	shard := 0
+	if isShard {
+		n, err := strconv.Atoi(index)
+		if err != nil || n < 0 || n >= maxShards {
+			return RunKey{}, ErrRunID
+		}
+		shard = n + 1
+	}
+	b, err := idEncoding.DecodeString(fire)
 	if err != nil || len(b) != 15 || b[6]&0x80 != 0 {
 		return RunKey{}, ErrRunID
 	}
@@ -69,6 +86,7 @@ func ParseRunKey(id string) (RunKey, error) {
 		TriggerID:   int64(binary.BigEndian.Uint64(b[6:14])),
 		ScheduledAt: time.UnixMilli(int64(ms)).UTC(),
 		Kind:        kind,
+		Shard:       shard,
 	}
 	// The decoder skips line breaks, but one run has one id.
 	if key.String() != id {

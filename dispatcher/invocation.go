@@ -1,9 +1,6 @@
 package dispatcher
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -11,14 +8,17 @@ import (
 
 // Call is one attempt as a target sees it.
 type Call struct {
-	App, Job, Trigger string // Trigger is empty for a manual run
+	App, Job, Trigger string // Trigger is empty for a run that belongs to none, such as a manual one
 	Key               RunKey
 	EventID           string
 	Attempt           int
 	Missed            *MissedRange // what a catch-up run stands for; nil for other runs
+	Cause             *RunCause    // why the run exists; nil: Key.Kind says all
 	Target            Target
 	// Group is the group that Target names; nil: it names none.
-	Group   *GroupVersion
+	Group *GroupVersion
+	// Shard is the part of a broadcast that the run is; nil: it is none.
+	Shard   *Shard
 	Payload json.RawMessage
 	// Templates are those of Target, nil if it has none. PreviousFire and NextFire are the scheduled
 	// times of the trigger before and after this one, zero if there is none; they are set only if
@@ -30,13 +30,26 @@ type Call struct {
 	Retry    Retry
 	// Slots is how many runs of its job there may be at once; 0: any number. See Job.Slots.
 	Slots int
+	// Occupy takes the slot of an endpoint for the attempt; nil: the job has none. See GroupTarget.EndpointConcurrency.
+	Occupy Occupy
 	// Bounds are those of the app, with defaults; nil: the defaults. AWSExternalID is that of the app.
 	Bounds        *Bounds
 	AWSExternalID string
+	// Carried is the state of the job as the attempt begins; nil: the job carries none.
+	Carried *CarriedState
+	// Callback is how the target ends the attempt if it accepts it; nil: it cannot.
+	Callback *CallToken
+	// Installation is that of the database, Sampling whether the trace of the run is recorded, and Requester the trace that
+	// asked for the run; nil: none did. See TraceOf.
+	Installation string
+	Sampling     Sampling
+	Requester    *Requester
+	// Notification is what templates are filled in with if the target is that of an alert; nil: it is another.
+	Notification *AlertNotification
 }
 
 // fireText describes a fire in JSON. It is the same on every attempt, as is all that receivers may
-// sign or compare.
+// sign or compare, but for what a target needs to call back.
 type fireText struct {
 	App         string      `json:"app"`
 	Job         string      `json:"job"`
@@ -45,10 +58,32 @@ type fireText struct {
 	Kind        RunKind     `json:"kind"`
 	ScheduledAt string      `json:"scheduled_at"`
 	Missed      *missedText `json:"missed,omitempty"`
+	Cause       *RunCause   `json:"cause,omitempty"`
+	ShardIndex  *int        `json:"shard_index,omitempty"`
+	ShardTotal  *int        `json:"shard_total,omitempty"`
+	// State is what the runs before left. It differs between attempts only if an operator changes it meanwhile.
+	State    json.RawMessage `json:"state,omitempty"`
+	Callback *CallToken      `json:"callback,omitempty"` // of the attempt
 }
 
 func (c Call) fire() fireText {
-	return fireText{c.App, c.Job, c.Trigger, c.Key.String(), c.Key.Kind, FormatInstant(c.Key.ScheduledAt), c.missed()}
+	fire := fireText{
+		App: c.App, Job: c.Job, Trigger: c.Trigger, Run: c.Key.String(), Kind: c.Key.Kind,
+		ScheduledAt: FormatInstant(c.Key.ScheduledAt), Missed: c.missed(), Cause: c.Cause,
+		State: c.State(), Callback: c.Callback,
+	}
+	if c.Shard != nil {
+		fire.ShardIndex, fire.ShardTotal = &c.Shard.Index, &c.Shard.Total
+	}
+	return fire
+}
+
+// State returns the state that the job carries; nil: there is none.
+func (c Call) State() json.RawMessage {
+	if c.Carried == nil || string(c.Carried.State) == "null" {
+		return nil
+	}
+	return c.Carried.State
 }
 
 // Body returns the body of a webhook: the payload or, without one, a description of the fire.
@@ -63,39 +98,33 @@ func (c Call) Body() []byte {
 // FunctionEvent returns the event of a Lambda function: the payload and, next to it, what a webhook
 // gets as headers. Package lambda has its type for functions in Go.
 func (c Call) FunctionEvent() ([]byte, error) {
-	type attempt struct {
-		EventID string `json:"event_id"`
-		fireText
-		Attempt     int    `json:"attempt"`
-		Fence       int64  `json:"fence"`
-		Traceparent string `json:"traceparent"`
-	}
 	text, err := json.Marshal(struct {
-		Carillon attempt         `json:"carillon"`
+		Carillon attemptText     `json:"carillon"`
 		Payload  json.RawMessage `json:"payload,omitempty"`
-	}{attempt{c.EventID, c.fire(), c.Attempt, c.Fence(), c.Traceparent()}, c.Payload})
+	}{c.attempt(), c.Payload})
 	if err != nil {
 		return nil, fmt.Errorf("write the event: %w", err)
 	}
 	return text, nil
 }
 
-// Traceparent returns the W3C trace context of the attempt: all attempts of a run share a
-// trace, and each is a span of its own. It is a function of event id and attempt, so
-// the trace of a run can be found. It says "sampled", because receivers that follow
-// their caller would otherwise record nothing.
-func (c Call) Traceparent() string {
-	sum := sha256.Sum256([]byte(c.EventID))
-	span := sum[16:24]
-	binary.BigEndian.PutUint64(span, binary.BigEndian.Uint64(span)+uint64(c.Attempt))
-	text := make([]byte, 0, 55)
-	text = append(hex.AppendEncode(append(text, "00-"...), sum[:16]), '-')
-	return string(append(hex.AppendEncode(text, span), "-01"...))
+// attemptText describes an attempt in JSON.
+type attemptText struct {
+	EventID string `json:"event_id"`
+	fireText
+	Attempt     int    `json:"attempt"`
+	Fence       int64  `json:"fence"`
+	Traceparent string `json:"traceparent,omitempty"`
+}
+
+func (c Call) attempt() attemptText {
+	return attemptText{c.EventID, c.fire(), c.Attempt, c.Fence(), c.Traceparent()}
 }
 
 // Fence returns a number that grows with each attempt of a run and with each fire of a trigger. A
 // receiver that remembers the highest number of a trigger can refuse late requests, such as one
-// from a node that was marked dead. It is exact in languages whose numbers are floating-point.
+// from a node that was marked dead. Of a broadcast it remembers it for each trigger and index. It is exact in languages
+// whose numbers are floating-point.
 func (c Call) Fence() int64 {
 	const attempts = 1000
 	return c.Key.ScheduledAt.UnixMilli()*attempts + int64(min(c.Attempt, attempts-1))

@@ -1,31 +1,11 @@
 package dispatcher_test
 
 import (
-	"regexp"
 	"testing"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
-
-func TestAttemptsOfARunShareATraceAndEachIsASpan(t *testing.T) {
-	t.Parallel()
-	form := regexp.MustCompile(`^00-([0-9a-f]{32})-([0-9a-f]{16})-01$`)
-	traces, spans := map[string]bool{}, map[string]bool{}
-	for _, id := range []string{"evt_1", "evt_2"} {
-		for attempt := 1; attempt <= 3; attempt++ {
-			call := dispatcher.Call{EventID: id, Attempt: attempt}
-			parts := form.FindStringSubmatch(call.Traceparent())
-			if again := call.Traceparent(); parts == nil || again != parts[0] {
-				t.Fatalf("traceparent of %s attempt %d = %q, then %q", id, attempt, parts, again)
-			}
-			traces[parts[1]], spans[parts[2]] = true, true
-		}
-	}
-	if len(traces) != 2 || len(spans) != 6 {
-		t.Errorf("2 runs of 3 attempts have %d traces and %d spans, want 2 and 6", len(traces), len(spans))
-	}
-}
 
 func TestFencesGrow(t *testing.T) {
 	t.Parallel()

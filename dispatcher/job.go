@@ -21,7 +21,7 @@ type Job struct {
 	// Priority orders the fires of the app that wait for a node: higher goes first; 0 to
 	// MaxPriority.
 	Priority int `json:"priority"`
-	// Labels are for people and programs to tell jobs apart, such as team=payments. Nothing depends on them.
+	// Labels are for people and programs to tell jobs apart, such as team=payments. Pauses of the app may choose jobs by them.
 	Labels Labels `json:"labels,omitempty"`
 	// NodeLabels are the labels a node must have to run the job; empty: any node may. Fires wait
 	// while no node has them.
@@ -38,6 +38,11 @@ type Job struct {
 	MaxConcurrency int `json:"max_concurrency"`
 	// QueueLimit is how many runs may wait for a slot; 0 means DefaultQueueLimit.
 	QueueLimit int `json:"queue_limit"`
+	// CarryState lets each run get a small state from the run before it and return one for the next; see CarriedState. It
+	// needs ConcurrencyForbid or ConcurrencyQueue with one slot.
+	CarryState bool `json:"carry_state,omitempty"`
+	// Objective is how many of its fires are to begin in time; nil: it has none.
+	Objective *Objective `json:"objective,omitempty"`
 	// DeleteAfterCompletion is the time from State becoming COMPLETE until the job is deleted, from
 	// MinDeleteAfter to MaxRetention; 0: never. A job that leaves COMPLETE before that stays.
 	DeleteAfterCompletion Duration `json:"delete_after_completion,omitempty"`
@@ -47,6 +52,10 @@ type Job struct {
 	Target Target `json:"target"`
 	// Payload is any JSON value of at most 256 KiB, nested at most 32 deep; it becomes the body.
 	Payload json.RawMessage `json:"payload,omitempty"`
+	// OnSuccess, OnFailure and OnMisfire are what follows the runs and the missed fires of the job; nil: nothing does.
+	OnSuccess *Follow `json:"on_success,omitempty"`
+	OnFailure *Follow `json:"on_failure,omitempty"`
+	OnMisfire *Follow `json:"on_misfire,omitempty"`
 	// Triggers holds the schedules by name; at most 100.
 	Triggers map[string]Trigger `json:"triggers"`
 
@@ -54,6 +63,10 @@ type Job struct {
 	Paused bool `json:"paused"`
 	// Pause says who paused it, when, and why.
 	Pause
+	// Pauses are those of the app that hold the job.
+	Pauses []AppPause `json:"pauses,omitempty"`
+	// AppPaused tells that the triggers of the job do not fire because of a pause of its app.
+	AppPaused bool `json:"-"`
 	// State is the roll-up of the job's triggers and live runs. It is for people: no fire depends on
 	// it. A change of the definition writes it at once; otherwise it follows within a handler
 	// interval, or several with many thousands of jobs.
@@ -94,6 +107,9 @@ const (
 	JobInit      JobState = "INIT"      // nothing is scheduled: no trigger, or none enabled
 )
 
+// JobStates are all of them, in the order in which they are shown.
+var JobStates = []JobState{JobError, JobExecuting, JobPaused, JobComplete, JobInit}
+
 // RollUp returns the state of the job by its triggers, and by whether it has a live run.
 func (j Job) RollUp(live bool) JobState {
 	seen := map[JobState]bool{JobExecuting: live}
@@ -104,7 +120,7 @@ func (j Job) RollUp(live bool) JobState {
 		case !j.Enabled || !t.Enabled:
 		case t.State == TriggerComplete:
 			seen[JobComplete] = true
-		case t.Paused || j.Paused:
+		case t.Paused || j.Paused || j.AppPaused:
 			seen[JobPaused] = true
 		default:
 			seen[JobExecuting] = true
@@ -152,16 +168,22 @@ func (j Job) Validate() error {
 	}
 	j.Retry.check(&problems, "/retry")
 	j.checkConcurrency(&problems)
+	j.checkCarryState(&problems)
+	j.checkObjective(&problems)
 	if j.DeleteAfterCompletion != 0 {
 		j.DeleteAfterCompletion.check(&problems, "/delete_after_completion", MinDeleteAfter, MaxRetention)
 	}
 	checkAcknowledged(&problems, j.Acknowledge)
 	wrong := j.Target.Validate()
 	problems.AddError("/target", wrong)
+	if j.Target.Alert != nil {
+		problems.Add("/target/alert", CodeTargetKind, "only alerts have this kind of target; give the job a webhook, a lambda or a group")
+	}
 	checkPayload(&problems, j.Payload)
 	if wrong == nil {
 		problems.AddError("/target", j.tryTemplates())
 	}
+	j.checkFollows(&problems)
 	if len(j.Triggers) > MaxTriggers {
 		problems.Add("/triggers", CodeTooMany, "job has %d triggers; the maximum is %d", len(j.Triggers), MaxTriggers)
 		return problems

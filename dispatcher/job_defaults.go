@@ -16,7 +16,7 @@ type JobDefaults struct {
 	Timezone string `json:"timezone,omitempty"`
 	// Retry is for jobs without any; a job with a retry of its own takes nothing of it.
 	Retry *Retry `json:"retry,omitempty"`
-	// Headers are added to those of webhooks, except the names that a webhook has itself.
+	// Headers are added to those of webhooks and of requests to endpoint groups, except the names that these have themselves.
 	Headers           map[string]string `json:"headers,omitempty"`
 	MisfirePolicy     MisfirePolicy     `json:"misfire_policy,omitempty"`
 	ConcurrencyPolicy ConcurrencyPolicy `json:"concurrency_policy,omitempty"`
@@ -39,10 +39,8 @@ func (d *JobDefaults) Fill(j *Job) {
 		j.Retry = *d.Retry
 	}
 	j.Retry = j.Retry.orDefault()
-	if w := j.Target.Webhook; w != nil && len(d.Headers) > 0 {
-		filled := *w
-		filled.Headers = d.headers(w.Headers)
-		j.Target.Webhook = &filled
+	if own, has := j.Target.Headers(); has && len(d.Headers) > 0 {
+		j.Target = j.Target.WithHeaders(d.headers(own))
 	}
 	j.Triggers = maps.Clone(j.Triggers)
 	for name, t := range j.Triggers {
@@ -54,7 +52,7 @@ func (d *JobDefaults) Fill(j *Job) {
 	}
 }
 
-// headers returns the headers of a webhook with the defaults. Names of headers are equal without regard to case.
+// headers returns the headers of a target with the defaults. Names of headers are equal without regard to case.
 func (d *JobDefaults) headers(own map[string]string) map[string]string {
 	all := map[string]string{}
 	taken := map[string]bool{}

@@ -44,6 +44,13 @@ func TestDefaultsFillWhatAJobLeavesOut(t *testing.T) {
 		t.Errorf("filled by the app (-want +got):\n%s", diff)
 	}
 
+	grouped := bare()
+	grouped.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers", Headers: map[string]string{"X-Source": "mine"}}}
+	defaults.Fill(&grouped)
+	if diff := cmp.Diff(want.Target.Webhook.Headers, grouped.Target.Group.Headers); diff != "" {
+		t.Errorf("headers of a request to a group (-want +got):\n%s", diff)
+	}
+
 	given := bare()
 	given.Retry, given.ConcurrencyPolicy = dispatcher.Retry{MaxAttempts: 1}, dispatcher.ConcurrencyForbid
 	defaults.Fill(&given)

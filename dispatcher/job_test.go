@@ -164,7 +164,7 @@ func TestUnknownCodesCannotBeAcknowledged(t *testing.T) {
 		{[]string{"dst", "bound_secret"}, `/acknowledge/1: "bound_secret" is not the code of a warning; the codes are listed`},
 		{[]string{"dst", "dst"}, `/acknowledge/1: "dst" is given twice`},
 		{[]string{""}, `/acknowledge/0: "" is not the code of a warning`},
-		{make([]string, 1000), `/acknowledge: 1000 codes are given; there are 13`},
+		{make([]string, 1000), `/acknowledge: 1000 codes are given; there are 14`},
 	} {
 		wrong := job(minutely)
 		wrong.Acknowledge = tt.codes

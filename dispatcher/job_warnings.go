@@ -10,7 +10,7 @@ import (
 // WarningCodes are the codes of warnings that Job.Acknowledge answers. Warnings of other codes say that a job does not
 // work, such as one outside the bounds of its app, and stay.
 var WarningCodes = append([]string{
-	CodeAuthPlaintext, CodeBodyMethod, CodeLambdaRegion, CodePayloadUnused,
+	CodeAuthPlaintext, CodeBodyMethod, CodeExecutorTimeout, CodeLambdaRegion, CodePayloadUnused,
 }, schedule.WarningCodes...)
 
 // Warn returns what is allowed but probably a mistake, without what the job acknowledges; calendars are those of its

@@ -21,6 +21,8 @@ type Node struct {
 	// Share is the fraction of all fires that the node claimed in the minute before its
 	// latest heartbeat, from 0 to 1; 0 of a dead node.
 	Share float64 `json:"share"`
+	// Deregistered tells that a dead node left by itself. Another one vanished.
+	Deregistered bool `json:"deregistered,omitempty"`
 	// APIAddresses are the addresses, HOST:PORT, on which the node serves its API. No webhook of any node calls them.
 	APIAddresses []string `json:"api_addresses,omitempty"`
 }

@@ -7,14 +7,17 @@ type Pause struct {
 	// PausedBy is the actor that the audit log names: a token, or the command line.
 	PausedBy string     `json:"paused_by,omitempty"`
 	PausedAt *time.Time `json:"paused_at,omitempty"`
-	// PauseReason is what PauseRequest gave.
-	PauseReason string `json:"pause_reason,omitempty"`
+	// PauseReason and PausedUntil are what PauseRequest gave.
+	PauseReason string     `json:"pause_reason,omitempty"`
+	PausedUntil *time.Time `json:"paused_until,omitempty"`
 }
 
 // PauseRequest is the body of a request to pause a job or a trigger, which may be left out.
 type PauseRequest struct {
 	// Reason is shown with the pause; free text of at most 1024 characters.
 	Reason string `json:"reason,omitempty"`
+	// Until is when the pause ends by itself, within a handler interval; nil: somebody has to end it.
+	Until *time.Time `json:"until,omitempty"`
 }
 
 // Validate returns everything wrong with p, as Problems, or nil.

@@ -20,6 +20,9 @@ const (
 	ConcurrencyReplace ConcurrencyPolicy = "replace" // the oldest run is cancelled, and the new one begins when that has stopped
 )
 
+// ConcurrencyPolicies are all policies.
+var ConcurrencyPolicies = []ConcurrencyPolicy{ConcurrencyAllow, ConcurrencyForbid, ConcurrencyQueue, ConcurrencyReplace}
+
 // Bounds and default of Job.MaxConcurrency and Job.QueueLimit.
 const (
 	MaxMaxConcurrency = 1000
@@ -38,8 +41,7 @@ func (j Job) Slots() int {
 // checkConcurrency adds what is wrong with how j bounds its runs.
 func (j Job) checkConcurrency(problems *Problems) {
 	if j.ConcurrencyPolicy != "" {
-		CheckEnum(problems, "/concurrency_policy", "concurrency_policy", j.ConcurrencyPolicy,
-			[]ConcurrencyPolicy{ConcurrencyAllow, ConcurrencyForbid, ConcurrencyQueue, ConcurrencyReplace})
+		CheckEnum(problems, "/concurrency_policy", "concurrency_policy", j.ConcurrencyPolicy, ConcurrencyPolicies)
 	}
 	checkRange(problems, "/max_concurrency", j.MaxConcurrency, 0, MaxMaxConcurrency)
 	checkRange(problems, "/queue_limit", j.QueueLimit, 0, MaxQueueLimit)
@@ -51,6 +53,8 @@ func (j Job) checkConcurrency(problems *Problems) {
 type Slot struct {
 	// Run is the id of the run.
 	Run string `json:"run"`
+	// Endpoint is the endpoint whose slot it is; empty: the slot is the job's. See GroupTarget.EndpointConcurrency.
+	Endpoint string `json:"endpoint,omitempty"`
 	// Node makes an attempt of it now; nil: none does.
 	Node *NodeID `json:"node,omitempty"`
 	// Since is when the run got the slot.
@@ -78,6 +82,10 @@ type Contender struct {
 	Asks, Waits bool
 }
 
+// backfills tells whether the run is of a backfill. Such a run goes after all others, waits whatever the policy is, because
+// nobody asks for its instant again, and does not count to QueueLimit. It may be replaced.
+func (c Contender) backfills() bool { return c.Kind == KindBackfill }
+
 // SlotDecision is what happens to a contender.
 type SlotDecision int
 
@@ -94,17 +102,23 @@ const (
 // Contend decides, by the job's policy, what happens to its runs that have a slot or want one. It
 // sorts them, the earliest first, and returns a decision for each. Runs that neither ask nor wait
 // yet keep their place in the order.
-func (j Job) Contend(all []Contender) []SlotDecision {
+func (j Job) Contend(all []Contender) []SlotDecision { return j.contend(all, 0) }
+
+// contend is Contend where some runs wait already that are not among all, but count to the job's QueueLimit.
+func (j Job) contend(all []Contender, waiting int) []SlotDecision {
 	slices.SortFunc(all, func(a, b Contender) int {
-		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID), cmp.Compare(a.Kind.Code(), b.Kind.Code()))
+		if j.ConcurrencyPolicy != ConcurrencyReplace && a.backfills() != b.backfills() {
+			return map[bool]int{true: 1, false: -1}[a.backfills()]
+		}
+		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID), cmp.Compare(a.Code(), b.Code()))
 	})
 	verdicts := make([]SlotDecision, len(all))
-	free, waiting := j.Slots(), 0
+	free := j.Slots()
 	if free == 0 {
 		free = len(all) // the bound was lifted
 	}
 	for i, c := range all {
-		if c.Waits {
+		if c.Waits && !c.backfills() {
 			waiting++
 		}
 		if c.Slot {
@@ -123,6 +137,8 @@ func (j Job) Contend(all []Contender) []SlotDecision {
 			free--
 			verdicts[i] = c.admit()
 		case !c.Asks:
+		case c.backfills():
+			verdicts[i] = SlotWait
 		case j.ConcurrencyPolicy == ConcurrencyForbid || waiting >= max(j.QueueLimit, 1):
 			verdicts[i] = SlotSkip
 		default:

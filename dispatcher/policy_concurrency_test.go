@@ -26,7 +26,11 @@ func TestConcurrencyIsChecked(t *testing.T) {
 		"unknown":           {func(j *dispatcher.Job) { j.ConcurrencyPolicy = "Forbid" }, "/concurrency_policy", dispatcher.CodeEnum, 0},
 		"negative":          {func(j *dispatcher.Job) { j.MaxConcurrency = -1 }, "/max_concurrency", dispatcher.CodeCountRange, 0},
 		"too many":          {func(j *dispatcher.Job) { j.MaxConcurrency = 1001 }, "/max_concurrency", dispatcher.CodeCountRange, 0},
-		"too long a queue":  {func(j *dispatcher.Job) { j.QueueLimit = 1001 }, "/queue_limit", dispatcher.CodeCountRange, 0},
+		"at each endpoint":  {func(j *dispatcher.Job) { callGroup(j, dispatcher.ConcurrencyReplace) }, "", "", 0},
+		"unknown at endpoints": {
+			func(j *dispatcher.Job) { callGroup(j, "serial") }, "/target/group/endpoint_concurrency", dispatcher.CodeEnum, 0,
+		},
+		"too long a queue": {func(j *dispatcher.Job) { j.QueueLimit = 1001 }, "/queue_limit", dispatcher.CodeCountRange, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -41,6 +45,29 @@ func TestConcurrencyIsChecked(t *testing.T) {
 				t.Errorf("faults %v, want %s at %s", err, tt.code, tt.path)
 			}
 		})
+	}
+}
+
+// callGroup makes a job call an endpoint group.
+func callGroup(j *dispatcher.Job, policy dispatcher.ConcurrencyPolicy) {
+	group := &dispatcher.GroupTarget{Name: "workers", EndpointConcurrency: policy}
+	group.SetDefaults()
+	j.Target = dispatcher.Target{Group: group}
+}
+
+func TestOnlyGroupsHaveSlotsOfEndpoints(t *testing.T) {
+	t.Parallel()
+	j := job(minutely)
+	for policy, want := range map[dispatcher.ConcurrencyPolicy]dispatcher.ConcurrencyPolicy{
+		"": dispatcher.ConcurrencyAllow, dispatcher.ConcurrencyQueue: dispatcher.ConcurrencyQueue,
+	} {
+		if got := j.EndpointPolicy(); got != dispatcher.ConcurrencyAllow {
+			t.Errorf("policy of a webhook = %s", got)
+		}
+		grouped := j
+		if callGroup(&grouped, policy); grouped.EndpointPolicy() != want {
+			t.Errorf("policy of %q = %s, want %s", policy, grouped.EndpointPolicy(), want)
+		}
 	}
 }
 

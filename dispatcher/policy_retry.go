@@ -113,7 +113,7 @@ func (c Class) Repeatable(httpStatus int) bool {
 func (c Class) NeverSent() bool {
 	switch c {
 	case ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassSecret, ClassTemplate, ClassBounds, ClassCredentials,
-		ClassThrottled, ClassCircuitOpen, ClassHostRate, ClassNoEndpoint, ClassEndpointsBusy:
+		ClassOAuth2, ClassThrottled, ClassCircuitOpen, ClassHostRate, ClassNoEndpoint, ClassEndpointsBusy, ClassExecutorRefused:
 		return true
 	}
 	return false
@@ -142,6 +142,9 @@ type NextAttempt struct {
 	StopAtNextFire bool
 	// Wait is what the run waits for in place of At; nil: nothing. At Until it stops waiting.
 	Wait *HostWait
+	// Callback tells that there is no next attempt: the target accepted this one, and says until At how it ended. Of
+	// the other fields only At counts. nil: the attempt is over.
+	Callback *Callback
 }
 
 // RetryTimes are times at which something is to be done for runs that are attempted again; zero: there is none.

@@ -18,6 +18,8 @@ type TriggerRevision struct {
 	Name string
 	// Revision is that of the job, CalendarRevision that of the app's calendars.
 	Revision, CalendarRevision int64
+	// Labels are those of the job: they tell which pauses of the app held it.
+	Labels Labels
 	// From is when the revision came into force, and Cause is why.
 	From  time.Time
 	Cause Cause
@@ -64,6 +66,10 @@ type AppHistory struct {
 	// nil: since before the history begins.
 	Enabled bool
 	Changed *time.Time
+	// DisabledNow says that the app is disabled now, whatever it was then.
+	DisabledNow bool
+	// Pauses are those of the app that held at the time asked for, or hold now.
+	Pauses []AppPause
 	// Suspended says that the app is suspended now, and why; empty: it is not.
 	Suspended string
 }
@@ -80,6 +86,9 @@ type Revisions interface {
 	// ones included, with the revisions in force at since or later. A fire that is claimed after this call is
 	// not earlier than Next.
 	TriggerHistories(ctx context.Context, job int64, since time.Time) ([]TriggerHistory, error)
+	// LatestFires returns the scheduled times, in [from, to], of at most limit runs of a trigger's fires, latest first. It looks
+	// for them among the latest runs of the job, some thousands: earlier ones are left out.
+	LatestFires(ctx context.Context, job, trigger int64, from, to time.Time, limit int) ([]time.Time, error)
 	// CalendarsAt returns the calendars of an app as they were at a calendar revision.
 	CalendarsAt(ctx context.Context, app string, revision int64) ([]Calendar, error)
 	// Fires returns the scheduled runs of a job, by its key, between two times, both inclusive, in order, at

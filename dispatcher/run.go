@@ -1,6 +1,8 @@
 package dispatcher
 
 import (
+	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 )
@@ -9,7 +11,7 @@ import (
 type Run struct {
 	// ID is the run's key as text; see RunKey.String.
 	ID string `json:"id"`
-	// App, Job and Trigger are names; Trigger is empty for a manual run.
+	// App, Job and Trigger are names; Trigger is empty for a run that belongs to none, such as a manual one.
 	App     string `json:"app"`
 	Job     string `json:"job"`
 	Trigger string `json:"trigger"`
@@ -35,11 +37,16 @@ type Run struct {
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 	// WaitsFor is the host that a retrying run waits for, because its circuit is open; empty: none.
 	WaitsFor string `json:"waits_for,omitempty"`
+	// WaitsForEndpoint is the endpoint that a queued run waits for, because another run of the job is under way there;
+	// empty: none. See GroupTarget.EndpointConcurrency.
+	WaitsForEndpoint string `json:"waits_for_endpoint,omitempty"`
 	// ProbeAt is when the next of the runs of the job that wait for the host goes, as a probe. It is nil if the run
 	// waits for none, or if the host responds again and all of them go.
 	ProbeAt *time.Time `json:"probe_at,omitempty"`
 	// Held says why no node takes a run that waits: its app is disabled or suspended; empty for other runs.
 	Held string `json:"held,omitempty"`
+	// Callback is what is known of a run in state waiting_callback, nil for other runs.
+	Callback *CallbackState `json:"callback,omitempty"`
 	// HTTPStatus is the response's status, 0 if none came.
 	HTTPStatus int `json:"http_status,omitempty"`
 	// Class says how the attempt failed; empty if it did not.
@@ -49,15 +56,36 @@ type Run struct {
 	Error string `json:"error,omitempty"`
 	// Missed are the fires that a catch-up run stands for, nil for other runs.
 	Missed *MissedRange `json:"missed,omitempty"`
+	// Parent is the run that a shard is part of, and Shard which part it is; empty and nil for other runs.
+	Parent string `json:"parent,omitempty"`
+	Shard  *Shard `json:"shard,omitempty"`
+	// Shards counts the shards of a broadcast, nil for other runs. It is set when a single run is read.
+	Shards *ShardCounts `json:"shards,omitempty"`
+	// Payload is what the run was given in place of the payload of its job, nil if it was given none. Cause says why the
+	// run exists, nil if Kind says all. Both are set when a single run is read.
+	Payload json.RawMessage `json:"payload,omitempty"`
+	Cause   *RunCause       `json:"cause,omitempty"`
+	// FollowedBy are the runs that followed this one, as far as they are known. It is set when a single run is read.
+	FollowedBy []RunRef `json:"followed_by,omitempty"`
 	// Attempts is set when a single run is read.
 	Attempts []Attempt `json:"attempts,omitempty"`
 }
 
-// Waiting says what a run waits for, in words that follow its name; empty for runs that are not retrying or held.
+// Waiting says what a run waits for, in words that follow its name; empty for runs that are not held, not retrying, not
+// spread, and do not wait for an endpoint.
 func (r *Run) Waiting() string {
 	switch {
 	case r.Held != "":
 		return "waits, because " + r.Held
+	case r.WaitsForEndpoint != "":
+		return "waits for endpoint " + r.WaitsForEndpoint + ", at which another run of the job is under way"
+	case r.State == RunWaitingShards && r.Shards != nil:
+		return fmt.Sprintf("waits for %d of its %d shards; %d succeeded, %d failed", r.Shards.Live, r.Shards.Total,
+			r.Shards.Succeeded, r.Shards.Failed)
+	case r.State == RunWaitingShards:
+		return "waits for its shards"
+	case r.Callback != nil:
+		return "waits for the callback of its target until " + FormatInstant(r.Callback.Deadline)
 	case r.State != RunRetrying:
 		return ""
 	case r.WaitsFor != "" && r.ProbeAt == nil:
@@ -66,6 +94,19 @@ func (r *Run) Waiting() string {
 		return "waits for host " + r.WaitsFor + ", whose circuit is open; the next probe is at " + FormatInstant(*r.ProbeAt)
 	case r.NextAttemptAt != nil:
 		return "waits for its next attempt at " + FormatInstant(*r.NextAttemptAt)
+	}
+	return ""
+}
+
+// EndpointOf returns the id of the endpoint of a group that an attempt went to; empty: it is not known.
+func (r *Run) EndpointOf(attempt int) string {
+	if r.Callback != nil && attempt == r.Attempt {
+		return r.Callback.Endpoint
+	}
+	for _, a := range r.Attempts {
+		if a.Attempt == attempt && a.Response != nil {
+			return a.Response.Endpoint
+		}
 	}
 	return ""
 }
@@ -94,9 +135,25 @@ const (
 	KindSchedule RunKind = "schedule" // a fire on time
 	KindManual   RunKind = "manual"   // an operator's request
 	KindCatchUp  RunKind = "catch_up" // stands for the fires of a misfire
+	KindChain    RunKind = "chain"    // the end of another run asked for it
+	KindBackfill RunKind = "backfill" // an instant in the range of a Backfill
+	KindAlert    RunKind = "alert"    // delivers the notification of an alert
+	KindFollow   RunKind = "follow"   // delivers the end of a run to a webhook, function, queue or topic
 )
 
-var kinds = []RunKind{1: KindSchedule, 2: KindManual, 3: KindCatchUp}
+var kinds = []RunKind{1: KindSchedule, 2: KindManual, 3: KindCatchUp, 4: KindChain, 5: KindBackfill, 6: KindAlert, 7: KindFollow}
+
+// RunKinds are all kinds, in the order of their codes.
+func RunKinds() []RunKind { return slices.Clone(kinds[1:]) }
+
+// OfTrigger tells whether runs of a kind belong to an instant of a trigger. Those of the others have the id of their job in
+// place of the trigger's, or a hash of what they follow; see RunKey.
+func (k RunKind) OfTrigger() bool {
+	return k == KindSchedule || k == KindCatchUp || k == KindBackfill
+}
+
+// HasOwnID tells whether the id of a run of the kind follows from what caused it, so that nothing else tells the id.
+func (k RunKind) HasOwnID() bool { return k == KindChain || k == KindAlert || k == KindFollow }
 
 // Code returns the number by which run ids and databases hold a kind; 0 for an unknown one.
 func (k RunKind) Code() byte {
@@ -116,10 +173,15 @@ type RunState string
 
 // The states of a run.
 const (
-	RunQueued    RunState = "queued"    // no node has it: it was requested, or waits for a slot
-	RunClaimed   RunState = "claimed"   // a node has it
-	RunRunning   RunState = "running"   // of at_most_once jobs: its request may have been sent
-	RunRetrying  RunState = "retrying"  // to be attempted, or attempted again, at NextAttemptAt
+	RunQueued   RunState = "queued"   // no node has it: it was requested, or waits for a slot
+	RunClaimed  RunState = "claimed"  // a node has it
+	RunRunning  RunState = "running"  // of at_most_once jobs: its request may have been sent
+	RunRetrying RunState = "retrying" // to be attempted, or attempted again, at NextAttemptAt
+	// RunWaitingCallback is the state of a run whose target accepted the attempt, and says later how it ended.
+	RunWaitingCallback RunState = "waiting_callback"
+	// RunWaitingShards is that of a broadcast of which shards have not ended. No node holds it.
+	RunWaitingShards RunState = "waiting_shards"
+
 	RunSucceeded RunState = "succeeded" // final, as all below
 	RunFailed    RunState = "failed"
 	RunTimedOut  RunState = "timed_out"
@@ -129,47 +191,64 @@ const (
 )
 
 // RunStates are all states, in the order in which a run has them.
-var RunStates = []RunState{RunQueued, RunClaimed, RunRunning, RunRetrying, RunSucceeded, RunFailed, RunTimedOut,
-	RunCancelled, RunLost, RunSkipped}
+var RunStates = []RunState{RunQueued, RunClaimed, RunRunning, RunRetrying, RunWaitingCallback, RunWaitingShards, RunSucceeded,
+	RunFailed, RunTimedOut, RunCancelled, RunLost, RunSkipped}
+
+// FinalRunStates are those of runs that are over.
+var FinalRunStates = []RunState{RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost, RunSkipped}
 
 // Class says how an attempt failed. The list is closed.
 type Class string
 
 // The classes of failure.
 const (
-	ClassDNS            Class = "dns"
-	ClassConnectRefused Class = "connect_refused"
-	ClassConnectTimeout Class = "connect_timeout"
-	ClassTLS            Class = "tls"
-	ClassReset          Class = "reset"
-	ClassTimeout        Class = "timeout"
-	ClassRedirect       Class = "redirect" // 3xx: redirects are not followed
-	ClassHTTP2xx        Class = "http_2xx" // not among success_codes
-	ClassHTTP4xx        Class = "http_4xx"
-	ClassHTTP5xx        Class = "http_5xx"
-	ClassRateLimited    Class = "rate_limited"
-	ClassProtocol       Class = "protocol"         // a response that is not HTTP
-	ClassHeaderTooLarge Class = "header_too_large" // a response whose header is longer than 64 KiB
-	ClassBounds         Class = "bounds"           // the job is outside the bounds of its app
-	ClassBody           Class = "body"             // a body that is not as expected
-	ClassBodyTooLarge   Class = "body_too_large"   // not as expected within the 64 KiB that are read
-	ClassEgressDenied   Class = "egress_denied"    // an address that is never called
-	ClassCancelled      Class = "cancelled"        // stopped by an operator or a shutdown
-	ClassCircuitOpen    Class = "circuit_open"     // deferred: the host failed too often
-	ClassHostRate       Class = "host_rate"        // deferred: too many requests to the host
-	ClassThrottled      Class = "throttled"        // Lambda had no room; it costs no attempt of the policy
-	ClassFunctionError  Class = "function_error"
-	ClassFunctionTime   Class = "function_timeout" // the function's own, not the attempt's
-	ClassCredentials    Class = "credentials"      // the node has none that AWS accepts
-	ClassConfig         Class = "config"           // AWS refuses the call: no such function, no permission, key or network trouble
-	ClassPanic          Class = "panic"            // a bug in Carillon
-	ClassJobDeleted     Class = "job_deleted"      // the job was deleted
-	ClassSecret         Class = "secret"           // the node cannot read or use a secret
-	ClassTemplate       Class = "template"         // the filled-in template cannot be sent
-	ClassNoEndpoint     Class = "no_endpoint"      // no endpoint of the group is up
-	ClassEndpointsBusy  Class = "endpoints_busy"   // all endpoints of the group that are up said that they are busy
-	ClassOther          Class = "other"
+	ClassDNS             Class = "dns"
+	ClassConnectRefused  Class = "connect_refused"
+	ClassConnectTimeout  Class = "connect_timeout"
+	ClassTLS             Class = "tls"
+	ClassReset           Class = "reset"
+	ClassTimeout         Class = "timeout"
+	ClassRedirect        Class = "redirect" // 3xx: redirects are not followed
+	ClassHTTP2xx         Class = "http_2xx" // not among success_codes
+	ClassHTTP4xx         Class = "http_4xx"
+	ClassHTTP5xx         Class = "http_5xx"
+	ClassRateLimited     Class = "rate_limited"
+	ClassProtocol        Class = "protocol"         // a response that is not HTTP
+	ClassHeaderTooLarge  Class = "header_too_large" // a response whose header is longer than 64 KiB
+	ClassBounds          Class = "bounds"           // the job is outside the bounds of its app
+	ClassBody            Class = "body"             // a body that is not as expected
+	ClassBodyTooLarge    Class = "body_too_large"   // not as expected within the 64 KiB that are read
+	ClassEgressDenied    Class = "egress_denied"    // an address that is never called
+	ClassCancelled       Class = "cancelled"        // stopped by an operator or a shutdown
+	ClassCircuitOpen     Class = "circuit_open"     // deferred: the host failed too often
+	ClassHostRate        Class = "host_rate"        // deferred: too many requests to the host
+	ClassThrottled       Class = "throttled"        // AWS had no room; it costs no attempt of the policy
+	ClassFunctionError   Class = "function_error"
+	ClassFunctionTime    Class = "function_timeout" // the function's own, not the attempt's
+	ClassCredentials     Class = "credentials"      // the node has none that AWS accepts
+	ClassOAuth2          Class = "oauth2"           // the token endpoint gave no token, or the target refused one that is replaced
+	ClassConfig          Class = "config"           // AWS refuses the call: no such function, no permission, key or network trouble
+	ClassPanic           Class = "panic"            // a bug in Carillon
+	ClassJobDeleted      Class = "job_deleted"      // the job was deleted
+	ClassSecret          Class = "secret"           // the node cannot read or use a secret
+	ClassSecretReplaced  Class = "secret_replaced"  // the target refused a secret that its manager has replaced since
+	ClassTemplate        Class = "template"         // the filled-in template cannot be sent
+	ClassNoEndpoint      Class = "no_endpoint"      // no endpoint of the group is up
+	ClassEndpointsBusy   Class = "endpoints_busy"   // all endpoints of the group that are up said that they are busy
+	ClassCallback        Class = "callback"         // the target said by its callback that the attempt failed
+	ClassCallbackTime    Class = "callback_timeout" // no callback came in time
+	ClassExecutorRefused Class = "executor_refused" // the executor of XXL-JOB did not take the run
+	ClassOther           Class = "other"
 )
+
+// Classes are all classes.
+var Classes = []Class{
+	ClassDNS, ClassConnectRefused, ClassConnectTimeout, ClassTLS, ClassReset, ClassTimeout, ClassRedirect, ClassHTTP2xx,
+	ClassHTTP4xx, ClassHTTP5xx, ClassRateLimited, ClassProtocol, ClassHeaderTooLarge, ClassBounds, ClassBody, ClassBodyTooLarge,
+	ClassEgressDenied, ClassCancelled, ClassCircuitOpen, ClassHostRate, ClassThrottled, ClassFunctionError, ClassFunctionTime,
+	ClassCredentials, ClassOAuth2, ClassConfig, ClassPanic, ClassJobDeleted, ClassSecret, ClassSecretReplaced, ClassTemplate,
+	ClassNoEndpoint, ClassEndpointsBusy, ClassCallback, ClassCallbackTime, ClassExecutorRefused, ClassOther,
+}
 
 // Outcome is the end of one attempt, as an Invoker returns it and a Store records it.
 type Outcome struct {
@@ -184,6 +263,11 @@ type Outcome struct {
 	// NotSent says that certainly no byte of the request was sent, because the attempt was cancelled
 	// before that or its request could not be made. Without it, the request may have been sent.
 	NotSent bool `json:"-"`
+	// Callback is set with RunWaitingCallback: how the target says later how the attempt ended.
+	Callback *Callback `json:"-"`
+	// Returned is what the target returned as the state of the job, nil if it returned none that can be stored. An attempt
+	// that does not end its run as succeeded changes no state.
+	Returned *ReturnedState `json:"-"`
 	// Response is the stored part of the response, nil if nothing is stored.
 	Response *Response `json:"response,omitempty"`
 }
@@ -195,6 +279,8 @@ type Response struct {
 	Endpoint string `json:"endpoint,omitempty"`
 	// RequestID is the id that the target gave the request.
 	RequestID string `json:"request_id,omitempty"`
+	// MessageID is the id that a queue or topic gave the message.
+	MessageID string `json:"message_id,omitempty"`
 	// Headers are a selection of the response's headers.
 	Headers map[string]string `json:"headers,omitempty"`
 	// Body is its beginning, at most 64 KiB; invalid UTF-8 is replaced.
@@ -209,7 +295,13 @@ type Response struct {
 	ExecutedVersion string `json:"executed_version,omitempty"`
 	// LogTail is the end of the function's log, with everything masked that looks like a secret.
 	LogTail string `json:"log_tail,omitempty"`
-	Phases  Phases `json:"phases,omitzero"`
+	// CallbackResult is the message with which the target completed the run by its callback.
+	CallbackResult string `json:"callback_result,omitempty"`
+	// State is what the target returned as the state of the job; StateProblem says why a state that it returned was not
+	// stored.
+	State        json.RawMessage `json:"state,omitempty"`
+	StateProblem string          `json:"state_problem,omitempty"`
+	Phases       Phases          `json:"phases,omitzero"`
 }
 
 // Phases are how long the parts of an attempt took. 0 means that the part did not happen, as on a

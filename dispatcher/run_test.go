@@ -13,7 +13,8 @@ func TestRetryingRunSaysWhatItWaitsFor(t *testing.T) {
 		"waits for host h:443, whose circuit is open; the next probe is at 2026-05-01T10:00:00.000Z": {
 			State: RunRetrying, WaitsFor: "h:443", ProbeAt: &at,
 		},
-		"waits for host h:443, which responds again": {State: RunRetrying, WaitsFor: "h:443"},
+		"waits for host h:443, which responds again":                           {State: RunRetrying, WaitsFor: "h:443"},
+		"waits for endpoint w-1, at which another run of the job is under way": {State: RunQueued, WaitsForEndpoint: "w-1"},
 		"": {State: RunFailed, NextAttemptAt: &at},
 	} {
 		if got := run.Waiting(); got != want {

@@ -13,10 +13,14 @@ import (
 // called concurrently.
 type Store interface {
 	Definitions
+	Alerts
+	AlertWatch
+	AppPauses
 	Groups
 	Routes
 	Exports
 	Credentials
+	Sessions
 	AuditLog
 	Ledger
 	Retention
@@ -31,6 +35,19 @@ type Store interface {
 	Fleet
 	Dispatch
 	Retries
+	Broadcasts
+	Callbacks
+	Follows
+	DeadLetters
+	CarriedStates
+	Objectives
+	Overview
+	RunStatistics
+	Timelines
+	Backfills
+	BackfillFeed
+	BulkActions
+	BulkFeed
 	// Close releases the database.
 	Close() error
 }
@@ -41,14 +58,17 @@ type Change struct {
 	// token, the address of the caller and the id of the request, which are empty if there are none.
 	Actor                       string
 	TokenID, Address, RequestID string
+	// Traceparent is the trace context of the request, as ParseTraceparent reads it; empty: it has none.
+	Traceparent string
 	// Operator tells that the change may set the bounds of an app.
 	Operator bool
 	// IfRevision refuses with ErrPrecondition unless it is the current revision; 0: no condition.
 	IfRevision int64
 	// IfAbsent refuses with ErrPrecondition if the thing exists.
 	IfAbsent bool
-	// Reason is why, as its author says. A pause keeps it.
+	// Reason is why, as its author says. A pause keeps it, and Until, when it ends by itself; nil: it does not.
 	Reason string
+	Until  *time.Time
 	Now    time.Time
 }
 
@@ -95,14 +115,18 @@ type Lock struct {
 
 // The names of locks.
 const (
-	LockFleet     = "fleet"     // marking nodes dead
-	LockHistory   = "history"   // removing expired history
-	LockStates    = "states"    // rolling up job states
-	LockZones     = "zones"     // rescheduling after a change of the time zone database
-	LockSwitches  = "switches"  // letting triggers follow their app's switch and their labels
-	LockRollback  = "rollback"  // skipping fires after a rollback
-	LockUpcoming  = "upcoming"  // counting upcoming fires
-	LockEndpoints = "endpoints" // removing expired endpoints of groups
+	LockFleet      = "fleet"      // marking nodes dead
+	LockHistory    = "history"    // removing expired history
+	LockStates     = "states"     // rolling up job states
+	LockZones      = "zones"      // rescheduling after a change of the time zone database
+	LockSwitches   = "switches"   // letting triggers follow their app's switch and their labels
+	LockRollback   = "rollback"   // skipping fires after a rollback
+	LockUpcoming   = "upcoming"   // counting upcoming fires
+	LockCensus     = "census"     // counting what there is
+	LockEndpoints  = "endpoints"  // removing expired endpoints of groups
+	LockAlerts     = "alerts"     // looking at conditions of alerts that time decides about
+	LockObjectives = "objectives" // counting fires of jobs with an objective
+	LockStatistics = "statistics" // counting the runs of each day
 )
 
 // LockApp is the name of the lock of an app.

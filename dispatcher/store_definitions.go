@@ -15,7 +15,8 @@ type Definitions interface {
 	App(ctx context.Context, name string) (App, error)
 	// Apps lists by name.
 	Apps(ctx context.Context, page Page) ([]App, error)
-	// DeleteApp returns ErrNotEmpty, with the names of some of them, while the app has jobs, calendars or groups.
+	// DeleteApp returns ErrNotEmpty, with the names of some of them, while the app has jobs, calendars, groups
+	// or alerts.
 	DeleteApp(ctx context.Context, name string, change Change) error
 
 	// JobDefaults returns what the jobs of an app get where they leave it out; nil: nothing, or there is no such app.

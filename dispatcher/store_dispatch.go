@@ -57,12 +57,19 @@ type Dispatch interface {
 	// node works on it, so a run that asks again may begin unless another attempt of it is still
 	// in flight.
 	Acquire(ctx context.Context, runs []HeldRun) ([]HeldRun, error)
-	// ReleaseSlots tells that attempts with slots are over. The slots of runs that ended go to waiting
-	// runs, which any node may then adopt.
+	// AcquireEndpoints is Acquire for the slots of endpoints of groups, by the endpoint_concurrency of the jobs. It
+	// returns no grant for runs that wait, were skipped, or are not their node's any more. A run that holds the slot
+	// of another endpoint in the same attempt leaves it. A run keeps its slot until the attempt is over; another
+	// attempt of the run that follows because the node died or handed the run back has it, too.
+	AcquireEndpoints(ctx context.Context, requests []EndpointRequest) ([]EndpointGrant, error)
+	// ReleaseSlots tells that attempts with slots are over. The slots of runs that ended, and all slots of endpoints,
+	// go to waiting runs, which any node may then adopt.
 	ReleaseSlots(ctx context.Context, runs []HeldRun) error
 	// GrantWaiting grants free slots of all jobs to waiting runs, in place of nodes that died before
-	// their ReleaseSlots.
+	// their ReleaseSlots. A run that waits for an endpoint that is gone or drains is routed again.
 	GrantWaiting(ctx context.Context) error
+	// RunInputs returns the inputs of runs by their keys. A shard has that of its parent. Runs without one are absent.
+	RunInputs(ctx context.Context, keys []RunKey) (map[RunKey]RunInput, error)
 	// FailLostRuns ends as lost the begun runs of dead nodes, and returns how many.
 	FailLostRuns(ctx context.Context, now time.Time) (int, error)
 	// Record ends attempts, fenced by token: a record with another token than the run's becomes the
@@ -176,6 +183,10 @@ type HeldRun struct {
 	ClaimedAt  time.Time // when the node got it
 	// Live tells that the run was a row of the live runs when the node got it, and not a fire of a claim.
 	Live bool
+	// HasInput tells that RunInputs has an input of the run.
+	HasInput bool
+	// Accepted is set if the node is only to record the end of the attempt; see AcceptedAttempt.
+	Accepted *AcceptedAttempt
 }
 
 // Settlement decides about the missed fires of one trigger: From is Advance.Next.
@@ -208,6 +219,9 @@ type Record struct {
 	Token           Token
 	Attempt         int
 	Outcome         Outcome
+	// Followed tells that something may follow if this is the end of the run, by the FollowMask of the job as its node knows
+	// it. What follows is decided by the job as the database has it; without Followed it is not asked.
+	Followed bool
 	// Next is when the run is attempted again; nil: the outcome is its end.
 	Next *NextAttempt
 }
@@ -242,6 +256,8 @@ type JobVersion struct {
 	// Bounds are those of the job's app, with defaults, and AWSExternalID is that of the app.
 	Bounds        *Bounds
 	AWSExternalID string
+	// Follows is what of the job is of interest after it happened.
+	Follows FollowMask
 	// Installation is the id in the event ids of an app that was imported; empty: that of this installation.
 	Installation string
 	// Err is why the stored definition cannot be read, for example because a newer version
@@ -250,8 +266,8 @@ type JobVersion struct {
 }
 
 // Notification is a reason to look at the database, never the truth itself: it may be lost, repeated or
-// late. It says what changed, so that a node reads that and no more. At most one of Run, Adopt, JobID, App and
-// Nodes is set; if none is, anything may have changed.
+// late. It says what changed, so that a node reads that and no more. At most one of Run, Adopt, Callback, Ends, Backfill, JobID,
+// App and Nodes is set; if none is, anything may have changed.
 type Notification struct {
 	// Run is the id of a run of which an attempt was cancelled. Token and Attempt, 0 if it is not known, are
 	// those of the attempt: nothing else is to be cut off, above all not the attempt after it.
@@ -260,6 +276,14 @@ type Notification struct {
 	Attempt int
 	// Adopt tells that runs wait to be adopted, as after a manual run, and that no trigger changed.
 	Adopt bool
+	// Backfill tells that a backfill was created or resumed.
+	Backfill bool
+	// Bulk tells that a bulk action was created.
+	Bulk bool
+	// Callback tells that a target said that an attempt failed, so that its run is due in place of its deadline.
+	Callback bool
+	// Ends tells that there are pending ends; see Follows.
+	Ends bool
 	// JobID is a job of which the definition or the next fires changed.
 	JobID int64
 	// App is an app of which the switch, the weight or a calendar changed.

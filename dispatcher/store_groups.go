@@ -1,7 +1,9 @@
 package dispatcher
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"time"
 )
 
@@ -42,9 +44,17 @@ type Routes interface {
 	ExpireEndpoints(ctx context.Context, limit int, now time.Time) (int, error)
 }
 
-// GroupVersion is a group as nodes route to it.
+// GroupVersion is a group as nodes route to it. It never changes: another one follows it.
 type GroupVersion struct {
 	EndpointGroup
 	// Live are the endpoints that the group has, in the order of their ids.
 	Live []Endpoint
+}
+
+// With returns g with more endpoints. Of two with the same id, that of g counts.
+func (g GroupVersion) With(more []Endpoint) GroupVersion {
+	all := slices.Concat(g.Live, more)
+	slices.SortStableFunc(all, func(a, b Endpoint) int { return cmp.Compare(a.ID, b.ID) })
+	g.Live = slices.CompactFunc(all, func(a, b Endpoint) bool { return a.ID == b.ID })
+	return g
 }

@@ -43,18 +43,25 @@ type Zones interface {
 	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (Rescheduled, error)
 }
 
-// Switches let triggers follow what holds very many of them at once: whether their app is enabled, and whether
-// a live node has the labels that their job requires. An app that is disabled claims nothing from then on,
+// Switches let triggers follow what holds very many of them at once: whether their app is enabled, whether it is
+// paused, and whether a live node has the labels that their job requires. An app that is disabled claims nothing from then on,
 // whether its triggers have followed or not; until they have, they only cost a poll something.
 type Switches interface {
+	// ExpirePauses ends the pauses of apps, jobs and triggers whose time is over, at most limit of each, and returns how
+	// many. The triggers that the pauses of apps held follow by FollowSwitches.
+	ExpirePauses(ctx context.Context, limit int, now time.Time) (int, error)
 	// FollowSwitches lets the triggers of each app and set of labels that was switched follow, at most limit of
 	// each, and returns how many followed and whether there are more. The handler calls it under LockSwitches.
 	FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error)
 }
 
-// Forecast says how much is to come.
+// Forecast says how much is to come, fires and callbacks, and how much there is.
 type Forecast interface {
 	// Upcoming returns how many triggers of the enabled apps among apps, empty: all, are due at or before
 	// until, overdue ones too, but limit at most. Paused ones do not count.
 	Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error)
+	// AwaitedCallbacks returns how many runs of apps, empty: all, wait for a callback, but limit at most.
+	AwaitedCallbacks(ctx context.Context, apps []string, limit int) (int, error)
+	// Census counts, to limit at most. A trigger is overdue if it was due before a time.
+	Census(ctx context.Context, overdue time.Time, limit int) (Census, error)
 }

@@ -2,6 +2,7 @@ package dispatcher
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 )
 
@@ -9,6 +10,8 @@ import (
 type RunQuery struct {
 	App, Job, Trigger string
 	State             RunState
+	// Parent selects the shards of a run, the highest index first. Without it no shard is selected.
+	Parent string
 	// From and To bound the scheduled time, both inclusive; zero: unbounded.
 	From, To time.Time
 	Page     Page // the cursor is a run's id
@@ -21,6 +24,8 @@ type Ledger interface {
 	Runs(ctx context.Context, query RunQuery) ([]Run, error)
 	// Run returns one run with its attempts.
 	Run(ctx context.Context, id string) (Run, error)
+	// RunsAt returns the runs of some keys, latest first, as Runs does. Those that do not exist are left out.
+	RunsAt(ctx context.Context, keys []RunKey) ([]Run, error)
 	// Slots lists the slots of a job that are taken, in the order of their runs.
 	Slots(ctx context.Context, app, job string) ([]Slot, error)
 	// Misfires lists the misfire decisions of an app, latest first, optionally of one job and trigger.
@@ -28,8 +33,9 @@ type Ledger interface {
 	Misfires(ctx context.Context, query RunQuery) ([]Misfire, error)
 
 	// RequestRun queues a manual run of a job, to be adopted by any node. Its scheduled
-	// time is now.
-	RequestRun(ctx context.Context, app, job string, change Change) (Run, error)
+	// time is now. A payload takes the place of the job's; nil: the run has that of the job. Problems: the payload is
+	// wrong, or the target of the job does not send it.
+	RequestRun(ctx context.Context, app, job string, payload json.RawMessage, change Change) (Run, error)
 	// RetryRun queues a finished or retrying run for its next attempt, with all the attempts that
 	// its job allows. ErrConflict: the run is queued or in progress.
 	RetryRun(ctx context.Context, id string, change Change) (Run, error)

@@ -15,6 +15,11 @@ type Target struct {
 	Lambda  *Lambda  `json:"lambda,omitempty"`
 	// Group is an endpoint group of the app.
 	Group *GroupTarget `json:"group,omitempty"`
+	// SQS is a queue, and SNS a topic, that gets a message.
+	SQS *SQS `json:"sqs,omitempty"`
+	SNS *SNS `json:"sns,omitempty"`
+	// Alert is where the notifications of an alert go. No job of a user has it.
+	Alert *AlertDestination `json:"alert,omitempty"`
 }
 
 // TargetKind is a kind of target, named as its key in JSON. It is empty for a target of a kind that
@@ -26,7 +31,13 @@ const (
 	TargetWebhook TargetKind = "webhook"
 	TargetLambda  TargetKind = "lambda"
 	TargetGroup   TargetKind = "group"
+	TargetSQS     TargetKind = "sqs"
+	TargetSNS     TargetKind = "sns"
+	TargetAlert   TargetKind = "alert"
 )
+
+// TargetKinds are all kinds.
+var TargetKinds = []TargetKind{TargetWebhook, TargetLambda, TargetGroup, TargetSQS, TargetSNS, TargetAlert}
 
 // target is what the domain asks of every kind of target. A new kind is a field of Target, a case in
 // Target.given, and a file that implements this; package invoke has one that calls it.
@@ -54,8 +65,17 @@ func (t Target) given(yield func(target) bool) {
 	if t.Lambda != nil && !yield(t.Lambda) {
 		return
 	}
-	if t.Group != nil {
-		yield(t.Group)
+	if t.Group != nil && !yield(t.Group) {
+		return
+	}
+	if t.SQS != nil && !yield(t.SQS) {
+		return
+	}
+	if t.SNS != nil && !yield(t.SNS) {
+		return
+	}
+	if t.Alert != nil {
+		yield(t.Alert)
 	}
 }
 
@@ -83,12 +103,64 @@ func (t Target) GroupName() string {
 	return t.Group.Name
 }
 
+// AssumeRole returns the role as which AWS is called; nil: the node's own, or t does not call AWS.
+func (t Target) AssumeRole() *AssumeRole {
+	switch {
+	case t.Lambda != nil:
+		return t.Lambda.AssumeRole
+	case t.SQS != nil:
+		return t.SQS.AssumeRole
+	case t.SNS != nil:
+		return t.SNS.AssumeRole
+	}
+	return nil
+}
+
+// AWSRegion returns the region of AWS that t names; empty: the node's, or t does not call AWS.
+func (t Target) AWSRegion() string {
+	switch {
+	case t.Lambda != nil:
+		return t.Lambda.FunctionRegion()
+	case t.SQS != nil:
+		return arnPart(t.SQS.QueueARN, arnRegion)
+	case t.SNS != nil:
+		return arnPart(t.SNS.TopicARN, arnRegion)
+	}
+	return ""
+}
+
+// Headers returns the headers that t sends; has is false for a target that can have none.
+func (t Target) Headers() (headers map[string]string, has bool) {
+	switch {
+	case t.Webhook != nil:
+		return t.Webhook.Headers, true
+	case t.Group != nil && t.Group.XXLJob == nil:
+		return t.Group.Headers, true
+	}
+	return nil, false
+}
+
+// WithHeaders returns t with other headers, if its kind has any.
+func (t Target) WithHeaders(headers map[string]string) Target {
+	switch {
+	case t.Webhook != nil:
+		changed := *t.Webhook
+		changed.Headers = headers
+		t.Webhook = &changed
+	case t.Group != nil:
+		changed := *t.Group
+		changed.Headers = headers
+		t.Group = &changed
+	}
+	return t
+}
+
 // Validate returns everything wrong with t, as Problems with JSON pointers, or nil.
 func (t Target) Validate() error {
 	var problems Problems
 	switch all := slices.Collect(t.given); len(all) {
 	case 0:
-		problems.Add("/webhook", CodeRequired, "target names nothing to call; give it a webhook, a lambda or a group")
+		problems.Add("/webhook", CodeRequired, "target names nothing to call; give it a webhook, a lambda, a group, an sqs or an sns")
 	case 1:
 		problems.AddError("/"+string(all[0].kind()), all[0].Validate())
 	default:
@@ -100,7 +172,8 @@ func (t Target) Validate() error {
 // Host returns what the calls of t go to, and how many of them may be in flight at once on a node; 0: no
 // limit of its own. Limits, rates and circuits are kept for each host: of a webhook, the host of its URL,
 // however that is spelled; of a Lambda function, its account, its region, its name and the role that it is
-// invoked as. A rate counts the calls of all apps, a circuit those of one.
+// invoked as; of a queue or topic, its service, account, region, name and role. A rate counts the calls of
+// all apps, a circuit those of one.
 func (t Target) Host() (name string, atOnce int) {
 	if one := t.one(); one != nil {
 		return one.host()
@@ -108,13 +181,25 @@ func (t Target) Host() (name string, atOnce int) {
 	return "", 0
 }
 
-// Origin returns what the values of secrets are bound to: scheme, host and port of the URL that they
-// are sent to; empty for a Lambda function.
-func (t Target) Origin() string {
-	if one := t.one(); one != nil {
-		return one.origin()
+// Origin returns what the value of a secret is bound to, by its JSON pointer in t: scheme, host and port of the URL that
+// it is sent to, and for client credentials those of the token URL as well; empty for what AWS serves.
+func (t Target) Origin(path string) string {
+	one := t.one()
+	if one == nil {
+		return ""
 	}
-	return ""
+	if w := t.anyWebhook(); w != nil && w.Auth.oauth2() != nil && isOAuth2Secret(path) {
+		return one.origin() + " " + w.Auth.OAuth2.origin()
+	}
+	return one.origin()
+}
+
+// anyWebhook returns the webhook that t calls, as its target or as that of an alert; nil: it calls none.
+func (t Target) anyWebhook() *Webhook {
+	if t.Alert != nil && t.Alert.Webhook != nil {
+		return &t.Alert.Webhook.Webhook
+	}
+	return t.Webhook
 }
 
 // Timeout returns how long one attempt may take.

@@ -14,6 +14,7 @@ type Auth struct {
 	Bearer *BearerAuth `json:"bearer,omitempty"`
 	APIKey *APIKeyAuth `json:"api_key,omitempty"`
 	SigV4  *SigV4Auth  `json:"sigv4,omitempty"`
+	OAuth2 *OAuth2Auth `json:"oauth2,omitempty"`
 }
 
 // BasicAuth is a name and a password (RFC 7617).
@@ -65,13 +66,13 @@ func (a *Auth) check(problems *Problems, path, url string) {
 		return
 	}
 	given := 0
-	for _, is := range []bool{a.Basic != nil, a.Bearer != nil, a.APIKey != nil, a.SigV4 != nil} {
+	for _, is := range []bool{a.Basic != nil, a.Bearer != nil, a.APIKey != nil, a.SigV4 != nil, a.OAuth2 != nil} {
 		if is {
 			given++
 		}
 	}
 	if given != 1 {
-		problems.Add(path, CodeAuthForm, "auth has %d of basic, bearer, api_key and sigv4; give one", given)
+		problems.Add(path, CodeAuthForm, "auth has %d of basic, bearer, api_key, sigv4 and oauth2; give one", given)
 	}
 	if b := a.Basic; b != nil {
 		if !basicName.MatchString(b.Username) {
@@ -87,6 +88,9 @@ func (a *Auth) check(problems *Problems, path, url string) {
 	}
 	if s := a.SigV4; s != nil {
 		s.check(problems, path+"/sigv4")
+	}
+	if o := a.OAuth2; o != nil {
+		o.check(problems, path+"/oauth2")
 	}
 }
 
@@ -160,7 +164,7 @@ func (a *Auth) eachSecret(f func(path string, s Secret) Secret) *Auth {
 	if a == nil {
 		return nil
 	}
-	var all Auth
+	all := Auth{OAuth2: a.OAuth2.eachSecret(f)}
 	if b := a.Basic; b != nil {
 		all.Basic = &BasicAuth{Username: b.Username, Password: f("/basic/password", b.Password)}
 	}

@@ -21,11 +21,20 @@ type GroupTarget struct {
 	SuccessCodes []SuccessCode     `json:"success_codes,omitempty"`
 	ExpectBody   string            `json:"expect_body,omitempty"`
 	CloudEvents  CloudEvents       `json:"cloud_events,omitempty"`
+	// Callback and TraceContext are as those of Webhook.
+	Callback     *CallbackPolicy `json:"callback,omitempty"`
+	TraceContext bool            `json:"trace_context,omitempty"`
 	// Strategy replaces that of the group; empty: it does not.
 	Strategy Strategy `json:"strategy,omitempty"`
 	// HashKey is a template of at most 4 KiB: what the strategy consistent_hash hashes; empty: the names of app and
 	// job.
 	HashKey string `json:"hash_key,omitempty"`
+	// EndpointConcurrency says what happens to a run that the strategy sends to an endpoint at which another run of the
+	// job is under way; empty means ConcurrencyAllow.
+	EndpointConcurrency ConcurrencyPolicy `json:"endpoint_concurrency,omitempty"`
+	// XXLJob is what executors run, if the group is of kind xxl_job. Then Timeout bounds how long they may take to accept the
+	// run, and there are no Path, Method, Headers, Body, SuccessCodes, ExpectBody and CloudEvents.
+	XXLJob *XXLJobRun `json:"xxl_job,omitempty"`
 }
 
 // anyEndpoint stands for the URL of an endpoint where none is chosen yet. No name server knows it (RFC 6761, section 6.4).
@@ -38,11 +47,25 @@ func (g *GroupTarget) SetDefaults() {
 
 // webhook returns the request as a webhook of any endpoint.
 func (g *GroupTarget) webhook() *Webhook {
-	url := anyEndpoint + g.Path
-	if !strings.HasPrefix(g.Path, "/") {
-		url = anyEndpoint + "/" + g.Path
+	if g.XXLJob != nil {
+		return &Webhook{URL: anyEndpoint + "/run", Method: "POST", Body: g.XXLJob.Param, Timeout: g.Timeout}
 	}
-	return &Webhook{URL: url, Method: g.Method, Headers: g.Headers, Body: g.Body, Timeout: g.Timeout,
+	w := g.request()
+	w.URL = g.url()
+	return w
+}
+
+// url returns the URL of a request to any endpoint.
+func (g *GroupTarget) url() string {
+	if !strings.HasPrefix(g.Path, "/") {
+		return anyEndpoint + "/" + g.Path
+	}
+	return anyEndpoint + g.Path
+}
+
+// request returns the request as a webhook without a URL.
+func (g *GroupTarget) request() *Webhook {
+	return &Webhook{Method: g.Method, Headers: g.Headers, Body: g.Body, Timeout: g.Timeout,
 		SuccessCodes: g.SuccessCodes, ExpectBody: g.ExpectBody, CloudEvents: g.CloudEvents}
 }
 
@@ -50,7 +73,10 @@ func (g *GroupTarget) webhook() *Webhook {
 func (g *GroupTarget) Validate() error {
 	var problems Problems
 	CheckName(&problems, "/name", g.Name)
-	if g.Path != "" && g.Path[0] != '/' && g.Path[0] != '?' {
+	if g.XXLJob != nil {
+		g.XXLJob.check(&problems, "/xxl_job", g)
+		problems.AddError("", paramProblems(g.webhook().Validate()))
+	} else if g.Path != "" && g.Path[0] != '/' && g.Path[0] != '?' {
 		problems.Add("/path", CodeURLSyntax,
 			"path begins neither with / nor with ?; the URL of the endpoint and the path of the group precede it")
 	} else {
@@ -59,7 +85,11 @@ func (g *GroupTarget) Validate() error {
 	if g.Strategy != "" {
 		CheckEnum(&problems, "/strategy", "strategy", g.Strategy, Strategies)
 	}
+	if g.EndpointConcurrency != "" {
+		CheckEnum(&problems, "/endpoint_concurrency", "endpoint_concurrency", g.EndpointConcurrency, ConcurrencyPolicies)
+	}
 	g.checkHashKey(&problems)
+	g.Callback.check(&problems, "/callback")
 	return problems.Err()
 }
 
@@ -69,6 +99,17 @@ func pathProblems(err error) error {
 	for i := range problems {
 		if problems[i].Path == "/url" {
 			problems[i].Path = "/path"
+		}
+	}
+	return err
+}
+
+// paramProblems names the parameter of a run in problems of a body that was made of it.
+func paramProblems(err error) error {
+	problems, _ := err.(Problems) //nolint:errorlint // Validate returns Problems
+	for i := range problems {
+		if problems[i].Path == "/body" {
+			problems[i].Path = "/xxl_job/param"
 		}
 	}
 	return err
@@ -95,12 +136,16 @@ func (g *GroupTarget) templates(problems *Problems) *Templates {
 	var wrong Problems
 	webhook := g.webhook()
 	templates := webhook.templates(&wrong)
-	problems.AddError("", pathProblems(wrong.Err()))
+	if g.XXLJob != nil {
+		problems.AddError("", paramProblems(wrong.Err()))
+	} else {
+		problems.AddError("", pathProblems(wrong.Err()))
+	}
 	if isTemplate(g.HashKey) && len(g.HashKey) <= maxHashKey {
 		if templates == nil {
 			templates = &Templates{webhook: webhook}
 		}
-		if templates.hashKey = parseTemplate(problems, "/hash_key", g.HashKey); templates.hashKey != nil {
+		if templates.hashKey = parseTemplate(problems, "/hash_key", g.HashKey, TemplateFields); templates.hashKey != nil {
 			templates.fires = templates.fires || templates.hashKey.fires
 		}
 	}
@@ -110,5 +155,8 @@ func (g *GroupTarget) templates(problems *Problems) *Templates {
 func (g *GroupTarget) replaceSecrets(*Target, func(path string, s Secret) Secret) {}
 
 func (g *GroupTarget) warn(job Job, problems *Problems) {
-	g.webhook().warnOfBody(job, problems)
+	g.warnOfCallback(problems)
+	if g.XXLJob == nil {
+		g.webhook().warnOfBody(job, problems)
+	}
 }

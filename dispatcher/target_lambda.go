@@ -28,6 +28,11 @@ type Lambda struct {
 	// Timeout bounds one attempt. It should be longer than the function's own timeout: a function
 	// may go on after its attempt timed out.
 	Timeout Duration `json:"timeout,omitempty"`
+	// Callback lets a function that is invoked with InvokeEvent finish the attempt; nil: it succeeds once Lambda has
+	// queued the event.
+	Callback *CallbackPolicy `json:"callback,omitempty"`
+	// TraceContext puts the W3C trace context of the attempt into the event, as carillon.traceparent.
+	TraceContext bool `json:"trace_context,omitempty"`
 }
 
 // AssumeRole is a role to assume, for example in another account. The session is named after the app, has its external
@@ -126,6 +131,10 @@ func (l Lambda) Validate() error {
 		problems.Add("/concurrency", CodeCountRange, "concurrency %d is not between 0 and 10000; 0 means no limit of its own", l.Concurrency)
 	}
 	l.Timeout.check(&problems, "/timeout", MinDuration, MaxLambdaTimeout)
+	if l.Callback.check(&problems, "/callback"); l.Callback != nil && l.Invocation == InvokeRequestResponse {
+		problems.Add("/callback", CodeEnum, "the result of a function invoked with RequestResponse is the end of its attempt; "+
+			"use Event, or remove callback")
+	}
 	return problems.Err()
 }
 
@@ -201,15 +210,15 @@ func (l *Lambda) kind() TargetKind { return TargetLambda }
 
 // host is lambda:ACCOUNT:REGION:function:NAME:ROLE. What the target leaves to the node is left out.
 func (l *Lambda) host() (name string, atOnce int) {
-	parts := []string{"lambda", l.account(), l.FunctionRegion(), "function", l.name()}
+	parts := []string{"lambda", l.account(), l.FunctionRegion(), "function", l.FunctionName()}
 	if l.AssumeRole != nil {
 		parts = append(parts, l.AssumeRole.RoleARN)
 	}
 	return strings.Join(slices.DeleteFunc(parts, func(part string) bool { return part == "" }), ":"), l.Concurrency
 }
 
-// name returns the name of the function alone: its versions and aliases are one function.
-func (l *Lambda) name() string {
+// FunctionName returns the name of the function alone: its versions and aliases are one function.
+func (l *Lambda) FunctionName() string {
 	switch parts := strings.Split(l.Function, ":"); {
 	case parts[0] == "arn" && len(parts) > 6:
 		return parts[6]

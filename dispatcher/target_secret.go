@@ -1,8 +1,7 @@
 package dispatcher
 
 import (
-	"io/fs"
-	"regexp"
+	"slices"
 	"strings"
 	"unicode/utf8"
 )
@@ -10,8 +9,9 @@ import (
 // Secret is a value that only the sender and the target may know. One of its fields is set.
 type Secret struct {
 	// Reference is env:NAME, a variable of the node's environment whose name begins with
-	// SecretEnvPrefix, or file:PATH, a file below the node's directory of secrets. The node
-	// reads it for each attempt.
+	// SecretEnvPrefix; file:PATH, a file below the node's directory of secrets; or a secret of a
+	// manager: awssm:NAME, ssm:NAME or vault:PATH, each with [#KEY][@VERSION]. The node looks it
+	// up for the attempts that need it. See SecretReference.
 	Reference string `json:"reference,omitempty"`
 	// Value is the secret itself, of at most MaxSecret bytes. It is
 	// stored encrypted and never returned.
@@ -28,45 +28,25 @@ const MaxSecret = 64 << 10
 // not give access to the whole environment of a node.
 const SecretEnvPrefix = "SECRET_"
 
-var secretVariable = regexp.MustCompile(`^` + SecretEnvPrefix + `[A-Za-z0-9_]{1,128}$`)
-
 // check reports what is wrong with s under path; form, if not nil, checks a value.
 func (s Secret) check(problems *Problems, at string, form func(string) error) {
-	given := 0
-	for _, is := range []bool{s.Reference != "", !s.Value.IsZero(), s.Stored} {
+	given := make([]string, 0, 3)
+	for field, is := range map[string]bool{"reference": s.Reference != "", "value": !s.Value.IsZero(), "stored": s.Stored} {
 		if is {
-			given++
+			given = append(given, field)
 		}
 	}
+	slices.Sort(given)
 	switch {
-	case given == 0:
-		problems.Add(at, CodeRequired, "secret is missing; refer to it as env:%sNAME or file:PATH, or give its value", SecretEnvPrefix)
-	case given > 1:
-		problems.Add(at, CodeSecretForm, "secret has more than one of reference, value and stored; give one")
+	case len(given) == 0:
+		problems.Add(at, CodeRequired, "secret is missing; refer to it as %s, or give its value", SecretForms)
+	case len(given) > 1:
+		// Only what is sent back as the API returned it has stored.
+		problems.Add(at, CodeSecretForm, "secret has %s; give one of them", strings.Join(given, " and "))
 	case s.Reference != "":
 		checkReference(problems, at+"/reference", s.Reference)
 	case !s.Value.IsZero():
 		checkSecretValue(problems, at+"/value", s.Value.Reveal(), form)
-	}
-}
-
-// checkReference never echoes a text that is not a reference: it may be the secret.
-func checkReference(problems *Problems, at, reference string) {
-	name, isEnv := strings.CutPrefix(reference, "env:")
-	file, isFile := strings.CutPrefix(reference, "file:")
-	switch {
-	case isEnv && secretVariable.MatchString(name):
-	case isEnv:
-		problems.Add(at, CodeSecretReference, "variable %s is not one that jobs may refer to; its name has to begin with %s",
-			Echo(name), SecretEnvPrefix)
-	case !isFile:
-		problems.Add(at, CodeSecretReference, "secret is not of the form env:%sNAME or file:PATH (not shown: it may "+
-			"be the secret itself)", SecretEnvPrefix)
-	case len(file) > 512 || strings.ContainsFunc(file, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		problems.Add(at, CodeSecretReference, "path of a secret is longer than 512 characters, or holds a control character")
-	case !fs.ValidPath(file) || file == ".":
-		problems.Add(at, CodeSecretReference, "path %s is not below the nodes' directory of secrets; write it "+
-			"relative to that, without ..", Echo(file))
 	}
 }
 
@@ -99,12 +79,12 @@ func (t Target) Secrets() map[string]Secret {
 func (t Target) CheckKept(old Target) error {
 	var problems Problems
 	given, before := t.Secrets(), old.Secrets()
-	from, to := old.Origin(), t.Origin()
 	for _, path := range sortedKeys(given) {
+		from, to := old.Origin(path), t.Origin(path)
 		if given[path].Stored && before[path].Stored && from != to {
 			problems.Add(path+"/stored", CodeSecretOrigin,
 				"the stored value was given for %s and is not sent to %s; give it again (in Terraform, with another value_version), "+
-					"or refer to the secret as env:%sNAME or file:PATH", Echo(from), Echo(to), SecretEnvPrefix)
+					"or refer to the secret as %s", Echo(from), Echo(to), SecretForms)
 		}
 	}
 	return problems.Err()
@@ -119,13 +99,4 @@ func (t Target) WithSecrets(with map[string]Secret) Target {
 		}
 		return s
 	})
-}
-
-// ForWire returns a copy of j whose JSON holds the values of its secrets, only to send it to the API.
-func (j Job) ForWire() Job {
-	j.Target = j.Target.eachSecret(func(_ string, s Secret) Secret {
-		s.Value.wired = true
-		return s
-	})
-	return j
 }

@@ -38,6 +38,10 @@ type Webhook struct {
 	ExpectBody string `json:"expect_body,omitempty"`
 	// CloudEvents makes each request a CloudEvent.
 	CloudEvents CloudEvents `json:"cloud_events,omitempty"`
+	// Callback lets the target respond 202 and finish later; nil: 202 is a success.
+	Callback *CallbackPolicy `json:"callback,omitempty"`
+	// TraceContext sends the W3C trace context of the attempt as header traceparent.
+	TraceContext bool `json:"trace_context,omitempty"`
 }
 
 // DefaultTimeout bounds an attempt whose job names no timeout.
@@ -62,7 +66,10 @@ func (w *Webhook) SetDefaults() {
 }
 
 // Validate returns everything wrong with w, as Problems with JSON pointers, or nil.
-func (w Webhook) Validate() error {
+func (w Webhook) Validate() error { return w.validate(sampleCall(nil)) }
+
+// validate is Validate with the call that templates are tried with.
+func (w Webhook) validate(sample Call) error {
 	var problems Problems
 	if !isTemplate(w.URL) {
 		checkURL(&problems, "/url", w.URL)
@@ -73,9 +80,10 @@ func (w Webhook) Validate() error {
 	w.Timeout.check(&problems, "/timeout", MinDuration, MaxDuration)
 	checkHeaders(&problems, "/headers", w.Headers, w.setsHeader)
 	w.Signing.check(&problems, "/signing")
-	w.Auth.check(&problems, "/auth", w.checkTemplates(&problems))
+	w.Auth.check(&problems, "/auth", w.checkTemplates(&problems, sample))
 	w.TLS.check(&problems, "/tls")
 	w.checkExpectations(&problems)
+	w.Callback.check(&problems, "/callback")
 	if w.CloudEvents != "" {
 		CheckEnum(&problems, "/cloud_events", "mode", w.CloudEvents, CloudEventsModes)
 	}
@@ -129,6 +137,7 @@ func (w *Webhook) warn(job Job, problems *Problems) {
 	if w.Auth != nil && w.Auth.SigV4 == nil && w.isPlain() {
 		problems.Add("/target/webhook/auth", CodeAuthPlaintext, "the URL is http, so the secret can be read on the way; use https")
 	}
+	w.Auth.oauth2().warn(problems, "/target/webhook/auth/oauth2")
 }
 
 // isPlain reports whether requests travel unencrypted. Those to the node's own machine do not travel.

@@ -41,7 +41,8 @@ type expression struct {
 // field is something that an action can name.
 type field string
 
-// The fields. All but the number of the attempt are the same on every attempt of a run.
+// The fields. All but the number of the attempt, and a state that an operator changes meanwhile, are the same on every
+// attempt of a run.
 const (
 	fieldNone         field = ""
 	fieldApp          field = "App"
@@ -55,13 +56,46 @@ const (
 	fieldNextFire     field = "NextFire"
 	fieldAttempt      field = "Attempt"
 	fieldPayload      field = "Payload"
+	fieldShardIndex   field = "ShardIndex"
+	fieldShardTotal   field = "ShardTotal"
+	fieldParentRun    field = "ParentRun"
+	fieldParentEvent  field = "ParentEvent"
+	fieldParentState  field = "ParentState"
+	fieldParentClass  field = "ParentClass"
+	fieldParentError  field = "ParentError"
+	fieldState        field = "State"
 )
 
-// TemplateFields and templateFunctions are all that a template may use.
+// The fields that only the templates of alerts have. See AlertNotification.
+const (
+	fieldAlert      field = "Alert"
+	fieldCondition  field = "Condition"
+	fieldTransition field = "Transition"
+	fieldTitle      field = "Title"
+	fieldAt         field = "At"
+	fieldSince      field = "Since"
+	fieldCount      field = "Count"
+	fieldClass      field = "Class"
+	fieldError      field = "Error"
+	fieldLateBy     field = "LateBy"
+	fieldBy         field = "By"
+	fieldReason     field = "Reason"
+)
+
+// TemplateFields and templateFunctions are all that the template of a job may use; AlertTemplateFields are what that of an
+// alert may use in place of TemplateFields.
 var (
 	TemplateFields = []string{
 		string(fieldApp), string(fieldJob), string(fieldTrigger), string(fieldRun), string(fieldKind), string(fieldEventID),
 		string(fieldScheduledAt), string(fieldPreviousFire), string(fieldNextFire), string(fieldAttempt), string(fieldPayload),
+		string(fieldShardIndex), string(fieldShardTotal), string(fieldParentRun), string(fieldParentEvent), string(fieldParentState),
+		string(fieldParentClass), string(fieldParentError), string(fieldState),
+	}
+	AlertTemplateFields = []string{
+		string(fieldApp), string(fieldAlert), string(fieldJob), string(fieldCondition), string(fieldTransition), string(fieldTitle),
+		string(fieldAt), string(fieldSince), string(fieldCount), string(fieldTrigger), string(fieldRun), string(fieldScheduledAt),
+		string(fieldClass), string(fieldError), string(fieldLateBy), string(fieldBy), string(fieldReason), string(fieldEventID),
+		string(fieldAttempt), string(fieldPayload),
 	}
 	templateFunctions = []string{functionJSON, functionURLQuery, functionDate}
 )
@@ -74,12 +108,21 @@ const (
 
 // instant reports whether the field is a time.
 func (f field) instant() bool {
-	return f == fieldScheduledAt || f == fieldPreviousFire || f == fieldNextFire
+	switch f {
+	case fieldScheduledAt, fieldPreviousFire, fieldNextFire, fieldAt, fieldSince:
+		return true
+	}
+	return false
 }
 
-// of returns the value of a field for a call; ok is false if it has none. It does not return a payload,
-// which is long and only written as JSON.
+// of returns the value of a field for a call; ok is false if it has none. It does not return what
+// is JSON, which is only written as such.
 func (f field) of(c *Call) (text string, at time.Time, ok bool) {
+	if c.Notification != nil {
+		if text, at, is := f.ofNotification(c.Notification); is {
+			return text, at, text != "" || !at.IsZero()
+		}
+	}
 	switch f {
 	case fieldApp:
 		text = c.App
@@ -101,10 +144,41 @@ func (f field) of(c *Call) (text string, at time.Time, ok bool) {
 		at = c.NextFire
 	case fieldAttempt:
 		text = strconv.Itoa(c.Attempt)
+	case fieldShardIndex:
+		if c.Shard != nil {
+			text = strconv.Itoa(c.Shard.Index)
+		}
+	case fieldShardTotal:
+		if c.Shard != nil {
+			text = strconv.Itoa(c.Shard.Total)
+		}
 	case fieldPayload:
 		return "", at, len(c.Payload) > 0
+	case fieldState:
+		return "", at, len(c.State()) > 0
+	default:
+		if c.Cause != nil {
+			text = f.ofCause(*c.Cause)
+		}
 	}
 	return text, at, text != "" || !at.IsZero()
+}
+
+// ofCause returns the value of a field that says what the run follows.
+func (f field) ofCause(cause RunCause) string {
+	switch f {
+	case fieldParentRun:
+		return cause.Run
+	case fieldParentEvent:
+		return cause.On
+	case fieldParentState:
+		return string(cause.State)
+	case fieldParentClass:
+		return string(cause.Class)
+	case fieldParentError:
+		return cause.Error
+	}
+	return ""
 }
 
 // render returns the text for a call. With escape, values are percent-encoded, as in a URL. ok is false
@@ -174,8 +248,10 @@ func (r *rendering) asJSON(f field, text string, some bool) string {
 	switch {
 	case !some:
 		return "null"
-	case f == fieldAttempt:
+	case f == fieldAttempt, f == fieldShardIndex, f == fieldShardTotal, f == fieldCount:
 		return text
+	case f == fieldState:
+		return string(r.call.State())
 	case f == fieldPayload:
 		if r.payload == "" {
 			var line bytes.Buffer

@@ -15,10 +15,10 @@ import (
 // isTemplate reports whether a text has anything to fill in. Other texts are never parsed as templates.
 func isTemplate(text string) bool { return strings.Contains(text, "{{") }
 
-// parseTemplate parses a template and adds all its problems under path. A problem names the place and
+// parseTemplate parses a template that may use fields, and adds all its problems under path. A problem names the place and
 // never repeats the text, which may be a credential.
-func parseTemplate(problems *Problems, path, text string) *template {
-	p := templateParser{problems: problems, path: path, text: text, used: map[field]bool{}}
+func parseTemplate(problems *Problems, path, text string, fields []string) *template {
+	p := templateParser{problems: problems, path: path, text: text, fields: fields, used: map[field]bool{}}
 	tree := parse.New("template")
 	tree.Mode = parse.SkipFuncCheck // templateParser checks functions better
 	defined := map[string]*parse.Tree{}
@@ -61,6 +61,7 @@ func syntaxError(err error) string {
 type templateParser struct {
 	problems   *Problems
 	path, text string
+	fields     []string // those that it may use
 	used       map[field]bool
 	found      int // problems
 }
@@ -121,6 +122,9 @@ func (p *templateParser) finish(n parse.Node, e *expression) {
 	if e.field == fieldPayload && !e.json {
 		p.problem(n, CodeTemplateFunc, "the payload is JSON; write it as {{json .Payload}}")
 	}
+	if e.field == fieldState && !e.json {
+		p.problem(n, CodeTemplateFunc, "the state is JSON; write it as {{json .State}}")
+	}
 }
 
 // pipe returns the expression of a pipeline; nil if it has a problem.
@@ -160,20 +164,22 @@ func (p *templateParser) operand(node parse.Node) *expression {
 	case *parse.IdentifierNode:
 		return p.call(n, nil, nil)
 	case *parse.DotNode:
-		p.problem(n, CodeTemplateField, "a lone dot is no field; %s", allowedFields())
+		p.problem(n, CodeTemplateField, "a lone dot is no field; %s", p.allowedFields())
 	default:
 		p.problem(n, CodeTemplateForm, "this is neither a field nor a text in quotes; %s", allowedForms)
 	}
 	return nil
 }
 
-func allowedFields() string { return "allowed are ." + strings.Join(TemplateFields, ", .") }
+func (p *templateParser) allowedFields() string {
+	return "allowed are ." + strings.Join(p.fields, ", .")
+}
 
 func (p *templateParser) field(n *parse.FieldNode) *expression {
 	name := n.Ident[0]
 	switch {
-	case !slices.Contains(TemplateFields, name):
-		p.problem(n, CodeTemplateField, "there is no such field; %s", allowedFields())
+	case !slices.Contains(p.fields, name):
+		p.problem(n, CodeTemplateField, "there is no such field; %s", p.allowedFields())
 		return nil
 	case len(n.Ident) > 1:
 		p.problem(n, CodeTemplateField, "fields have no parts; {{json .Payload}} is the whole payload")

@@ -12,8 +12,9 @@ import (
 	"golang.org/x/net/http/httpguts"
 )
 
-// Templates are the checked templates of a webhook, or of the requests to an endpoint group.
+// Templates are the checked templates of a webhook, of the requests to an endpoint group, or of a message.
 type Templates struct {
+	message *messageTemplates // of a queue or topic; the rest is empty then
 	webhook *Webhook
 	url     *template // nil: it is not a template, as for the others
 	headers map[string]*template
@@ -35,7 +36,7 @@ func (t *Templates) any(is func(*template) bool) bool {
 	if t == nil {
 		return false
 	}
-	for _, one := range append(slices.Collect(maps.Values(t.headers)), t.url, t.body, t.hashKey) {
+	for _, one := range slices.Concat(slices.Collect(maps.Values(t.headers)), t.message.all(), []*template{t.url, t.body, t.hashKey}) {
 		if one != nil && is(one) {
 			return true
 		}
@@ -43,26 +44,31 @@ func (t *Templates) any(is func(*template) bool) bool {
 	return false
 }
 
-// templates reads the templates of w and adds their problems. It does not read texts that are too long.
+// templates reads the templates of w and adds their problems.
 func (w *Webhook) templates(problems *Problems) *Templates {
+	return w.templatesWith(problems, TemplateFields)
+}
+
+// templatesWith is templates for those that may use fields. It does not read texts that are too long.
+func (w *Webhook) templatesWith(problems *Problems, fields []string) *Templates {
 	t := Templates{webhook: w}
 	if isTemplate(w.URL) && len(w.URL) <= maxURL {
 		if !urlBeginning.MatchString(w.URL) {
 			problems.Add("/url", CodeTemplateHost, "scheme, host and port of a URL cannot be templates; begin with "+
 				"https://host/ and use templates after that")
 		}
-		t.url = parseTemplate(problems, "/url", w.URL)
+		t.url = parseTemplate(problems, "/url", w.URL, fields)
 	}
 	for _, name := range sortedKeys(w.Headers) {
 		if value := w.Headers[name]; isTemplate(value) && len(value) <= maxHeaderValue && len(w.Headers) <= maxHeaders {
 			if t.headers == nil {
 				t.headers = map[string]*template{}
 			}
-			t.headers[name] = parseTemplate(problems, "/headers"+Pointer(name), value)
+			t.headers[name] = parseTemplate(problems, "/headers"+Pointer(name), value, fields)
 		}
 	}
 	if w.Body != "" && len(w.Body) <= MaxPayload {
-		t.body = parseTemplate(problems, "/body", w.Body)
+		t.body = parseTemplate(problems, "/body", w.Body, fields)
 	}
 	if t.url == nil && t.body == nil && t.headers == nil {
 		return nil
@@ -71,19 +77,19 @@ func (w *Webhook) templates(problems *Problems) *Templates {
 	return &t
 }
 
-// checkTemplates checks all templates of w, and returns the URL filled in with samples.
-func (w *Webhook) checkTemplates(problems *Problems) (url string) {
+// checkTemplates checks all templates of w, and returns the URL filled in with a sample.
+func (w *Webhook) checkTemplates(problems *Problems, sample Call) (url string) {
 	if isTemplate(w.URL) && len(w.URL) > maxURL {
 		checkURL(problems, "/url", w.URL)
 	}
 	if len(w.Body) > MaxPayload {
 		problems.Add("/body", CodePayloadTooLarge, "body has %d bytes; the maximum is 256 KiB", len(w.Body))
 	}
-	templates := w.templates(problems)
+	templates := w.templatesWith(problems, sample.templateFields())
 	if templates == nil || len(*problems) > 0 {
 		return w.URL
 	}
-	url, err := templates.try(sampleCall(nil))
+	url, err := templates.try(sample)
 	problems.AddError("", err)
 	return url
 }
@@ -108,20 +114,38 @@ func sampleCall(payload json.RawMessage) Call {
 	return Call{
 		App: name, Job: name, Trigger: name, Key: RunKey{TriggerID: 1 << 62, ScheduledAt: at, Kind: KindCatchUp},
 		EventID: EventID(name, name, name, name, at, KindSchedule), Attempt: 1e6, Payload: payload, PreviousFire: at, NextFire: at,
+		Shard: &Shard{Index: maxShards - 1, Total: maxShards},
+		Cause: &RunCause{
+			Run: RunKey{TriggerID: 1 << 62, ScheduledAt: at, Kind: KindCatchUp}.String(), On: string(OnFailure), State: RunTimedOut,
+			Class: ClassSecretReplaced, Error: name,
+		},
+		Carried: &CarriedState{State: json.RawMessage(`"` + strings.Repeat("s", MaxCarriedState-2) + `"`)},
 	}
 }
 
 // try fills in the templates for a sample, and for one in which as little as possible is set. The
 // error is Problems.
 func (t *Templates) try(sample Call) (url string, err error) {
+	if t.message != nil {
+		return "", t.message.try(sample)
+	}
 	sample.Templates = t
 	url, _, _, err = sample.fill(t)
 	if err == nil {
-		sample.Trigger, sample.PreviousFire, sample.NextFire = "", time.Time{}, time.Time{}
-		sample.Key.Kind, sample.Attempt = KindManual, 1
+		sample = sample.least()
 		_, _, _, err = sample.fill(t)
 	}
 	return url, err
+}
+
+// least returns a sample with as little set as possible.
+func (c Call) least() Call {
+	c.Trigger, c.PreviousFire, c.NextFire = "", time.Time{}, time.Time{}
+	c.Key.Kind, c.Attempt, c.Shard, c.Cause, c.Carried = KindManual, 1, nil, nil, nil
+	if c.Notification != nil {
+		c.Notification = &AlertNotification{}
+	}
+	return c
 }
 
 // TemplateError says why a filled-in template cannot be sent. It repeats none of the text.

@@ -145,7 +145,7 @@ type Scope string
 const (
 	ScopeRead     Scope = "read"     // see definitions and history
 	ScopeRun      Scope = "run"      // run, retry and cancel
-	ScopeWrite    Scope = "write"    // change apps, jobs, calendars and groups
+	ScopeWrite    Scope = "write"    // change apps, jobs, calendars, groups and alerts
 	ScopeRegister Scope = "register" // register endpoints in groups
 	ScopeMetrics  Scope = "metrics"  // scrape /metrics
 	ScopeAdmin    Scope = "admin"    // operate nodes and rollbacks, set bounds of apps, manage tokens; bound to no app

@@ -17,7 +17,7 @@ func (j Job) Declares(declared Job) bool {
 	if len(j.Triggers) != len(declared.Triggers) {
 		return false
 	}
-	for _, secret := range declared.Target.Secrets() {
+	for _, secret := range declared.Secrets() {
 		if !secret.Value.IsZero() {
 			return false
 		}
@@ -39,6 +39,7 @@ func (j Job) Declares(declared Job) bool {
 func (j Job) declared() (Job, error) {
 	j.resolve()
 	j.Paused, j.Pause, j.State, j.Revision, j.CreatedAt, j.UpdatedAt, j.Warnings = false, Pause{}, "", 0, time.Time{}, time.Time{}, nil
+	j.Pauses, j.AppPaused = nil, false
 	for name, t := range j.Triggers {
 		s, err := t.Parse(j.Identity(name), time.Time{}, nil)
 		if err != nil {
@@ -75,6 +76,7 @@ func (a App) declared() App {
 		bounds.Suspension = Suspension{}
 		a.Bounds = &bounds
 	}
+	a.Pauses = nil
 	a.AWSExternalID, a.Usage, a.Breaks, a.Revision, a.CreatedAt, a.UpdatedAt = "", nil, nil, 0, time.Time{}, time.Time{}
 	return a
 }

@@ -27,11 +27,11 @@ type Fire struct {
 	// EventID is the same on every attempt of a run, and after a restore of the dispatcher's
 	// database.
 	EventID string `json:"event_id"`
-	// App, Job and Trigger are names. Trigger is empty for a manual run of the job.
+	// App, Job and Trigger are names. Trigger is empty for a run that belongs to none, such as a manual one.
 	App     string `json:"app"`
 	Job     string `json:"job"`
 	Trigger string `json:"trigger"`
-	// Run is the id of the run. Kind is schedule, manual or catch_up.
+	// Run is the id of the run. Kind is schedule, manual, catch_up, chain or backfill.
 	Run  string `json:"run"`
 	Kind string `json:"kind"`
 	// ScheduledAt is the scheduled time of the run.
@@ -40,10 +40,19 @@ type Fire struct {
 	Attempt int `json:"attempt"`
 	// Fence grows with each attempt of a run and with each scheduled time of a trigger.
 	Fence int64 `json:"fence"`
-	// Traceparent is the W3C trace context of the attempt.
-	Traceparent string `json:"traceparent"`
+	// Traceparent is the W3C trace context of the attempt; empty unless the job sends it, with trace_context.
+	Traceparent string `json:"traceparent,omitempty"`
 	// Missed describes the fires that a catch-up run replaces; nil for other runs.
 	Missed *Missed `json:"missed,omitempty"`
+	// Cause says why the run exists, where its kind does not say all; nil for other runs.
+	Cause *Cause `json:"cause,omitempty"`
+	// ShardIndex, from 0, and ShardTotal say which part of a broadcast this is. ShardTotal is 0 for other runs.
+	ShardIndex int `json:"shard_index,omitempty"`
+	ShardTotal int `json:"shard_total,omitempty"`
+	// State is what the runs before left, of a job with carry_state; nil: there is none. [WithState] returns another.
+	State json.RawMessage `json:"state,omitempty"`
+	// Callback ends the attempt of a job with callback; without one, it is zero.
+	Callback Callback `json:"callback,omitzero"`
 }
 
 // Missed describes missed fires, from the first to the last.
@@ -51,6 +60,26 @@ type Missed struct {
 	From  time.Time `json:"from"`
 	To    time.Time `json:"to"`
 	Count int       `json:"count"`
+}
+
+// Cause says why a run exists.
+type Cause struct {
+	// Run is the id of the run that this one follows, and On what happened to it.
+	Run string `json:"run,omitempty"`
+	On  string `json:"on,omitempty"`
+	// State, Class and Error are how that run ended.
+	State string `json:"state,omitempty"`
+	Class string `json:"class,omitempty"`
+	Error string `json:"error,omitempty"`
+	// Backfill is the id of the backfill that the run is part of, and Range what it covers.
+	Backfill string `json:"backfill,omitempty"`
+	Range    *Range `json:"range,omitempty"`
+}
+
+// Range is a span of instants, both ends inclusive.
+type Range struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
 }
 
 // ErrNoEvent means that the input of a function is not an event of Carillon.

@@ -21,6 +21,8 @@ type boundsModel struct {
 	Secrets         types.List   `tfsdk:"secrets"`
 	Egress          types.Object `tfsdk:"egress"`
 	Lambda          types.Object `tfsdk:"lambda"`
+	SQS             types.Object `tfsdk:"sqs"`
+	SNS             types.Object `tfsdk:"sns"`
 	SignAsNode      types.List   `tfsdk:"sign_as_node"`
 }
 
@@ -45,6 +47,16 @@ type lambdaBoundsModel struct {
 	Roles     types.List `tfsdk:"roles"`
 }
 
+type sqsBoundsModel struct {
+	Queues types.List `tfsdk:"queues"`
+	Roles  types.List `tfsdk:"roles"`
+}
+
+type snsBoundsModel struct {
+	Topics types.List `tfsdk:"topics"`
+	Roles  types.List `tfsdk:"roles"`
+}
+
 type signatureModel struct {
 	Service types.String `tfsdk:"service"`
 	Hosts   types.List   `tfsdk:"hosts"`
@@ -64,11 +76,14 @@ func boundsAttribute() schema.SingleNestedAttribute {
 			"quotas": quotasAttribute(),
 			"secrets": schema.ListAttribute{
 				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "References that jobs may use: `env:SECRET_NAME` or `file:PATH`, each with `*` for any text. " +
+				MarkdownDescription: "References that jobs may use: `env:SECRET_NAME`, `file:PATH`, `awssm:NAME`, `ssm:NAME` or `vault:PATH`, " +
+					"each with `*` for any text. One of the last three without key and version allows all of them. " +
 					"Default: `env:SECRET_<APP>_*` and `file:<app>/*`.",
 			},
 			"egress":       egressAttribute(),
 			"lambda":       lambdaBoundsAttribute(),
+			"sqs":          messageBoundsAttribute("queues", "Queues"),
+			"sns":          messageBoundsAttribute("topics", "Topics"),
 			"sign_as_node": signAsNodeAttribute(),
 		})
 }
@@ -118,6 +133,15 @@ func lambdaBoundsAttribute() schema.SingleNestedAttribute {
 		"`?` for any character. Default: none.", map[string]schema.Attribute{
 		"functions": listWithDefault(types.StringType, "Functions, as targets name them, without version or alias. Default: none."),
 		"roles":     listWithDefault(types.StringType, "ARNs of roles to assume. Default: none."),
+	})
+}
+
+// messageBoundsAttribute are the bounds of queues or topics.
+func messageBoundsAttribute(name, title string) schema.SingleNestedAttribute {
+	return optionalObject(title+" and roles that jobs may use, as patterns in which `*` stands for any text and `?` for any "+
+		"character. Default: none.", map[string]schema.Attribute{
+		name:    listWithDefault(types.StringType, "ARNs of "+name+". Default: none."),
+		"roles": listWithDefault(types.StringType, "ARNs of roles to assume. Default: none."),
 	})
 }
 
@@ -175,6 +199,16 @@ func expandBounds(ctx context.Context, e *expander, object types.Object) *dispat
 		b.Lambda.Functions = e.stringList("/bounds/lambda/functions", lambda.Functions)
 		b.Lambda.Roles = e.stringList("/bounds/lambda/roles", lambda.Roles)
 	}
+	var sqs sqsBoundsModel
+	if e.object(ctx, "/bounds/sqs", m.SQS, &sqs) {
+		b.SQS.Queues = e.stringList("/bounds/sqs/queues", sqs.Queues)
+		b.SQS.Roles = e.stringList("/bounds/sqs/roles", sqs.Roles)
+	}
+	var sns snsBoundsModel
+	if e.object(ctx, "/bounds/sns", m.SNS, &sns) {
+		b.SNS.Topics = e.stringList("/bounds/sns/topics", sns.Topics)
+		b.SNS.Roles = e.stringList("/bounds/sns/roles", sns.Roles)
+	}
 	for i, element := range e.list("/bounds/sign_as_node", m.SignAsNode) {
 		at := "/bounds/sign_as_node/" + strconv.Itoa(i)
 		one, _ := element.(types.Object)
@@ -211,6 +245,8 @@ func flattenBounds(ctx context.Context, diags *diag.Diagnostics, app string, b d
 		{&m.Quotas, &before.Quotas, &defaults.Quotas},
 		{&m.Egress, &before.Egress, &defaults.Egress},
 		{&m.Lambda, &before.Lambda, &defaults.Lambda},
+		{&m.SQS, &before.SQS, &defaults.SQS},
+		{&m.SNS, &before.SNS, &defaults.SNS},
 	} {
 		if block.before.IsNull() && block.now.Equal(*block.otherwise) {
 			*block.now = *block.before
@@ -238,6 +274,12 @@ func boundsModelOf(ctx context.Context, diags *diag.Diagnostics, b dispatcher.Bo
 	m.Lambda = flattenObject(ctx, diags, objectType(of, "lambda"), lambdaBoundsModel{
 		Functions: flattenList(ctx, diags, types.StringType, b.Lambda.Functions),
 		Roles:     flattenList(ctx, diags, types.StringType, b.Lambda.Roles),
+	})
+	m.SQS = flattenObject(ctx, diags, objectType(of, "sqs"), sqsBoundsModel{
+		Queues: flattenList(ctx, diags, types.StringType, b.SQS.Queues), Roles: flattenList(ctx, diags, types.StringType, b.SQS.Roles),
+	})
+	m.SNS = flattenObject(ctx, diags, objectType(of, "sns"), snsBoundsModel{
+		Topics: flattenList(ctx, diags, types.StringType, b.SNS.Topics), Roles: flattenList(ctx, diags, types.StringType, b.SNS.Roles),
 	})
 	var signed []signatureModel
 	for _, s := range b.SignAsNode {

@@ -65,6 +65,11 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 					functions = ["crm-*"]
 					roles     = ["arn:aws:iam::123456789012:role/crm-*"]
 				}
+				sqs {
+					queues = ["arn:aws:sqs:*:123456789012:crm-*"]
+					roles  = ["arn:aws:iam::123456789012:role/crm-*"]
+				}
+				sns { topics = ["arn:aws:sns:*:123456789012:crm-*"] }
 				sign_as_node {
 					service = "execute-api"
 					hosts   = ["*.amazonaws.com"]
@@ -72,6 +77,9 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 			}`),
 			Check: func(*tfstate.State) error {
 				now, err := f.outside.App(t.Context(), "crm")
+				if err == nil && (len(now.Bounds.SQS.Queues) != 1 || len(now.Bounds.SQS.Roles) != 1 || len(now.Bounds.SNS.Topics) != 1) {
+					err = fmt.Errorf("the bounds are %+v and %+v", now.Bounds.SQS, now.Bounds.SNS)
+				}
 				if err == nil && now.Bounds.Quotas.Jobs != 10_000 {
 					err = fmt.Errorf("without quotas the app may have %d jobs", now.Bounds.Quotas.Jobs)
 				}
@@ -102,8 +110,8 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 			ExpectError: words(`bounds.egress.networks[0]: "10.1.0.1/16" is neither public nor a network`),
 		},
 		resource.TestStep{
-			Config:      config(`bounds { secrets = ["vault:x"] }`),
-			ExpectError: words(`bounds.secrets[0]: "vault:x" is neither env:SECRET_NAME nor`),
+			Config:      config(`bounds { secrets = ["consul:x"] }`),
+			ExpectError: words(`bounds.secrets[0]: "consul:x" is not env:SECRET_NAME, file:PATH,`),
 		},
 		resource.TestStep{Config: config("")}, // without bounds they stay
 		resource.TestStep{Config: config("") + read, Check: resource.TestCheckResourceAttr(data, "bounds.weight", "3")},

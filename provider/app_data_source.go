@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
 	"github.com/hashicorp/terraform-plugin-framework/datasource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -17,6 +18,22 @@ var _ datasource.DataSourceWithConfigure = (*appDataSource)(nil)
 type appDataSource struct{ conn *connection }
 
 func newAppDataSource() datasource.DataSource { return &appDataSource{} }
+
+// appDataModel is an app as it is now.
+type appDataModel struct {
+	appModel
+	Pauses []appPauseModel `tfsdk:"pauses"`
+}
+
+// appPauseModel is a pause of an app.
+type appPauseModel struct {
+	ID       types.String      `tfsdk:"id"`
+	Labels   map[string]string `tfsdk:"labels"`
+	Reason   types.String      `tfsdk:"reason"`
+	PausedBy types.String      `tfsdk:"paused_by"`
+	PausedAt timetypes.RFC3339 `tfsdk:"paused_at"`
+	Until    timetypes.RFC3339 `tfsdk:"until"`
+}
 
 func (d *appDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
 	resp.TypeName = req.ProviderTypeName + "_app"
@@ -39,7 +56,8 @@ func (d *appDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 			},
 			"default_timezone": computedString("IANA time zone of triggers that name none and follow the wall clock."),
 			"default_headers": schema.MapAttribute{
-				Computed: true, ElementType: types.StringType, MarkdownDescription: "Headers that all webhooks of the app send.",
+				Computed: true, ElementType: types.StringType,
+				MarkdownDescription: "Headers that all webhooks and requests to endpoint groups of the app send.",
 			},
 			"default_misfire_policy":     computedString("The `misfire_policy` of triggers that have none."),
 			"default_concurrency_policy": computedString("The `concurrency_policy` of jobs that have none."),
@@ -49,6 +67,20 @@ func (d *appDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 			},
 			"aws_external_id": computedString("External id with which nodes assume AWS roles for the app."),
 			"revision":        computedInt("Number of the current version of the app."),
+			"pauses": schema.ListNestedAttribute{
+				Computed: true, MarkdownDescription: "The pauses that hold jobs of the app now, oldest first. Those of single jobs are not among them.",
+				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
+					"id": computedString("Names the pause for `carillon pause remove`."),
+					"labels": schema.MapAttribute{
+						Computed: true, ElementType: types.StringType,
+						MarkdownDescription: "Labels of the jobs that it holds; null if it holds every job of the app.",
+					},
+					"reason":    computedString("Why; null if nobody said."),
+					"paused_by": computedString("The token that paused, or another actor of the audit log."),
+					"paused_at": computedTime("Since when."),
+					"until":     computedTime("When it ends by itself; null if somebody has to end it."),
+				}},
+			},
 		},
 	}
 }
@@ -58,7 +90,7 @@ func (d *appDataSource) Configure(_ context.Context, req datasource.ConfigureReq
 }
 
 func (d *appDataSource) Read(ctx context.Context, req datasource.ReadRequest, resp *datasource.ReadResponse) {
-	var config appModel
+	var config appDataModel
 	resp.Diagnostics.Append(req.Config.Get(ctx, &config)...)
 	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
 		return
@@ -74,11 +106,24 @@ func (d *appDataSource) Read(ctx context.Context, req datasource.ReadRequest, re
 		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read app %q", name), err)
 		return
 	}
-	model := flattenApp(ctx, &resp.Diagnostics, app, appModel{Bounds: nullObject(boundsType())})
+	model := appDataModel{
+		appModel: flattenApp(ctx, &resp.Diagnostics, app, appModel{Bounds: nullObject(boundsType())}), Pauses: flattenPauses(app.Pauses),
+	}
 	if app.Bounds != nil {
 		model.Bounds = flattenObject(ctx, &resp.Diagnostics, boundsType(), boundsModelOf(ctx, &resp.Diagnostics, *app.Bounds))
 	}
 	if !resp.Diagnostics.HasError() {
 		resp.Diagnostics.Append(resp.State.Set(ctx, model)...)
 	}
+}
+
+func flattenPauses(pauses []dispatcher.AppPause) []appPauseModel {
+	models := []appPauseModel{}
+	for _, p := range pauses {
+		models = append(models, appPauseModel{
+			ID: types.StringValue(p.ID), Labels: p.Labels, Reason: flattenOptional(p.Reason), PausedBy: types.StringValue(p.PausedBy),
+			PausedAt: timetypes.NewRFC3339TimeValue(p.PausedAt), Until: timetypes.NewRFC3339TimePointerValue(p.Until),
+		})
+	}
+	return models
 }

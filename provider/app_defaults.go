@@ -111,9 +111,7 @@ func (c *connection) shownJob(ctx context.Context, diags *diag.Diagnostics, job 
 // writtenJob returns the model of a job that was written. What the plan leaves out, the app has given.
 func (c *connection) writtenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job, plan jobModel) jobModel {
 	given := &dispatcher.JobDefaults{Retry: &job.Retry}
-	if w := job.Target.Webhook; w != nil {
-		given.Headers = w.Headers
-	}
+	given.Headers, _ = job.Target.Headers()
 	m := flattenFilled(ctx, diags, job, plan, given)
 	c.showLabels(ctx, diags, job.Labels, plan.Labels, &m)
 	return m
@@ -126,19 +124,15 @@ func flattenFilled(
 	if given == nil {
 		given = &dispatcher.JobDefaults{}
 	}
-	if w := job.Target.Webhook; w != nil && len(given.Headers) > 0 {
-		var own map[string]string
-		if before := expandTarget(ctx, &expander{}, prior.Target).Webhook; before != nil {
-			own = before.Headers
-		}
-		shown := *w
-		shown.Headers = map[string]string{}
-		for name, value := range w.Headers {
+	if all, has := job.Target.Headers(); has && len(given.Headers) > 0 {
+		own, _ := expandTarget(ctx, &expander{}, "/target", targetKinds, prior.Target).Headers()
+		shown := map[string]string{}
+		for name, value := range all {
 			if _, written := own[name]; written || !gives(given.Headers, name, value) {
-				shown.Headers[name] = value
+				shown[name] = value
 			}
 		}
-		job.Target.Webhook = &shown
+		job.Target = job.Target.WithHeaders(shown)
 	}
 	m := flattenJob(ctx, diags, job, prior)
 	var leftOut dispatcher.Retry

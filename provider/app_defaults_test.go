@@ -98,6 +98,48 @@ func TestJobsGetTheDefaultsOfTheirApp(t *testing.T) {
 	)
 }
 
+// Requests to endpoint groups get the headers of the app as webhooks do.
+func TestRequestsToGroupsGetTheHeadersOfTheirApp(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	grouped := `resource "carillon_app" "a" {
+  name            = "crm"
+  default_headers = { X-Team = "crm", x-own = "of the app" }
+}
+resource "carillon_endpoint_group" "g" {
+  app  = carillon_app.a.name
+  name = "workers"
+  endpoint "one" { url = "https://one.example.com" }
+}
+resource "carillon_job" "j" {
+  app  = carillon_app.a.name
+  name = "nightly"
+  target {
+    group {
+      name    = carillon_endpoint_group.g.name
+      headers = { X-Own = "o" }
+    }
+  }
+  trigger "t" {
+    expression = "rate(1h)"
+  }
+}
+`
+	d := f.directory(t, f.config(grouped))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	job, err := f.readJob(t.Context())
+	if err != nil || !maps.Equal(job.Target.Group.Headers, map[string]string{"X-Team": "crm", "X-Own": "o"}) {
+		t.Errorf("job = %+v, %v; want the headers of the app and its own", job.Target.Group, err)
+	}
+	d.rewrite(t, f.config(strings.Replace(grouped, `X-Team = "crm"`, `X-Team = "sales"`, 1)))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	if job, err := f.readJob(t.Context()); err != nil || job.Target.Group.Headers["X-Team"] != "sales" {
+		t.Errorf("job = %+v, %v; want the new header of the app", job.Target.Group, err)
+	}
+}
+
 // The app of another configuration is read once.
 func TestDefaultsOfAnAppElsewhereAreRead(t *testing.T) {
 	t.Parallel()

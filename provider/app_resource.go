@@ -69,8 +69,8 @@ func (r *appResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"default_timezone": optionalString("IANA time zone of triggers that name none and follow the wall clock, such as " +
 				"`Europe/Berlin`. Terraform resolves this and the other defaults when it plans a job, so a change of them changes the " +
 				"jobs that leave the value out, and the plan shows it. Default: none, so that each of these triggers must name its zone."),
-			"default_headers": optionalStringMap("Headers that all webhooks of the app send, unless they have a header of the same " +
-				"name. Default: none."),
+			"default_headers": optionalStringMap("Headers that all webhooks and requests to endpoint groups of the app send, unless " +
+				"they have a header of the same name. Default: none."),
 			"default_misfire_policy": optionalString("The `misfire_policy` of triggers that have none. Default: `" +
 				string(dispatcher.FireOnce) + "`."),
 			"default_concurrency_policy": optionalString("The `concurrency_policy` of jobs that have none. Default: `" +
@@ -159,6 +159,7 @@ func (r *appResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("read app %q", state.Name.ValueString()), err)
 		return
 	}
+	r.conn.warnOfAppPauses(&resp.Diagnostics, app.Pauses)
 	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(ctx, &resp.Diagnostics, app, state))
 }
 

@@ -72,5 +72,5 @@ func TestAppWithForeignJobsIsNotDestroyed(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.mustFail(t, []string{"destroy", "-auto-approve"}, `refused to delete app "crm" (409)`,
-		`app "crm" still has job "theirs"; delete its jobs, calendars and groups first`)
+		`app "crm" still has job "theirs"; delete its jobs, calendars, groups and alerts first`)
 }

@@ -22,6 +22,7 @@ type connection struct {
 	defaults       knownDefaults
 	calendars      knownCalendars
 	groups         knownGroups
+	jobs           knownJobs
 	told           *told
 }
 

@@ -91,6 +91,7 @@ func TestRunDataSourceReadsAttempts(t *testing.T) {
 				HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx, Error: "the target responded with 500",
 				Response: &dispatcher.Response{
 					RequestID: "req-1", Headers: map[string]string{"server": "x"}, Body: "sorry", FunctionError: "Handled", LogTail: "END",
+					Endpoint: "worker-1", CallbackResult: "42 rows",
 					Phases: dispatcher.Phases{Connect: dispatcher.Duration(time.Millisecond), LastByte: dispatcher.Duration(time.Second)},
 				},
 			},
@@ -112,6 +113,8 @@ func TestRunDataSourceReadsAttempts(t *testing.T) {
 					"response": knownvalue.ObjectExact(map[string]knownvalue.Check{
 						"request_id": knownvalue.StringExact("req-1"), "body": knownvalue.StringExact("sorry"), "body_truncated": knownvalue.Bool(false),
 						"function_error": knownvalue.StringExact("Handled"), "executed_version": knownvalue.Null(), "log_tail": knownvalue.StringExact("END"),
+						"endpoint": knownvalue.StringExact("worker-1"), "callback_result": knownvalue.StringExact("42 rows"),
+						"message_id": knownvalue.Null(), "state": knownvalue.Null(), "state_problem": knownvalue.Null(),
 						"headers": knownvalue.MapExact(map[string]knownvalue.Check{"server": knownvalue.StringExact("x")}),
 						"phases": knownvalue.ObjectExact(map[string]knownvalue.Check{
 							"dns": knownvalue.Null(), "connect": knownvalue.StringExact("1ms"), "tls": knownvalue.Null(),

@@ -40,15 +40,17 @@ func withCode(message, code string) string { return message + " (" + code + ")" 
 // mapAttributes and listAttributes are the attributes whose children are keys of a map and
 // indexes of a list. A JSON pointer does not tell the two from names of attributes.
 var (
-	mapAttributes  = []string{"triggers", "endpoints", "headers", "labels", "labels_all", "node_labels", "session_tags", "secrets"}
+	mapAttributes = []string{
+		"triggers", "attributes", "endpoints", "dns", "headers", "labels", "labels_all", "node_labels", "session_tags", "secrets",
+	}
 	listAttributes = []string{
-		"acknowledge", "bases", "dates", "days_of_month", "delays", "functions", "hosts", "networks", "ports", "roles", "rules",
-		"sign_as_node", "success_codes", "weekdays",
+		"acknowledge", "bases", "dates", "days_of_month", "delays", "functions", "hosts", "jobs", "mutes", "networks", "ports", "queues", "roles",
+		"rules", "scopes", "sign_as_node", "success_codes", "topics", "weekdays",
 	}
 )
 
 // blockNames are the names of the blocks that the API has as an array or object of many.
-var blockNames = map[string]string{"triggers": "trigger", "endpoints": "endpoint", "rules": "rule", "secrets": "secret"}
+var blockNames = map[string]string{"triggers": "trigger", "endpoints": "endpoint", "rules": "rule", "mutes": "mute", "secrets": "secret"}
 
 // attributePath turns a JSON pointer of the API into the path of the attribute:
 // "/triggers/nightly/expression" into trigger["nightly"].expression.

@@ -28,10 +28,10 @@ func isNotFound(err error) bool {
 // revision that the plan was made from. A deleted thing is at none.
 func isConflict(err error) bool { return errors.Is(err, dispatcher.ErrPrecondition) || isNotFound(err) }
 
-// isInUse reports whether a delete failed because a job refers to the endpoint group.
+// isInUse reports whether a delete failed because a job refers to the endpoint group or job.
 func isInUse(err error) bool {
 	var response *client.Error
-	return errors.As(err, &response) && hasCode(response, dispatcher.CodeGroupInUse)
+	return errors.As(err, &response) && (hasCode(response, dispatcher.CodeGroupInUse) || hasCode(response, dispatcher.CodeJobInUse))
 }
 
 func hasCode(response *client.Error, code string) bool {

@@ -211,7 +211,9 @@ func writeList(b *strings.Builder, arguments []argument, holds func(argument) bo
 			continue
 		}
 		fmt.Fprintf(b, "%s- `%s` (%s) %s\n", indent, a.name, kind, a.description)
-		writeList(b, a.inner, func(argument) bool { return true }, indent+"  ")
+		if !strings.HasPrefix(a.description, "As `") { // the page has it elsewhere
+			writeList(b, a.inner, func(argument) bool { return true }, indent+"  ")
+		}
 	}
 }
 

@@ -18,6 +18,9 @@ type groupModel struct {
 	App          types.String `tfsdk:"app"`
 	Name         types.String `tfsdk:"name"`
 	Description  types.String `tfsdk:"description"`
+	Kind         types.String `tfsdk:"kind"`
+	AppName      types.String `tfsdk:"app_name"`
+	AccessToken  types.Object `tfsdk:"access_token"`
 	Path         types.String `tfsdk:"path"`
 	Strategy     types.String `tfsdk:"strategy"`
 	Signing      types.Object `tfsdk:"signing"`
@@ -27,6 +30,9 @@ type groupModel struct {
 	Probe        types.Object `tfsdk:"probe"`
 	Endpoints    types.Map    `tfsdk:"endpoint"`
 	Registration types.Object `tfsdk:"registration"`
+	DNS          types.Map    `tfsdk:"dns"`
+	HealthCheck  types.Object `tfsdk:"health_check"`
+	EjectAfter   types.Number `tfsdk:"eject_after"`
 	Revision     types.Int64  `tfsdk:"revision"`
 }
 
@@ -57,6 +63,7 @@ func expandGroup(ctx context.Context, e *expander, m groupModel) dispatcher.Endp
 	g.App = e.string("/app", m.App)
 	g.Name = e.string("/name", m.Name)
 	g.Description = e.string("/description", m.Description)
+	expandKind(ctx, e, m, &g)
 	expandOptional(e, "/path", m.Path, &g.Path)
 	expandOptional(e, "/strategy", m.Strategy, &g.Strategy)
 	g.Signing = expandSigning(ctx, e, "/signing", m.Signing)
@@ -65,6 +72,9 @@ func expandGroup(ctx context.Context, e *expander, m groupModel) dispatcher.Endp
 	expandOptional(e, "/server_name", m.ServerName, &g.ServerName)
 	g.Probe = expandProbe(ctx, e, m.Probe, g.Probe)
 	g.Registration = expandRegistration(ctx, e, m.Registration)
+	g.DNS = expandNames(ctx, e, m.DNS)
+	g.HealthCheck = expandHealthCheck(ctx, e, m.HealthCheck)
+	g.EjectAfter = e.whole("/eject_after", m.EjectAfter, g.EjectAfter, dispatcher.CodeCountRange, "give a whole number, or 0 for never")
 	if e.markUnknown("/endpoints", m.Endpoints) {
 		return g
 	}
@@ -74,6 +84,19 @@ func expandGroup(ctx context.Context, e *expander, m groupModel) dispatcher.Endp
 		g.Endpoints[id] = expandEndpoint(ctx, e, dispatcher.Pointer("endpoints", id), object)
 	}
 	return g
+}
+
+// expandKind expands what says which protocol the endpoints speak.
+func expandKind(ctx context.Context, e *expander, m groupModel, g *dispatcher.EndpointGroup) {
+	expandOptional(e, "/kind", m.Kind, &g.Kind)
+	expandOptional(e, "/app_name", m.AppName, &g.AppName)
+	if m.Kind.IsUnknown() { // it decides which of these may be there
+		e.incomplete = append(e.incomplete, "/app_name", "/access_token", "/signing", "/auth")
+	}
+	if e.markUnknown("/access_token", m.AccessToken) || m.AccessToken.IsNull() {
+		return
+	}
+	g.AccessToken = new(expandSecret(ctx, e, "/access_token", m.AccessToken))
 }
 
 func expandProbe(ctx context.Context, e *expander, object types.Object, probe dispatcher.Probe) dispatcher.Probe {
@@ -157,6 +180,9 @@ func flattenGroup(ctx context.Context, diags *diag.Diagnostics, g dispatcher.End
 		App:          types.StringValue(g.App),
 		Name:         types.StringValue(g.Name),
 		Description:  types.StringValue(g.Description),
+		Kind:         types.StringValue(string(cmp.Or(g.Kind, dispatcher.GroupHTTP))),
+		AppName:      flattenOptional(g.AppName),
+		AccessToken:  flattenAccessToken(ctx, secrets, g.AccessToken),
 		Path:         flattenOptional(g.Path),
 		Strategy:     types.StringValue(string(cmp.Or(g.Strategy, dispatcher.RoundRobin))),
 		Signing:      flattenSigning(ctx, secrets, signingAttribute().GetType().(types.ObjectType), g.Signing),
@@ -165,6 +191,9 @@ func flattenGroup(ctx context.Context, diags *diag.Diagnostics, g dispatcher.End
 		ServerName:   flattenOptional(g.ServerName),
 		Probe:        flattenProbe(ctx, diags, g.Probe, prior.Probe),
 		Registration: flattenRegistration(ctx, diags, g.Registration),
+		DNS:          flattenNames(ctx, diags, g.DNS, prior.DNS),
+		HealthCheck:  flattenHealthCheck(ctx, diags, g.HealthCheck),
+		EjectAfter:   flattenNumber(g.EjectAfter),
 		Revision:     types.Int64Value(g.Revision),
 	}
 	endpoints, before := map[string]endpointModel{}, prior.Endpoints.Elements()
@@ -179,6 +208,14 @@ func flattenGroup(ctx context.Context, diags *diag.Diagnostics, g dispatcher.End
 	}
 	m.Endpoints = flattenMap(ctx, diags, endpointType(), endpoints)
 	return m
+}
+
+func flattenAccessToken(ctx context.Context, f secretFlattener, token *dispatcher.Secret) types.Object {
+	of := accessTokenAttribute().GetType().(types.ObjectType)
+	if token == nil {
+		return nullObject(of)
+	}
+	return flattenObject(ctx, f.diags, of, f.model("/access_token", *token))
 }
 
 // flattenProbe returns null if prior has none and the probe is the default: a plan cannot add a block that the configuration

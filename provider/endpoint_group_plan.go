@@ -95,7 +95,7 @@ func groupSecretsToWrite(
 		stored = expandGroup(ctx, &before, *state).Secrets()
 	}
 	configured := expandGroup(ctx, &expander{}, config).Secrets()
-	return chosenSecrets(group.Secrets(), configured, stored, "", e.versions, before.versions)
+	return chosenSecrets(group.Secrets(), configured, stored, e.versions, before.versions)
 }
 
 // missingGroupSecrets is missingSecretProblems for a group.
@@ -103,7 +103,7 @@ func missingGroupSecrets(ctx context.Context, config groupModel, state *groupMod
 	var e expander
 	group := expandGroup(ctx, &e, config)
 	secrets := groupSecretsToWrite(ctx, &e, group, config, state)
-	return missingOf(e.aboutKnown(problemsOf(group.WithSecrets(secrets).Validate())), secrets, "")
+	return missingOf(e.aboutKnown(problemsOf(group.WithSecrets(secrets).Validate())), secrets)
 }
 
 // keptGroupSecrets returns a problem for each secret that would keep its stored value although the group now leads to
@@ -111,7 +111,7 @@ func missingGroupSecrets(ctx context.Context, config groupModel, state *groupMod
 func keptGroupSecrets(ctx context.Context, plan, config, state groupModel) dispatcher.Problems {
 	var e expander
 	group, old := expandGroup(ctx, &e, plan), expandGroup(ctx, &expander{}, state)
-	if !e.allKnown("/endpoints") || !e.allKnown("/registration") {
+	if !e.allKnown("/endpoints") || !e.allKnown("/registration") || !e.allKnown("/auth/oauth2/token_url") {
 		return nil
 	}
 	stored := old.Secrets()

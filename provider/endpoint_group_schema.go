@@ -6,6 +6,8 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
+	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -14,16 +16,19 @@ import (
 func (r *groupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *resource.SchemaResponse) {
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "An endpoint group: several HTTP endpoints that do the same work. A job whose `target` is the group " +
-			"sends each run to one of them. Endpoints are declared here, or register themselves by heartbeat, or both. Import it by " +
+			"sends each run to one of them. Endpoints are declared here, register themselves by heartbeat, or come from DNS. Import it by " +
 			"`app/group`.\n\n" +
-			"Endpoints that registered themselves are no part of the state: the data source `carillon_endpoints` shows them.\n\n" +
+			"Endpoints that registered themselves or come from DNS are no part of the state: the data source `carillon_endpoints` shows them.\n\n" +
 			"A group that is the target of a job is not deleted. Terraform destroys a group before it updates the jobs that used it, so " +
 			"remove the uses in one apply and the group in the next one, or set `create_before_destroy` in its `lifecycle` block.",
 		Attributes: rememberTypes(map[string]schema.Attribute{
-			"id":          idAttribute("group", planImportID{}),
-			"app":         appAttribute("group"),
-			"name":        nameAttribute("group", ""),
-			"description": descriptionAttribute(),
+			"id":           idAttribute("group", planImportID{}),
+			"app":          appAttribute("group"),
+			"name":         nameAttribute("group", ""),
+			"description":  descriptionAttribute(),
+			"kind":         groupKindAttribute(),
+			"app_name":     optionalString("For `xxl_job`, the AppName that executors register under. Default: the name of the group."),
+			"access_token": accessTokenAttribute(),
 			"path": optionalString("What follows the URL of each endpoint, before the `path` of a job, such as `/jobs`. It begins with `/`. " +
 				"Default: nothing follows."),
 			"strategy": stringWithDefault(dispatcher.RoundRobin, "How the endpoint of a run is chosen, unless the job says otherwise: "+
@@ -32,13 +37,28 @@ func (r *groupResource) Schema(_ context.Context, _ resource.SchemaRequest, resp
 			"auth":    authAttribute(),
 			"tls":     tlsAttribute(),
 			"server_name": optionalString("Host name that all endpoints get as `Host`, and that their certificates must have, for endpoints " +
-				"whose URLs hold addresses. Default: the host of each URL."),
+				"whose URLs hold addresses. Default: the host of each URL and, for addresses from DNS, their name."),
 			"probe":        probeAttribute(),
 			"endpoint":     endpointAttribute(),
 			"registration": registrationAttribute(),
+			"dns":          dnsAttribute(),
+			"health_check": healthCheckAttribute(),
+			"eject_after":  ejectAfterAttribute(),
 			"revision":     revisionAttribute("group", ""),
 		}),
 	}
+}
+
+func groupKindAttribute() schema.StringAttribute {
+	kind := stringWithDefault(dispatcher.GroupHTTP, "Protocol of the endpoints: `http` for web servers that take the request of a job, or "+
+		"`xxl_job` for executors of XXL-JOB, which move over by changing one address. Changing it replaces the group.")
+	kind.PlanModifiers = []planmodifier.String{stringplanmodifier.RequiresReplace()}
+	return kind
+}
+
+func accessTokenAttribute() schema.SingleNestedAttribute {
+	return optionalObject("For `xxl_job`, the access token that executors and Carillon send one another. A group of that kind must have "+
+		"one, and then no `signing`, `auth` and `health_check`. Set `reference` or `value`. Default: none.", secretAttributes())
 }
 
 func probeAttribute() schema.SingleNestedAttribute {
@@ -56,7 +76,7 @@ func endpointAttribute() schema.MapNestedAttribute {
 	return schema.MapNestedAttribute{
 		Optional: true,
 		MarkdownDescription: fmt.Sprintf("An endpoint; its label is its id (%s). A group has at most %d, together with those that registered "+
-			"themselves. Default: none, so endpoints have to register.", nameRule, dispatcher.MaxEndpoints),
+			"themselves. Default: none, so endpoints have to register or to come from DNS.", nameRule, dispatcher.MaxEndpoints),
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
 			"url": requiredString("Absolute URL, `http` or `https`, without a query and not a template. The `path` of the group and that of " +
 				"the job follow it."),

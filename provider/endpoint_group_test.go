@@ -25,7 +25,7 @@ func TestWrongEndpointGroupsAreToldAtTheirLines(t *testing.T) {
 	d := (&fixture{}).directory(t, contents(t, groupDir+"wrong.tf"), providerBlock(""))
 	golden(t, groupDir+"wrong.txt", d.mustFail(t, []string{"validate"}))
 	d.rewrite(t, strings.Replace(contents(t, groupDir+"main.tf"), "expire_after", "expires_after", 1))
-	d.mustFail(t, []string{"validate"}, "line 23", `Did you mean "expire_after"?`)
+	d.mustFail(t, []string{"validate"}, "line 35", `Did you mean "expire_after"?`)
 }
 
 // A story: a group and a job on it are created in one apply, read back as they are, and imported; what changes outside of
@@ -43,7 +43,8 @@ func TestEndpointGroupStory(t *testing.T) {
 		t.Errorf("group = %+v, %v", group, err)
 	}
 	job, err := f.outside.Job(t.Context(), "billing", "nightly")
-	if err != nil || job.Target.Group == nil || job.Target.Group.HashKey != "{{.Trigger}}" {
+	if err != nil || job.Target.Group == nil || job.Target.Group.HashKey != "{{.Trigger}}" ||
+		job.EndpointPolicy() != dispatcher.ConcurrencyQueue {
 		t.Errorf("target = %+v, %v", job.Target.Group, err)
 	}
 
@@ -230,4 +231,42 @@ func TestEndpointGroupExampleIsAppliedAndDestroyed(t *testing.T) {
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "5 added")
 	d.must(t, "plan", "-detailed-exitcode")
 	mustSay(t, d.must(t, "destroy", "-auto-approve"), "5 destroyed")
+}
+
+// A story: a group of executors and a job on it are created in one apply, read back as they are, and imported. The kind of a
+// group is that of its jobs, and the access token is in no file of Terraform.
+func TestExecutorGroupStory(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	main := contents(t, groupDir+"xxl_job.tf")
+	d := f.directory(t, main, providerBlock(""))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	group, err := f.outside.Group(t.Context(), "finance", "billing")
+	if err != nil || group.Kind != dispatcher.GroupXXLJob || group.AppName != "billing-executor" || !group.AccessToken.Stored {
+		t.Errorf("group = %+v, %v", group, err)
+	}
+	job, err := f.outside.Job(t.Context(), "finance", "invoices")
+	want := dispatcher.XXLJobRun{Handler: "invoiceJobHandler", Param: "monthly", Blocking: dispatcher.BlockingQueue,
+		CallbackTimeout: dispatcher.Duration(48 * time.Hour)}
+	if err != nil || *job.Target.Group.XXLJob != want {
+		t.Errorf("run = %+v, %v, want %+v", job.Target.Group.XXLJob, err, want)
+	}
+	if state := contents(t, filepath.Join(d.path, "terraform.tfstate")); strings.Contains(state, "CANARY") {
+		t.Error("the access token is in the state")
+	}
+
+	d.must(t, "state", "rm", "carillon_endpoint_group.billing", "carillon_job.invoices")
+	d.must(t, "import", "carillon_endpoint_group.billing", "finance/billing")
+	d.must(t, "import", "carillon_job.invoices", "finance/invoices")
+	d.must(t, "apply", "-auto-approve") // the version of the access token
+	mustChangeNothing(t, d)
+
+	block := main[strings.Index(main, "      xxl_job {"):strings.Index(main, "    }\n  }\n}\n")]
+	d.rewrite(t, strings.Replace(main, block, "", 1))
+	d.mustFail(t, []string{"apply", "-auto-approve"}, "Not for endpoint groups of this kind", "add xxl_job with a handler")
+	d.rewrite(t, strings.Replace(main, `"xxl_job"`, `"http"`, 1))
+	d.mustFail(t, []string{"plan"}, "Not for endpoint groups of this kind", "only a group of kind xxl_job has an access_token")
+	d.rewrite(t, main)
+	mustSay(t, d.must(t, "destroy", "-auto-approve"), "3 destroyed")
 }

@@ -35,6 +35,7 @@ type endpointDataModel struct {
 	Draining     types.Bool        `tfsdk:"draining"`
 	RegisteredAt timetypes.RFC3339 `tfsdk:"registered_at"`
 	ExpiresAt    timetypes.RFC3339 `tfsdk:"expires_at"`
+	ServerName   types.String      `tfsdk:"server_name"`
 }
 
 func (d *endpointsDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
@@ -43,8 +44,8 @@ func (d *endpointsDataSource) Metadata(_ context.Context, req datasource.Metadat
 
 func (d *endpointsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "The endpoints that an endpoint group has now: those that the group declares and those that registered " +
-			"themselves. They come and go, so each plan may read others.",
+		MarkdownDescription: "The endpoints that an endpoint group has now: those that the group declares, those that registered " +
+			"themselves, and those from DNS. They come and go, so each plan may read others.",
 		Attributes: map[string]schema.Attribute{
 			"app":   schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
 			"group": schema.StringAttribute{Required: true, MarkdownDescription: "Name of the endpoint group."},
@@ -58,10 +59,13 @@ func (d *endpointsDataSource) Schema(_ context.Context, _ datasource.SchemaReque
 					"labels": schema.MapAttribute{
 						Computed: true, ElementType: types.StringType, MarkdownDescription: "Its labels; null if it has none.",
 					},
-					"source":        computedString("How it came: `static` (the group declares it) or `registered` (it registered itself)."),
+					"source": computedString("How it came: `static` (the group declares it), `registered` (it registered itself) or `dns` (a name " +
+						"stands for it)."),
 					"draining":      computedBool("Whether an operator drains it: it gets no new requests."),
 					"registered_at": computedTime("When it registered or was declared first, since it was there without a break."),
-					"expires_at":    computedTime("When it goes unless it registers again; null if the group declares it."),
+					"expires_at":    computedTime("When it goes unless it registers again; null unless it is registered."),
+					"server_name": computedString("Name and port that an address from DNS gets as `Host` unless the group has a `server_name`; null for " +
+						"others."),
 				}},
 			},
 		},
@@ -106,6 +110,6 @@ func flattenEndpoint(e dispatcher.Endpoint) endpointDataModel {
 		ID: types.StringValue(e.ID), URL: types.StringValue(e.URL), Weight: types.Int64Value(int64(max(e.Weight, 1))),
 		Backup: types.BoolValue(e.Backup), Labels: e.Labels, Source: types.StringValue(string(e.Source)),
 		Draining: types.BoolValue(e.Draining), RegisteredAt: timetypes.NewRFC3339TimeValue(e.RegisteredAt.UTC()),
-		ExpiresAt: timetypes.NewRFC3339TimePointerValue(e.ExpiresAt),
+		ExpiresAt: timetypes.NewRFC3339TimePointerValue(e.ExpiresAt), ServerName: flattenOptional(e.ServerName),
 	}
 }

@@ -26,6 +26,14 @@ func flattenOptional[S ~string](value S) types.String {
 	return types.StringValue(string(value))
 }
 
+// flattenOptionalBool leaves out what is false, unless it is written.
+func flattenOptionalBool(value bool, prior types.Bool) types.Bool {
+	if !value && prior.IsNull() {
+		return types.BoolNull()
+	}
+	return types.BoolValue(value)
+}
+
 func flattenNumber(n int) types.Number { return types.NumberValue(big.NewFloat(float64(n))) }
 
 func flattenDuration(d dispatcher.Duration) durationString {

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
@@ -29,6 +30,7 @@ type jobDataModel struct {
 	Labels      map[string]string           `tfsdk:"labels"`
 	State       types.String                `tfsdk:"state"`
 	Revision    types.Int64                 `tfsdk:"revision"`
+	Objective   *objectiveDataModel         `tfsdk:"objective"`
 	Triggers    map[string]triggerDataModel `tfsdk:"triggers"`
 }
 
@@ -60,8 +62,9 @@ func (d *jobDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 			"labels": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType, MarkdownDescription: "Labels of the job; null if it has none.",
 			},
-			"state":    computedString("Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`."),
-			"revision": computedInt("Number of the current version of the job."),
+			"state":     computedString("Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`."),
+			"revision":  computedInt("Number of the current version of the job."),
+			"objective": objectiveDataAttribute(),
 			"triggers": schema.MapNestedAttribute{
 				Computed: true, MarkdownDescription: "The triggers by name.",
 				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
@@ -98,7 +101,18 @@ func (d *jobDataSource) Read(ctx context.Context, req datasource.ReadRequest, re
 		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read job %q", importID(m.App, m.Name)), err)
 		return
 	}
-	resp.Diagnostics.Append(resp.State.Set(ctx, flattenJobData(job))...)
+	m = flattenJobData(job)
+	if job.Objective != nil {
+		status, err := d.conn.Objective(ctx, job.App, job.Name)
+		if err != nil && !errors.Is(err, dispatcher.ErrNotFound) { // it was taken away a moment ago
+			d.conn.report(&resp.Diagnostics, fmt.Sprintf("read the objective of job %q", job.App+"/"+job.Name), err)
+			return
+		}
+		if err == nil {
+			m.Objective = flattenObjectiveStatus(status)
+		}
+	}
+	resp.Diagnostics.Append(resp.State.Set(ctx, m)...)
 }
 
 // validNames reports whether app and name can be names. If not, it adds errors that say why.

@@ -23,6 +23,8 @@ type jobModel struct {
 	ConcurrencyPolicy types.String   `tfsdk:"concurrency_policy"`
 	MaxConcurrency    types.Number   `tfsdk:"max_concurrency"`
 	QueueLimit        types.Number   `tfsdk:"queue_limit"`
+	CarryState        types.Bool     `tfsdk:"carry_state"`
+	Objective         types.Object   `tfsdk:"objective"`
 	Retry             types.Object   `tfsdk:"retry"`
 	DeleteAfter       durationString `tfsdk:"delete_after_completion"`
 	NodeLabels        types.Map      `tfsdk:"node_labels"`
@@ -31,6 +33,9 @@ type jobModel struct {
 	Acknowledge       types.List     `tfsdk:"acknowledge"`
 	Target            types.Object   `tfsdk:"target"`
 	Payload           jsonString     `tfsdk:"payload"`
+	OnSuccess         types.Object   `tfsdk:"on_success"`
+	OnFailure         types.Object   `tfsdk:"on_failure"`
+	OnMisfire         types.Object   `tfsdk:"on_misfire"`
 	Triggers          types.Map      `tfsdk:"trigger"`
 	State             types.String   `tfsdk:"state"`
 	Revision          types.Int64    `tfsdk:"revision"`
@@ -53,11 +58,16 @@ func expandJob(ctx context.Context, e *expander, m jobModel) dispatcher.Job {
 	job.NodeLabels = e.stringMap("/node_labels", m.NodeLabels)
 	job.Labels = e.stringMap("/labels", m.Labels)
 	job.Acknowledge = e.stringList("/acknowledge", m.Acknowledge)
-	job.Target = expandTarget(ctx, e, m.Target)
+	job.Target = expandTarget(ctx, e, "/target", targetKinds, m.Target)
 	job.Payload = []byte(e.string("/payload", m.Payload))
 	if !m.Payload.IsNull() && !m.Payload.IsUnknown() && len(job.Payload) == 0 {
 		e.problems.Add("/payload", dispatcher.CodeJSONSyntax, "payload is empty, which is not JSON; leave it out")
 	}
+	job.OnSuccess = expandFollow(ctx, e, "/on_success", m.OnSuccess)
+	job.OnFailure = expandFollow(ctx, e, "/on_failure", m.OnFailure)
+	job.OnMisfire = expandFollow(ctx, e, "/on_misfire", m.OnMisfire)
+	job.CarryState = expandCarryState(e, m)
+	job.Objective = expandObjective(ctx, e, m.Objective)
 	job.Triggers = expandTriggers(ctx, e, m)
 	return job
 }
@@ -76,11 +86,16 @@ func flattenJob(ctx context.Context, diags *diag.Diagnostics, job dispatcher.Job
 		ConcurrencyPolicy: types.StringValue(string(job.ConcurrencyPolicy)),
 		MaxConcurrency:    flattenNumber(job.MaxConcurrency),
 		QueueLimit:        flattenNumber(job.QueueLimit),
+		CarryState:        flattenOptionalBool(job.CarryState, prior.CarryState),
+		Objective:         flattenObjective(ctx, diags, job.Objective),
 		DeleteAfter:       flattenDeleteAfter(job.DeleteAfterCompletion),
 		NodeLabels:        flattenStringMap(ctx, diags, job.NodeLabels, prior.NodeLabels),
 		Acknowledge:       flattenStrings(ctx, diags, job.Acknowledge, prior.Acknowledge),
-		Target:            flattenTarget(ctx, diags, job.Target, prior.Target),
+		Target:            flattenTarget(ctx, diags, targetType(), targetKinds, job.Target, prior.Target),
 		Payload:           flattenJSON(job.Payload),
+		OnSuccess:         flattenFollow(ctx, diags, job.OnSuccess, prior.OnSuccess),
+		OnFailure:         flattenFollow(ctx, diags, job.OnFailure, prior.OnFailure),
+		OnMisfire:         flattenFollow(ctx, diags, job.OnMisfire, prior.OnMisfire),
 		State:             types.StringValue(string(job.State)),
 		Revision:          types.Int64Value(job.Revision),
 	}

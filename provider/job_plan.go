@@ -102,6 +102,7 @@ func (r *jobResource) planned(ctx context.Context, diags *diag.Diagnostics, chan
 	r.checkBounds(ctx, diags, &e, job)
 	r.checkCalendars(ctx, diags, &e, job)
 	r.checkGroup(ctx, diags, &e, job)
+	r.checkFollows(ctx, diags, &e, job)
 	r.resolveTriggers(ctx, diags, old, &e, job, config, &plan)
 	if diags.HasError() {
 		return change.plan

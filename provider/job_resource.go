@@ -169,6 +169,10 @@ func (r *jobResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 	case isConflict(err):
 		current, readErr := r.conn.Job(ctx, app, name)
 		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
+	case isInUse(err):
+		resp.Diagnostics.AddError(title(dispatcher.CodeJobInUse, ""), fmt.Sprintf("Could not delete job %q: %v.\n\nTerraform destroys a "+
+			"job before it updates the jobs that name it. Take its name out of these jobs in one apply and remove the job in the next "+
+			"one, or set create_before_destroy in the lifecycle block of the job.", id, err))
 	default:
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("delete job %q", id), err)
 	}
@@ -187,7 +191,7 @@ func (r *jobResource) ImportState(
 func (r *jobResource) plannedJob(ctx context.Context, plan, config jobModel, state *jobModel) (dispatcher.Job, dispatcher.Problems) {
 	var e expander
 	job := expandJob(ctx, &e, plan)
-	job.Target = job.Target.WithSecrets(secretsToWrite(ctx, &e, job, config, state))
+	job = job.WithSecrets(secretsToWrite(ctx, &e, job, config, state))
 	problems := e.problemsWith(job.Validate())
 	leaveToApp(ctx, &job, plan, config)
 	job.Labels = r.conn.withDefaultLabels(job.Labels)

@@ -33,6 +33,8 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"concurrency_policy":      concurrencyPolicyAttribute(),
 			"max_concurrency":         maxConcurrencyAttribute(),
 			"queue_limit":             queueLimitAttribute(),
+			"carry_state":             carryStateAttribute(),
+			"objective":               objectiveAttribute(),
 			"delete_after_completion": deleteAfterAttribute(),
 			"node_labels": optionalStringMap("Labels that a node must have to run the job, such as `{ zone = \"a\" }`. Nodes get " +
 				"theirs from `carillon serve --labels`. While no node has the labels, fires are owed. Default: any node may run the job."),
@@ -53,7 +55,10 @@ func (r *jobResource) Schema(_ context.Context, _ resource.SchemaRequest, resp *
 			"payload": optionalEquivalent[documents]("JSON to send as the request's body, best written with `jsonencode`: at most 256 KiB, " +
 				"nested at most 32 deep. White space and the order of keys make no difference. Default: a description of " +
 				"the fire, with `app`, `job`, `trigger`, `run`, `kind` and `scheduled_at`."),
-			"trigger": triggerAttribute(),
+			"on_success": followAttribute("a run that succeeded"),
+			"on_failure": followAttribute("a run that failed, timed out or was lost, after its last attempt"),
+			"on_misfire": followAttribute("a decision about fires that were missed"),
+			"trigger":    triggerAttribute(),
 			"state": schema.StringAttribute{
 				Computed: true,
 				MarkdownDescription: "Summary of the triggers: `ERROR`, `EXECUTING` (a trigger has a next fire), `PAUSED`, " +

@@ -136,6 +136,10 @@ func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 		"query":  auth("api_key", `query = "key"`, "key "+token),
 		"sigv4": auth("sigv4", `service = "lambda"`, `region = "eu-west-1"`,
 			"credentials {", `access_key_id = "AKIAIOSFODNN7EXAMPLE"`, "secret_access_key "+token, "}"),
+		"oauth2": auth("oauth2", `token_url = "https://login.example.com/token"`, `client_id = "crm"`, `scopes = ["a", "b"]`,
+			`audience = "https://example.com"`, "client_secret "+token),
+		"jwt": auth("oauth2", `token_url = "https://login.example.com/token"`, `client_id = "crm"`, `client_auth = "private_key_jwt"`,
+			`algorithm = "ES256"`, `key_id = "1"`, "private_key { value = var.key }"),
 		"hmac": `signing {
 			secret "a" { value = "whsec_${base64encode("${var.canary} 0123456789 0123456789")}" }
 		}`,
@@ -226,6 +230,47 @@ func TestStoredSecretsAreNotSentToAnotherHost(t *testing.T) {
 	d.mustFail(t, []string{"plan"}, "(secret_origin)")
 }
 
+// The secret of a client is sent to its token endpoint, so another one needs it again.
+func TestClientSecretsAreNotSentToAnotherTokenEndpoint(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	config := func(tokenURL string, version int) string {
+		return f.config(job(fmt.Sprintf(`target {
+			webhook {
+				url = "https://example.com/hook"
+				%s
+			}
+		}
+		`, auth("oauth2", fmt.Sprintf("token_url = %q", tokenURL), `client_id = "crm"`, "client_secret {", "value = var.canary",
+			fmt.Sprintf("value_version = %d", version), "}"))+daily) + `
+		variable "canary" {
+			type      = string
+			ephemeral = true
+		}
+		`)
+	}
+	d := f.directory(t, config("https://login.example.com/token", 1)).with("TF_VAR_canary=CANARY1")
+	file := filepath.Join(d.path, "file0.tf")
+	d.must(t, "apply", "-auto-approve")
+	d.must(t, "plan", "-detailed-exitcode")
+	write(t, file, config("https://login.example.com/v2/token", 1))
+	mustSay(t, d.with("TF_VAR_canary=CANARY2").must(t, "apply", "-auto-approve"), "0 added, 1 changed")
+	write(t, file, config("https://login.example.org/token", 1))
+	d.mustFail(t, []string{"plan"}, "(secret_origin)", "target.webhook.auth.oauth2.client_secret.value_version",
+		`"https://example.com https://login.example.org"`)
+	if got := f.stored(t)["client_secret"]; got != "CANARY1" {
+		t.Errorf("stored %q", got)
+	}
+	write(t, file, config("https://login.example.org/token", 2))
+	mustSay(t, d.with("TF_VAR_canary=CANARY3").must(t, "apply", "-auto-approve"), "0 added, 1 changed")
+	if got := f.stored(t)["client_secret"]; got != "CANARY3" {
+		t.Errorf("after the move: stored %q", got)
+	}
+	write(t, file, strings.Replace(config("https://login.example.org/token", 2), `client_id = "crm"`, `client_id = "crm"
+		scopes = []`, 1))
+	d.mustFail(t, []string{"plan"}, "target.webhook.auth.oauth2.scopes", "empty list")
+}
+
 func mustNotHold(t *testing.T, what, text string, more ...string) {
 	t.Helper()
 	for _, canary := range append(more, "CANARY", "Q0FOQVJZ") {
@@ -287,6 +332,8 @@ func TestInvalidSecretsAreRefusedAtPlan(t *testing.T) {
 		auth("bearer", "token {}"): "(required)",
 		auth("bearer", "token {", `value = "x"`, `reference = "env:SECRET_X"`, "}"): "(secret_form)",
 		auth("bearer", `token { reference = "CANARY" }`):                            "(secret_reference)",
+		auth("bearer", `token { reference = "vault:secret/billing@0" }`):            "version \"0\" is not the number",
+		auth("bearer", `token { reference = "awssm:a b#@c d" }`):                    "version \"c d\" is not a",
 		`auth {}`: "(auth_form)",
 		"signing {\n secret \"a\" { value = \"CANARY\" }\n}": "(secret_form)",
 		`cloud_events = "both"`:                              "(enum)",

@@ -2,7 +2,8 @@ package provider
 
 import (
 	"context"
-	"reflect"
+	"maps"
+	"slices"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/types"
@@ -10,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// secretsToWrite returns the secrets of a planned job, by their pointers inside its target.
+// secretsToWrite returns the secrets of a planned job, by their pointers in it.
 // A reference is written as it is. A value is sent only if the secret is new or its
 // value_version changed; otherwise the API is told to keep the stored one, which Terraform
 // does not know. e must have expanded the job, and state is nil for a new job.
@@ -20,23 +21,23 @@ func secretsToWrite(
 	var before expander
 	var stored map[string]dispatcher.Secret
 	if state != nil {
-		stored = expandJob(ctx, &before, *state).Target.Secrets()
+		stored = expandJob(ctx, &before, *state).Secrets()
 	}
-	configured := expandJob(ctx, &expander{}, config).Target.Secrets()
-	return chosenSecrets(job.Target.Secrets(), configured, stored, "/target", e.versions, before.versions)
+	configured := expandJob(ctx, &expander{}, config).Secrets()
+	return chosenSecrets(job.Secrets(), configured, stored, e.versions, before.versions)
 }
 
 // chosenSecrets returns planned secrets as they are to be sent: as configured, or stored if the one in the state stays.
-// versions and before are those of the plan and of the state, by pointers that begin with at.
+// versions and before are those of the plan and of the state.
 func chosenSecrets(
-	planned, configured, stored map[string]dispatcher.Secret, at string, versions, before map[string]types.String,
+	planned, configured, stored map[string]dispatcher.Secret, versions, before map[string]types.String,
 ) map[string]dispatcher.Secret {
 	for pointer, secret := range planned {
 		if secret.Reference != "" {
 			continue
 		}
 		old, exists := stored[pointer]
-		if exists && old.Reference == "" && before[at+pointer].Equal(versions[at+pointer]) {
+		if exists && old.Reference == "" && before[pointer].Equal(versions[pointer]) {
 			planned[pointer] = dispatcher.Secret{Stored: true}
 		} else {
 			planned[pointer] = configured[pointer]
@@ -49,23 +50,25 @@ func chosenSecrets(
 // the URL now leads to another server. Each points to the value_version, which must change so
 // that the value is sent again.
 func keptSecretProblems(ctx context.Context, plan, config, state jobModel) dispatcher.Problems {
-	if plan.Target.Equal(state.Target) {
+	if plan.Target.Equal(state.Target) && plan.OnSuccess.Equal(state.OnSuccess) && plan.OnFailure.Equal(state.OnFailure) &&
+		plan.OnMisfire.Equal(state.OnMisfire) {
 		return nil // nothing leads elsewhere; most plans of most jobs end here
 	}
 	var e expander
 	job, old := expandJob(ctx, &e, plan), expandJob(ctx, &expander{}, state)
-	if !e.allKnown("/target/webhook/url") {
-		return nil
-	}
-	stored := old.Target.Secrets()
+	stored := old.Secrets()
 	for pointer, secret := range stored {
 		if secret.Reference == "" {
 			stored[pointer] = dispatcher.Secret{Stored: true}
 		}
 	}
 	var problems dispatcher.Problems
-	written := job.Target.WithSecrets(secretsToWrite(ctx, &e, job, config, &state))
-	problems.AddError("/target", written.CheckKept(old.Target.WithSecrets(stored)))
+	written := job.WithSecrets(secretsToWrite(ctx, &e, job, config, &state))
+	problems.AddError("", written.CheckKept(old.WithSecrets(stored)))
+	problems = slices.DeleteFunc(problems, func(p dispatcher.Problem) bool { // where it leads is known at apply
+		at, _, _ := strings.Cut(p.Path, "/webhook/")
+		return !e.allKnown(at+"/webhook/url") || !e.allKnown(at+"/webhook/auth/oauth2/token_url")
+	})
 	for i, p := range problems {
 		problems[i].Path = strings.TrimSuffix(p.Path, "/stored") + "/value_version"
 	}
@@ -75,8 +78,7 @@ func keptSecretProblems(ctx context.Context, plan, config, state jobModel) dispa
 // withOmittedSecrets returns job as if each secret with neither reference nor value had a stored value.
 // So does the configuration that Terraform generates for an imported job: it cannot know the value.
 func withOmittedSecrets(job dispatcher.Job) dispatcher.Job {
-	job.Target = job.Target.WithSecrets(withOmitted(job.Target.Secrets()))
-	return job
+	return job.WithSecrets(withOmitted(job.Secrets()))
 }
 
 // withOmitted returns secrets as if each with neither reference nor value had a stored value.
@@ -92,7 +94,7 @@ func withOmitted(secrets map[string]dispatcher.Secret) map[string]dispatcher.Sec
 // missingSecretProblems returns a problem for each secret with neither reference nor value, unless the job in the state
 // has a stored value that stays. The state of a new job is the zero model.
 func missingSecretProblems(ctx context.Context, e *expander, job dispatcher.Job, change jobChange) dispatcher.Problems {
-	if reflect.DeepEqual(job.Target, withOmittedSecrets(job).Target) {
+	if !slices.Contains(slices.Collect(maps.Values(job.Secrets())), dispatcher.Secret{}) {
 		return nil
 	}
 	prior := &change.state
@@ -100,16 +102,14 @@ func missingSecretProblems(ctx context.Context, e *expander, job dispatcher.Job,
 		prior = nil
 	}
 	secrets := secretsToWrite(ctx, e, job, change.config, prior)
-	job.Target = job.Target.WithSecrets(secrets)
-	return missingOf(e.aboutKnown(problemsOf(job.Validate())), secrets, "/target")
+	return missingOf(e.aboutKnown(problemsOf(job.WithSecrets(secrets).Validate())), secrets)
 }
 
-// missingOf returns those of some problems that are about secrets with neither reference nor value. The pointers of secrets
-// begin at.
-func missingOf(problems dispatcher.Problems, secrets map[string]dispatcher.Secret, at string) dispatcher.Problems {
+// missingOf returns those of some problems that are about secrets with neither reference nor value.
+func missingOf(problems dispatcher.Problems, secrets map[string]dispatcher.Secret) dispatcher.Problems {
 	var missing dispatcher.Problems
 	for _, p := range problems {
-		secret, is := secrets[strings.TrimPrefix(p.Path, at)]
+		secret, is := secrets[p.Path]
 		if is && secret == (dispatcher.Secret{}) {
 			missing = append(missing, p)
 		}

@@ -100,11 +100,17 @@ var badJobs = map[string]badDefinition{
 	"max_concurrency too large":  {hook + daily + `max_concurrency = 1001`, []string{`count_range max_concurrency`}},
 	"queue_limit zero":           {hook + daily + `queue_limit = 0`, []string{`count_range queue_limit`}},
 	"queue_limit too large":      {hook + daily + `queue_limit = 1001`, []string{`count_range queue_limit`}},
-	"deletion at once":           {hook + daily + `delete_after_completion = "0s"`, []string{`duration_min delete_after_completion`}},
-	"deletion too soon":          {hook + daily + `delete_after_completion = "59s"`, []string{`duration_min delete_after_completion`}},
-	"deletion in weeks":          {hook + daily + `delete_after_completion = "1w"`, []string{`duration_unit delete_after_completion`}},
-	"misfire_policy unknown":     {nightly(`misfire_policy = "do_nothing"`), []string{`enum trigger["t"].misfire_policy`}},
-	"catch_up_window zero":       {nightly(`catch_up_window = "0s"`), []string{`duration_min trigger["t"].catch_up_window`}},
+	"a state with overlapping runs": {hook + daily + "carry_state = true\n concurrency_policy = \"replace\"",
+		[]string{`carry_state carry_state`}},
+	"an objective of all fires": {hook + daily + "objective {\n within = \"1s\"\n of = \"100%\"\n }",
+		[]string{`objective_form objective.of`}},
+	"an objective of no time": {hook + daily + "objective {\n within = \"0s\"\n of = \"99%\"\n }",
+		[]string{`duration_min objective.within`}},
+	"deletion at once":       {hook + daily + `delete_after_completion = "0s"`, []string{`duration_min delete_after_completion`}},
+	"deletion too soon":      {hook + daily + `delete_after_completion = "59s"`, []string{`duration_min delete_after_completion`}},
+	"deletion in weeks":      {hook + daily + `delete_after_completion = "1w"`, []string{`duration_unit delete_after_completion`}},
+	"misfire_policy unknown": {nightly(`misfire_policy = "do_nothing"`), []string{`enum trigger["t"].misfire_policy`}},
+	"catch_up_window zero":   {nightly(`catch_up_window = "0s"`), []string{`duration_min trigger["t"].catch_up_window`}},
 	"catch_up_window too short": {
 		nightly(`misfire_after = "2h"; catch_up_window = "1h"`),
 		[]string{`duration_min trigger["t"].catch_up_window`},
@@ -246,6 +252,24 @@ var badJobs = map[string]badDefinition{
 			`session_tags = { "Carillon:app" = "b" }; }`),
 		[]string{`session_tag_reserved target.lambda.assume_role.session_tags["Carillon:app"]`},
 	},
+	"queue by its URL": {
+		target("sqs", `queue_arn = "https://sqs.eu-central-1.amazonaws.com/1/a"`), []string{`queue_arn target.sqs.queue_arn`},
+	},
+	"queue attribute": {
+		target("sqs", `queue_arn = "arn:aws:sqs:eu-central-1:123456789012:a"; attributes = { "aws.x" = "1" }`),
+		[]string{`attribute_name target.sqs.attributes["aws.x"]`},
+	},
+	"queue role": {
+		target("sqs", `queue_arn = "arn:aws:sqs:eu-central-1:123456789012:a"; assume_role { role_arn = "admin" }`),
+		[]string{`role_arn target.sqs.assume_role.role_arn`},
+	},
+	"topic of another service": {
+		target("sns", `topic_arn = "arn:aws:sqs:eu-central-1:123456789012:a"`), []string{`topic_arn target.sns.topic_arn`},
+	},
+	"topic template": {
+		target("sns", `topic_arn = "arn:aws:sns:eu-central-1:123456789012:a"; subject = "{{.No}}"`),
+		[]string{`template_field target.sns.subject`},
+	},
 	"attempts none":           {retry(`max_attempts = 0`), []string{`attempts_range retry.max_attempts`}},
 	"attempts less than none": {retry(`max_attempts = -1`), []string{`attempts_range retry.max_attempts`}},
 	"attempts a billion":      {retry(`max_attempts = 1000000000`), []string{`attempts_range retry.max_attempts`}},
@@ -288,7 +312,11 @@ func trigger(attributes string) string {
 }
 
 func lambda(attributes string) string {
-	return "target {\n lambda {\n" + lines(attributes) + "}\n}\n" + daily
+	return target("lambda", attributes)
+}
+
+func target(kind, attributes string) string {
+	return "target {\n " + kind + " {\n" + lines(attributes) + "}\n}\n" + daily
 }
 
 func both(attributes string) string {

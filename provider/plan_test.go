@@ -361,6 +361,22 @@ func TestPausedJobsAndStoppedAppsAreSaidInEveryPlan(t *testing.T) {
 		pause("t", true)
 		golden(t, "testdata/plan/paused_trigger.txt", undated(d.must(t, "plan")))
 		pause("t", false)
+		until := time.Date(2099, 5, 1, 10, 0, 0, 0, time.UTC)
+		for name, asked := range map[string]dispatcher.AppPauseRequest{
+			"app":    {Reason: "a migration", Until: &until},
+			"labels": {Labels: dispatcher.Labels{"team": "payments"}},
+		} {
+			added, err := f.outside.PauseApp(t.Context(), "crm", asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			output := d.must(t, "plan")
+			mustSay(t, output, "No changes.")
+			golden(t, "testdata/plan/paused_"+name+".txt", undated(output))
+			if err := f.outside.EndAppPause(t.Context(), "crm", added.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
 		suspend := func(ctx context.Context, suspended bool) {
 			_, err := f.outside.SetBounds(ctx, "crm", func(b *dispatcher.Bounds) { b.Suspended, b.SuspendedReason = suspended, "unpaid bill" })
 			if err != nil {

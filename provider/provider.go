@@ -52,8 +52,9 @@ func (p *carillonProvider) Metadata(_ context.Context, _ provider.MetadataReques
 
 func (p *carillonProvider) Schema(_ context.Context, _ provider.SchemaRequest, resp *provider.SchemaResponse) {
 	resp.Schema = schema.Schema{
-		MarkdownDescription: "Manages the apps, calendars, endpoint groups and jobs of [Carillon](https://github.com/carillon-dev/carillon), " +
-			"which calls webhooks and Lambda functions on schedule, and reads its runs and nodes.",
+		MarkdownDescription: "Manages the apps, calendars, endpoint groups, alerts and jobs of " +
+			"[Carillon](https://github.com/carillon-dev/carillon), which calls webhooks and Lambda functions on " +
+			"schedule, and reads its runs and nodes.",
 		Attributes: map[string]schema.Attribute{
 			"endpoint": schema.StringAttribute{
 				Optional: true,
@@ -98,13 +99,13 @@ func (p *carillonProvider) Configure(ctx context.Context, req provider.Configure
 }
 
 func (p *carillonProvider) Resources(context.Context) []func() resource.Resource {
-	return []func() resource.Resource{newAppResource, newCalendarResource, newGroupResource, newJobResource}
+	return []func() resource.Resource{newAppResource, newCalendarResource, newGroupResource, newAlertResource, newJobResource}
 }
 
 func (p *carillonProvider) DataSources(context.Context) []func() datasource.DataSource {
 	return []func() datasource.DataSource{
-		newAppDataSource, newCalendarDataSource, newEndpointsDataSource, newJobDataSource, newMisfiresDataSource, newNodesDataSource,
-		newRunDataSource, newRunsDataSource, newScheduleDataSource,
+		newAlertDataSource, newAppDataSource, newCalendarDataSource, newEndpointsDataSource, newJobDataSource, newMisfiresDataSource,
+		newNodesDataSource, newRunDataSource, newRunsDataSource, newScheduleDataSource,
 	}
 }
 

@@ -23,7 +23,10 @@ func newRunDataSource() datasource.DataSource { return &runDataSource{} }
 type singleRunModel struct {
 	App string `tfsdk:"app"`
 	runModel
-	Attempts []attemptModel `tfsdk:"attempts"`
+	Payload  types.String      `tfsdk:"payload"`
+	Cause    *causeModel       `tfsdk:"cause"`
+	Shards   *shardCountsModel `tfsdk:"shards"`
+	Attempts []attemptModel    `tfsdk:"attempts"`
 }
 
 type attemptModel struct {
@@ -39,15 +42,20 @@ type attemptModel struct {
 }
 
 type responseModel struct {
+	Endpoint      types.String      `tfsdk:"endpoint"`
 	RequestID     types.String      `tfsdk:"request_id"`
 	Headers       map[string]string `tfsdk:"headers"`
 	Body          types.String      `tfsdk:"body"`
 	BodyTruncated types.Bool        `tfsdk:"body_truncated"`
 	Phases        phasesModel       `tfsdk:"phases"`
 
+	MessageID       types.String `tfsdk:"message_id"`
 	FunctionError   types.String `tfsdk:"function_error"`
 	ExecutedVersion types.String `tfsdk:"executed_version"`
 	LogTail         types.String `tfsdk:"log_tail"`
+	CallbackResult  types.String `tfsdk:"callback_result"`
+	State           types.String `tfsdk:"state"`
+	StateProblem    types.String `tfsdk:"state_problem"`
 }
 
 type phasesModel struct {
@@ -66,6 +74,9 @@ func (d *runDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, re
 	attributes := runAttributes(runStates())
 	attributes["id"] = schema.StringAttribute{Required: true, MarkdownDescription: "Id of the run."}
 	attributes["app"] = computedString("Name of the app.")
+	attributes["payload"] = computedString("What the run was given in place of the payload of its job, as JSON; null if it was given none.")
+	attributes["cause"] = causeAttribute()
+	attributes["shards"] = shardCountsAttribute()
 	attributes["attempts"] = schema.ListNestedAttribute{
 		Computed: true, MarkdownDescription: "The attempts of the run that have ended, the first one first.",
 		NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
@@ -90,7 +101,10 @@ func responseAttribute() schema.Attribute {
 	return schema.SingleNestedAttribute{
 		Computed: true, MarkdownDescription: "What Carillon keeps of the response; null if it keeps nothing.",
 		Attributes: map[string]schema.Attribute{
+			"endpoint": computedString("Id of the endpoint of a group that the attempt went to; null for targets without a group, " +
+				"and if no endpoint got it."),
 			"request_id": computedString("The target's own id of the request; null if the response names none."),
+			"message_id": computedString("The id that a queue or topic gave the message; null for other targets."),
 			"headers": schema.MapAttribute{
 				Computed: true, ElementType: types.StringType,
 				MarkdownDescription: "Some of its headers, with names in lower case.",
@@ -103,6 +117,11 @@ func responseAttribute() schema.Attribute {
 			"executed_version": computedString("Version of the Lambda function that an alias led to; null for webhooks."),
 			"log_tail": computedString("The end of the Lambda function's log, without text that looks like a secret; null for " +
 				"webhooks."),
+			"state": computedString("JSON that the target returned as the state of the job; null if it returned none."),
+			"state_problem": computedString("Why a state that the target returned was not stored; null if it was, or if it returned " +
+				"none."),
+			"callback_result": computedString("The message with which the target completed the run by its callback; null if " +
+				"there was none."),
 			"phases": schema.SingleNestedAttribute{
 				Computed: true,
 				MarkdownDescription: "How long each phase of the request took; null for a phase that did not happen, such as " +
@@ -136,7 +155,8 @@ func (d *runDataSource) Read(ctx context.Context, req datasource.ReadRequest, re
 		d.conn.report(&resp.Diagnostics, fmt.Sprintf("read run %q", id.ValueString()), err)
 		return
 	}
-	m := singleRunModel{App: run.App, runModel: flattenRun(run), Attempts: []attemptModel{}}
+	m := singleRunModel{App: run.App, runModel: flattenRun(run), Payload: flattenOptional(string(run.Payload)),
+		Cause: flattenCause(run.Cause), Shards: flattenShardCounts(run.Shards), Attempts: []attemptModel{}}
 	for _, a := range run.Attempts {
 		m.Attempts = append(m.Attempts, flattenAttempt(a))
 	}
@@ -162,10 +182,12 @@ func flattenResponse(r *dispatcher.Response) *responseModel {
 		return nil
 	}
 	return &responseModel{
-		RequestID: flattenOptional(r.RequestID), Headers: r.Headers,
+		Endpoint: flattenOptional(r.Endpoint), RequestID: flattenOptional(r.RequestID), Headers: r.Headers,
 		Body: types.StringValue(r.Body), BodyTruncated: types.BoolValue(r.BodyTruncated),
+		MessageID:     flattenOptional(r.MessageID),
 		FunctionError: flattenOptional(r.FunctionError), ExecutedVersion: flattenOptional(r.ExecutedVersion),
-		LogTail: flattenOptional(r.LogTail),
+		LogTail: flattenOptional(r.LogTail), CallbackResult: flattenOptional(r.CallbackResult),
+		State: flattenOptional(string(r.State)), StateProblem: flattenOptional(r.StateProblem),
 		Phases: phasesModel{
 			DNS: flattenPhase(r.Phases.DNS), Connect: flattenPhase(r.Phases.Connect), TLS: flattenPhase(r.Phases.TLS),
 			FirstByte: flattenPhase(r.Phases.FirstByte), LastByte: flattenPhase(r.Phases.LastByte),

@@ -30,6 +30,7 @@ type runsModel struct {
 	Job     types.String  `tfsdk:"job"`
 	Trigger types.String  `tfsdk:"trigger"`
 	State   types.String  `tfsdk:"state"`
+	Parent  types.String  `tfsdk:"parent"`
 	From    instantString `tfsdk:"from"`
 	To      instantString `tfsdk:"to"`
 	Limit   types.Number  `tfsdk:"limit"`
@@ -54,6 +55,12 @@ type runModel struct {
 	HTTPStatus  types.Int64       `tfsdk:"http_status"`
 	Class       types.String      `tfsdk:"class"`
 	Error       types.String      `tfsdk:"error"`
+
+	WaitsForEndpoint types.String `tfsdk:"waits_for_endpoint"`
+
+	Parent   types.String      `tfsdk:"parent"`
+	Shard    *shardModel       `tfsdk:"shard"`
+	Callback *runCallbackModel `tfsdk:"callback"`
 }
 
 func (d *runsDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
@@ -82,6 +89,11 @@ func (d *runsDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, r
 				Optional:            true,
 				Validators:          []validator.String{stringvalidator.OneOf(states...)},
 				MarkdownDescription: "Only runs in this state: " + either(states) + ". Default: all.",
+			},
+			"parent": schema.StringAttribute{
+				Optional: true,
+				MarkdownDescription: "Only the shards of the broadcast with this run id, the highest index first. " +
+					"Default: all runs except shards.",
 			},
 			"from": schema.StringAttribute{
 				Optional: true, CustomType: semanticType[instants]{},
@@ -114,10 +126,12 @@ func runStates() []string {
 
 func runAttributes(states []string) map[string]schema.Attribute {
 	return map[string]schema.Attribute{
-		"id":              computedString("Id of the run."),
-		"job":             computedString("Name of the job."),
-		"trigger":         computedString("Name of the trigger; empty for a manual run."),
-		"kind":            computedString("Why the run exists: `schedule`, `manual` or `catch_up` (it stands for misfires)."),
+		"id":      computedString("Id of the run."),
+		"job":     computedString("Name of the job."),
+		"trigger": computedString("Name of the trigger; empty for a run that belongs to none, such as a manual one."),
+		"kind": computedString("Why the run exists: `schedule`, `manual`, `catch_up` (it stands for misfires), `chain` (the end of " +
+			"another run asked for it), `backfill` (part of a backfill), `alert` (delivers a notification) or `follow` (delivers the " +
+			"end of a run)."),
 		"state":           computedString("State of the run: " + either(states) + "."),
 		"scheduled_at":    computedTime("Scheduled time of the fire that the run executes."),
 		"started_at":      computedTime("When the latest attempt began; null before the first one."),
@@ -126,6 +140,11 @@ func runAttributes(states []string) map[string]schema.Attribute {
 		"waits_for":       computedString("The host that a retrying run waits for, because its circuit is open; null if it waits for none."),
 		"probe_at": computedTime("When the next of the runs that wait for the host goes, as a probe; " +
 			"null without such a wait, and once the host responds again."),
+		"waits_for_endpoint": computedString("The endpoint that a queued run waits for, because another run of the job is under way " +
+			"there; null if it waits for none."),
+		"parent":      computedString("Id of the broadcast that a shard is part of; null for other runs."),
+		"shard":       shardAttribute(),
+		"callback":    runCallbackAttribute(),
 		"revision":    computedInt("Revision of the job when the run was claimed."),
 		"event_id":    computedString("The `webhook-id` that the receiver gets, the same for every attempt."),
 		"attempt":     computedInt("Number of the latest attempt, from 1; 0 while no node has claimed the run."),
@@ -194,6 +213,7 @@ func expandRunQuery(e *expander, m runsModel) dispatcher.RunQuery {
 		Job:     e.string("/job", m.Job),
 		Trigger: e.string("/trigger", m.Trigger),
 		State:   dispatcher.RunState(e.string("/state", m.State)),
+		Parent:  e.string("/parent", m.Parent),
 	}
 	if from := e.instant("/from", m.From); from != nil {
 		query.From = *from
@@ -229,6 +249,12 @@ func flattenRun(run dispatcher.Run) runModel {
 		HTTPStatus:  flattenStatus(run.HTTPStatus),
 		Class:       flattenOptional(run.Class),
 		Error:       flattenOptional(run.Error),
+
+		WaitsForEndpoint: flattenOptional(run.WaitsForEndpoint),
+
+		Parent:   flattenOptional(run.Parent),
+		Shard:    flattenShard(run.Shard),
+		Callback: flattenCallbackState(run.Callback),
 	}
 }
 

@@ -25,7 +25,7 @@ type targetKind interface {
 }
 
 // targetKinds are all kinds of target. To add one, write its file and add it here.
-var targetKinds = []targetKind{webhookTarget{}, lambdaTarget{}, groupTarget{}}
+var targetKinds = []targetKind{webhookTarget{}, lambdaTarget{}, groupTarget{}, sqsTarget{}, snsTarget{}}
 
 func targetAttribute() schema.Attribute {
 	attributes := map[string]schema.Attribute{}
@@ -45,34 +45,36 @@ func targetAttribute() schema.Attribute {
 // plan does with a job.
 var targetType = sync.OnceValue(func() types.ObjectType { return targetAttribute().GetType().(types.ObjectType) })
 
-func expandTarget(ctx context.Context, e *expander, object types.Object) dispatcher.Target {
+// expandTarget expands a target whose pointer is at, of some of the kinds.
+func expandTarget(ctx context.Context, e *expander, at string, kinds []targetKind, object types.Object) dispatcher.Target {
 	var target dispatcher.Target
-	if e.markUnknown("/target", object) {
+	if e.markUnknown(at, object) {
 		return target
 	}
 	unknown := false
-	for _, kind := range targetKinds {
+	for _, kind := range kinds {
 		of, _ := object.Attributes()[kind.name()].(types.Object)
-		kind.expand(ctx, e, "/target/"+kind.name(), of, &target)
+		kind.expand(ctx, e, at+"/"+kind.name(), of, &target)
 		unknown = unknown || of.IsUnknown()
 	}
 	if unknown { // it may turn out to be null, so the number of kinds cannot be checked yet
-		for _, kind := range targetKinds {
-			e.incomplete = append(e.incomplete, "/target/"+kind.name())
+		for _, kind := range kinds {
+			e.incomplete = append(e.incomplete, at+"/"+kind.name())
 		}
 	}
 	return target
 }
 
+// flattenTarget returns a target as an object of a type, which has some of the kinds.
 func flattenTarget(
-	ctx context.Context, diags *diag.Diagnostics, target dispatcher.Target, prior types.Object,
+	ctx context.Context, diags *diag.Diagnostics, of types.ObjectType, kinds []targetKind, target dispatcher.Target, prior types.Object,
 ) types.Object {
 	attributes := map[string]attr.Value{}
-	for _, kind := range targetKinds {
+	for _, kind := range kinds {
 		before, _ := prior.Attributes()[kind.name()].(types.Object)
 		attributes[kind.name()] = kind.flatten(ctx, diags, target, before)
 	}
-	object, found := types.ObjectValue(targetType().AttrTypes, attributes)
+	object, found := types.ObjectValue(of.AttrTypes, attributes)
 	diags.Append(found...)
 	return object
 }

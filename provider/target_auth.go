@@ -15,6 +15,7 @@ type authModel struct {
 	Bearer types.Object `tfsdk:"bearer"`
 	APIKey types.Object `tfsdk:"api_key"`
 	SigV4  types.Object `tfsdk:"sigv4"`
+	OAuth2 types.Object `tfsdk:"oauth2"`
 }
 
 type basicModel struct {
@@ -59,7 +60,8 @@ func authAttribute() schema.Attribute {
 				"query":  optionalString("Name of the query parameter. Default: the key is in a header."),
 				"key":    secretAttribute("The key."),
 			}),
-			"sigv4": sigV4Attribute(),
+			"sigv4":  sigV4Attribute(),
+			"oauth2": oauth2Attribute(),
 		})
 }
 
@@ -82,7 +84,7 @@ func expandAuth(ctx context.Context, e *expander, pointer string, object types.O
 	if !e.object(ctx, pointer, object, &m) {
 		return nil
 	}
-	for _, kind := range []types.Object{m.Basic, m.Bearer, m.APIKey, m.SigV4} {
+	for _, kind := range []types.Object{m.Basic, m.Bearer, m.APIKey, m.SigV4, m.OAuth2} {
 		if kind.IsUnknown() { // it may turn out to be null, so the number of kinds cannot be checked yet
 			e.incomplete = append(e.incomplete, pointer)
 		}
@@ -109,6 +111,7 @@ func expandAuth(ctx context.Context, e *expander, pointer string, object types.O
 		}
 	}
 	a.SigV4 = expandSigV4(ctx, e, pointer+"/sigv4", m.SigV4)
+	a.OAuth2 = expandOAuth2(ctx, e, pointer+"/oauth2", m.OAuth2)
 	return &a
 }
 
@@ -127,10 +130,7 @@ func expandSigV4(ctx context.Context, e *expander, pointer string, object types.
 			AccessKeyID:     e.required(at+"/access_key_id", c.AccessKeyID),
 			SecretAccessKey: expandSecret(ctx, e, at+"/secret_access_key", c.SecretAccessKey),
 		}
-		if !c.SessionToken.IsNull() {
-			token := expandSecret(ctx, e, at+"/session_token", c.SessionToken)
-			s.Credentials.SessionToken = &token
-		}
+		s.Credentials.SessionToken = expandOptionalSecret(ctx, e, at+"/session_token", c.SessionToken)
 	}
 	return &s
 }
@@ -142,7 +142,8 @@ func flattenAuth(ctx context.Context, secrets secretFlattener, of types.ObjectTy
 	basic, bearer, apiKey := objectType(of, "basic"), objectType(of, "bearer"), objectType(of, "api_key")
 	m := authModel{
 		Basic: nullObject(basic), Bearer: nullObject(bearer), APIKey: nullObject(apiKey),
-		SigV4: flattenSigV4(ctx, secrets, objectType(of, "sigv4"), a.SigV4),
+		SigV4:  flattenSigV4(ctx, secrets, objectType(of, "sigv4"), a.SigV4),
+		OAuth2: flattenOAuth2(ctx, secrets, objectType(of, "oauth2"), a.OAuth2),
 	}
 	if b := a.Basic; b != nil {
 		m.Basic = flattenObject(ctx, secrets.diags, basic, basicModel{

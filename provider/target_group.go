@@ -22,6 +22,9 @@ type groupTargetModel struct {
 	Path     types.String `tfsdk:"path"`
 	Strategy types.String `tfsdk:"strategy"`
 	HashKey  types.String `tfsdk:"hash_key"`
+	// EndpointConcurrency bounds the runs of the job at each endpoint.
+	EndpointConcurrency types.String `tfsdk:"endpoint_concurrency"`
+	XXLJob              types.Object `tfsdk:"xxl_job"`
 }
 
 func (groupTarget) attribute() schema.SingleNestedAttribute {
@@ -36,6 +39,12 @@ func (groupTarget) attribute() schema.SingleNestedAttribute {
 			". Default: the `strategy` of the group."),
 		"hash_key": optionalString("With `consistent_hash`, a template of what is hashed, such as `{{json .Payload}}`: requests with " +
 			"the same key go to the same endpoint. Default: the names of app and job."),
+		"endpoint_concurrency": optionalString("What happens to a run that the strategy sends to an endpoint at which another run of " +
+			"this job is under way: `allow` (it goes there, too), `queue` (it waits for that endpoint; at most `queue_limit` runs wait, " +
+			"others are skipped), `forbid` (it is skipped) or `replace` (the run under way is cancelled, and the new one begins when that " +
+			"has stopped). With the strategies `busyover` and `global_busyover`, another endpoint is chosen instead. The job's " +
+			"`concurrency_policy` applies first, over all endpoints. Default: `allow`."),
+		"xxl_job": xxlJobAttribute(),
 	}
 	maps.Copy(attributes, requestAttributes(*webhookOf(&defaults)))
 	return optionalObject("An HTTP request to one endpoint of an endpoint group, chosen for each run. The group says how requests "+
@@ -47,7 +56,8 @@ func (groupTarget) attribute() schema.SingleNestedAttribute {
 func webhookOf(g *dispatcher.GroupTarget) *dispatcher.Webhook {
 	return &dispatcher.Webhook{
 		Method: g.Method, Headers: g.Headers, Body: g.Body, Timeout: g.Timeout,
-		SuccessCodes: g.SuccessCodes, ExpectBody: g.ExpectBody, CloudEvents: g.CloudEvents,
+		SuccessCodes: g.SuccessCodes, ExpectBody: g.ExpectBody, CloudEvents: g.CloudEvents, Callback: g.Callback,
+		TraceContext: g.TraceContext,
 	}
 }
 
@@ -61,13 +71,16 @@ func (groupTarget) expand(
 	var g dispatcher.GroupTarget
 	g.SetDefaults()
 	w := webhookOf(&g)
-	expandRequest(e, pointer, m.requestModel, w)
+	expandRequest(ctx, e, pointer, m.requestModel, w)
 	g.Method, g.Headers, g.Body, g.Timeout = w.Method, w.Headers, w.Body, w.Timeout
-	g.SuccessCodes, g.ExpectBody, g.CloudEvents = w.SuccessCodes, w.ExpectBody, w.CloudEvents
+	g.SuccessCodes, g.ExpectBody, g.CloudEvents, g.Callback = w.SuccessCodes, w.ExpectBody, w.CloudEvents, w.Callback
+	g.TraceContext = w.TraceContext
 	g.Name = e.required(pointer+"/name", m.Name)
 	expandOptional(e, pointer+"/path", m.Path, &g.Path)
 	expandOptional(e, pointer+"/strategy", m.Strategy, &g.Strategy)
 	expandOptional(e, pointer+"/hash_key", m.HashKey, &g.HashKey)
+	expandOptional(e, pointer+"/endpoint_concurrency", m.EndpointConcurrency, &g.EndpointConcurrency)
+	g.XXLJob = expandXXLJob(ctx, e, pointer+"/xxl_job", m.XXLJob)
 	if m.Strategy.IsUnknown() { // only one strategy has a key
 		e.incomplete = append(e.incomplete, pointer+"/hash_key")
 	}
@@ -90,5 +103,8 @@ func (k groupTarget) flatten(
 		Path:         flattenOptional(g.Path),
 		Strategy:     flattenOptional(g.Strategy),
 		HashKey:      flattenOptional(g.HashKey),
+
+		EndpointConcurrency: flattenOptional(g.EndpointConcurrency),
+		XXLJob:              flattenXXLJob(ctx, diags, g.XXLJob),
 	})
 }

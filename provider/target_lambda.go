@@ -23,11 +23,8 @@ type lambdaModel struct {
 	AssumeRole    types.Object   `tfsdk:"assume_role"`
 	Concurrency   types.Number   `tfsdk:"concurrency"`
 	Timeout       durationString `tfsdk:"timeout"`
-}
-
-type assumeRoleModel struct {
-	RoleARN     types.String `tfsdk:"role_arn"`
-	SessionTags types.Map    `tfsdk:"session_tags"`
+	Callback      types.Object   `tfsdk:"callback"`
+	TraceContext  types.Bool     `tfsdk:"trace_context"`
 }
 
 func (lambdaTarget) attribute() schema.SingleNestedAttribute {
@@ -42,15 +39,14 @@ func (lambdaTarget) attribute() schema.SingleNestedAttribute {
 		"region": optionalString("Region of the function. Default: that of its ARN, or else that of the node."),
 		"client_context": optionalEquivalent[documents]("JSON object that the function finds in its context, at most 3583 bytes " +
 			"in base64; only with `RequestResponse`. Default: none."),
-		"assume_role": optionalObject("A role to invoke the function as. Default: the node's own.",
-			map[string]schema.Attribute{
-				"role_arn":     requiredString("ARN of the role."),
-				"session_tags": optionalStringMap("Tags of the session, at most 48; none that begins with `carillon:` or `aws:`. Default: none."),
-			}),
+		"assume_role": assumeRoleAttribute("invoke the function"),
 		"concurrency": numberWithDefault(0, "How many attempts a node makes at once, at most `10000`. With `0`, the node's limit for "+
 			"any host applies."),
 		"timeout": durationWithDefault(defaults.Timeout, "Time limit of one attempt, from `100ms` to `15m`. Set it longer than the "+
 			"function's own timeout: the function keeps running when an attempt is abandoned."),
+		"callback": callbackAttribute("Lets a function that is invoked with `Event` finish the attempt: the run waits for its callback. " +
+			"The nodes need `--callback-url`. Default: the attempt succeeds as soon as Lambda accepts the event."),
+		"trace_context": traceContextAttribute("as `carillon.traceparent` of its event"),
 	})
 }
 
@@ -72,19 +68,15 @@ func (lambdaTarget) expand(
 	l.Concurrency = e.whole(pointer+"/concurrency", m.Concurrency, 0, dispatcher.CodeCountRange,
 		"give how many attempts a node makes at once, or 0 for no limit of its own")
 	l.Timeout = e.duration(pointer+"/timeout", m.Timeout, l.Timeout)
-	var role assumeRoleModel
-	if at := pointer + "/assume_role"; e.object(ctx, at, m.AssumeRole, &role) {
-		l.AssumeRole = &dispatcher.AssumeRole{
-			RoleARN:     e.required(at+"/role_arn", role.RoleARN),
-			SessionTags: e.stringMap(at+"/session_tags", role.SessionTags),
-		}
-	}
+	l.AssumeRole = expandAssumeRole(ctx, e, pointer+"/assume_role", m.AssumeRole)
 	if m.Function.IsUnknown() || m.Region.IsUnknown() { // function, region and role must agree
 		e.incomplete = append(e.incomplete, pointer+"/region", pointer+"/assume_role/role_arn")
 	}
-	if m.Invocation.IsUnknown() { // only one kind of invocation has a context
-		e.incomplete = append(e.incomplete, pointer+"/client_context")
+	l.Callback = expandCallback(ctx, e, pointer+"/callback", m.Callback)
+	if m.Invocation.IsUnknown() { // only one kind of invocation has a context, and only the other a callback
+		e.incomplete = append(e.incomplete, pointer+"/client_context", pointer+"/callback")
 	}
+	l.TraceContext = e.bool(pointer+"/trace_context", m.TraceContext, false)
 	target.Lambda = &l
 }
 
@@ -97,24 +89,16 @@ func (k lambdaTarget) flatten(
 		return nullObject(of)
 	}
 	var before lambdaModel
-	var roleBefore assumeRoleModel
 	(&expander{}).object(ctx, "", prior, &before)
-	(&expander{}).object(ctx, "", before.AssumeRole, &roleBefore)
-	roleType := objectType(of, "assume_role")
-	m := lambdaModel{
+	return flattenObject(ctx, diags, of, lambdaModel{
 		Function:      types.StringValue(l.Function),
 		Invocation:    types.StringValue(string(l.Invocation)),
 		Region:        flattenOptional(l.Region),
 		ClientContext: flattenJSON(l.ClientContext),
-		AssumeRole:    nullObject(roleType),
+		AssumeRole:    flattenAssumeRole(ctx, diags, of, l.AssumeRole, before.AssumeRole),
 		Concurrency:   flattenNumber(l.Concurrency),
 		Timeout:       flattenDuration(l.Timeout),
-	}
-	if role := l.AssumeRole; role != nil {
-		m.AssumeRole = flattenObject(ctx, diags, roleType, assumeRoleModel{
-			RoleARN:     types.StringValue(role.RoleARN),
-			SessionTags: flattenStringMap(ctx, diags, role.SessionTags, roleBefore.SessionTags),
-		})
-	}
-	return flattenObject(ctx, diags, of, m)
+		Callback:      flattenCallback(ctx, diags, l.Callback),
+		TraceContext:  flattenOptionalBool(l.TraceContext, before.TraceContext),
+	})
 }

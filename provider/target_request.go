@@ -21,6 +21,8 @@ type requestModel struct {
 	SuccessCodes types.List     `tfsdk:"success_codes"`
 	ExpectBody   types.String   `tfsdk:"expect_body"`
 	CloudEvents  types.String   `tfsdk:"cloud_events"`
+	Callback     types.Object   `tfsdk:"callback"`
+	TraceContext types.Bool     `tfsdk:"trace_context"`
 }
 
 func requestAttributes(defaults dispatcher.Webhook) map[string]schema.Attribute {
@@ -45,6 +47,9 @@ func requestAttributes(defaults dispatcher.Webhook) map[string]schema.Attribute 
 			"otherwise the attempt fails. Default: any body is accepted."),
 		"cloud_events": optionalString("Makes each request a CloudEvent 1.0: `binary` puts its attributes into headers, `structured` " +
 			"wraps the payload in an envelope. Default: requests are not CloudEvents."),
+		"callback": callbackAttribute("Lets the target respond with status 202 and finish later: the run then waits for its callback. " +
+			"Any other success ends the run at once. The nodes need `--callback-url`. Default: 202 is a success like any other."),
+		"trace_context": traceContextAttribute("as the header `traceparent`"),
 	}
 }
 
@@ -58,7 +63,7 @@ func templateActions() []string {
 }
 
 // expandRequest sets what the model has of w.
-func expandRequest(e *expander, pointer string, m requestModel, w *dispatcher.Webhook) {
+func expandRequest(ctx context.Context, e *expander, pointer string, m requestModel, w *dispatcher.Webhook) {
 	if !e.markUnknown(pointer+"/method", m.Method) && !m.Method.IsNull() {
 		w.Method = m.Method.ValueString()
 	}
@@ -70,6 +75,8 @@ func expandRequest(e *expander, pointer string, m requestModel, w *dispatcher.We
 	}
 	expandOptional(e, pointer+"/expect_body", m.ExpectBody, &w.ExpectBody)
 	expandOptional(e, pointer+"/cloud_events", m.CloudEvents, &w.CloudEvents)
+	w.Callback = expandCallback(ctx, e, pointer+"/callback", m.Callback)
+	w.TraceContext = e.bool(pointer+"/trace_context", m.TraceContext, false)
 	if m.CloudEvents.IsUnknown() || m.Method.IsUnknown() { // not every method can carry an event
 		e.incomplete = append(e.incomplete, pointer+"/cloud_events")
 	}
@@ -84,6 +91,8 @@ func flattenRequest(ctx context.Context, diags *diag.Diagnostics, w *dispatcher.
 		SuccessCodes: flattenSuccessCodes(ctx, diags, w.SuccessCodes, prior.SuccessCodes),
 		ExpectBody:   flattenOptional(w.ExpectBody),
 		CloudEvents:  flattenOptional(w.CloudEvents),
+		Callback:     flattenCallback(ctx, diags, w.Callback),
+		TraceContext: flattenOptionalBool(w.TraceContext, prior.TraceContext),
 	}
 }
 

@@ -29,8 +29,10 @@ func secretAttribute(description string) schema.Attribute {
 func secretAttributes() map[string]schema.Attribute {
 	return map[string]schema.Attribute{
 		"reference": optionalString("Where each node finds the secret when it makes a call: `env:NAME` for an environment " +
-			"variable whose name begins with `" + dispatcher.SecretEnvPrefix + "`, or `file:PATH` for a file below the directory of " +
-			"`carillon serve --secret-dir`. Default: `value` holds the secret."),
+			"variable whose name begins with `" + dispatcher.SecretEnvPrefix + "`, `file:PATH` for a file below the directory of " +
+			"`carillon serve --secret-dir`, `awssm:NAME` for AWS Secrets Manager, `ssm:NAME` for AWS Parameter Store, or `vault:PATH#KEY` " +
+			"for HashiCorp Vault. The last three take `#KEY` for a key of a secret that is JSON, and then `@VERSION`. " +
+			"Default: `value` holds the secret."),
 		"value": schema.StringAttribute{
 			Optional: true, WriteOnly: true, Sensitive: true,
 			MarkdownDescription: "The secret itself. Carillon stores it encrypted and never returns it. Plan and state do not " +

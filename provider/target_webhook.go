@@ -43,7 +43,7 @@ func (webhookTarget) expand(
 	var w dispatcher.Webhook
 	w.SetDefaults()
 	w.URL = e.required(pointer+"/url", m.URL)
-	expandRequest(e, pointer, m.requestModel, &w)
+	expandRequest(ctx, e, pointer, m.requestModel, &w)
 	w.Signing = expandSigning(ctx, e, pointer+"/signing", m.Signing)
 	w.Auth = expandAuth(ctx, e, pointer+"/auth", m.Auth)
 	w.TLS = expandTLS(ctx, e, pointer+"/tls", m.TLS)
@@ -63,10 +63,7 @@ func expandTLS(ctx context.Context, e *expander, pointer string, object types.Ob
 		e.incomplete = append(e.incomplete, pointer)
 		e.unknown = append(e.unknown, pointer+"/client_key")
 	}
-	if !m.ClientKey.IsNull() {
-		key := expandSecret(ctx, e, pointer+"/client_key", m.ClientKey)
-		t.ClientKey = &key
-	}
+	t.ClientKey = expandOptionalSecret(ctx, e, pointer+"/client_key", m.ClientKey)
 	return &t
 }
 

@@ -22,7 +22,7 @@ func TestLintKnowsTheSchemaOfTheProvider(t *testing.T) {
 	file := filepath.Join("..", "dispatcher", "tfconfig", "schema.json")
 	all := map[string]tfconfig.Schema{}
 	for kind, r := range map[string]resource.Resource{
-		tfconfig.AppType: newAppResource(), tfconfig.CalendarType: newCalendarResource(),
+		tfconfig.AlertType: newAlertResource(), tfconfig.AppType: newAppResource(), tfconfig.CalendarType: newCalendarResource(),
 		tfconfig.GroupType: newGroupResource(), tfconfig.JobType: newJobResource(),
 	} {
 		var resp resource.SchemaResponse

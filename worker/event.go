@@ -2,6 +2,7 @@ package worker
 
 import (
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"strconv"
 	"time"
@@ -15,6 +16,10 @@ func eventOf(header http.Header, body []byte) (lambda.Event, error) {
 		EventID: header.Get("Webhook-Id"), App: header.Get("Carillon-App"), Job: header.Get("Carillon-Job"),
 		Trigger: header.Get("Carillon-Trigger"), Run: header.Get("Carillon-Run"), Kind: header.Get("Carillon-Kind"),
 		Traceparent: header.Get("Traceparent"),
+		Callback:    lambda.Callback{URL: header.Get("Carillon-Callback-URL"), Token: header.Get("Carillon-Callback-Token")},
+	}
+	if state := header.Get("Carillon-State"); state != "" {
+		fire.State = json.RawMessage(state)
 	}
 	var err error
 	if fire.ScheduledAt, err = time.Parse(time.RFC3339, header.Get("Carillon-Scheduled-At")); err != nil {
@@ -31,11 +36,33 @@ func eventOf(header http.Header, body []byte) (lambda.Event, error) {
 			return lambda.Event{}, err
 		}
 	}
+	if header.Get("Carillon-Shard-Total") != "" {
+		if fire.ShardIndex, fire.ShardTotal, err = shardOf(header); err != nil {
+			return lambda.Event{}, err
+		}
+	}
+	if on := header.Get("Carillon-Parent-Event"); on != "" {
+		fire.Cause = &lambda.Cause{
+			Run: header.Get("Carillon-Parent-Run"), On: on, State: header.Get("Carillon-Parent-State"),
+			Class: header.Get("Carillon-Parent-Class"), Error: header.Get("Carillon-Parent-Error"),
+		}
+	}
 	event := lambda.Event{Carillon: fire}
 	if !describes(body, fire) {
 		event.Payload = body
 	}
 	return event, nil
+}
+
+// shardOf returns which part of a broadcast a request is.
+func shardOf(header http.Header) (index, total int, err error) {
+	if index, err = strconv.Atoi(header.Get("Carillon-Shard-Index")); err == nil {
+		total, err = strconv.Atoi(header.Get("Carillon-Shard-Total"))
+	}
+	if err == nil && (index < 0 || index >= total) {
+		err = fmt.Errorf("shard %d of %d: the index is from 0 to the total - 1", index, total)
+	}
+	return index, total, err
 }
 
 func missedOf(header http.Header) (*lambda.Missed, error) {

@@ -63,7 +63,8 @@ func (w *Worker) respondIf(rw http.ResponseWriter, ok bool, why string) {
 	rw.WriteHeader(http.StatusOK)
 }
 
-// serveJob does the work that a request asks for. Its status tells Carillon what became of it: 200 with the result, 400 for
+// serveJob does the work that a request asks for. Its status tells Carillon what became of it: 200 with the result, 202 if the
+// work goes on in the background, 400 for
 // what is no request of Carillon, 401 without a valid signature, 404 for a job without a handler, 409 for a stale attempt,
 // 500 for an error or a panic, and 503 while the worker is at its limit.
 func (w *Worker) serveJob(rw http.ResponseWriter, r *http.Request) {
@@ -86,8 +87,11 @@ func (w *Worker) serveJob(rw http.ResponseWriter, r *http.Request) {
 		refuse(rw, status, why)
 		return
 	}
-	defer w.end(event.Carillon.Job)
-	w.respond(rw, r, handler, event)
+	if long := w.respond(rw, r, handler, event); long != nil {
+		go w.finish(context.WithoutCancel(r.Context()), *long, event) // Run waits for it as for each request
+		return
+	}
+	w.end(event.Carillon.Job)
 }
 
 func (w *Worker) signed(body []byte, header http.Header) bool {
@@ -127,8 +131,8 @@ func (w *Worker) end(job string) {
 }
 
 // respond runs a handler. Its context ends when the node ends the request, as it does for a cancelled run, and when a worker
-// that stops has waited long enough.
-func (w *Worker) respond(rw http.ResponseWriter, r *http.Request, handler lambda.Handler, event lambda.Event) {
+// that stops has waited long enough. It returns the work that the handler wants to be done in the background, if any.
+func (w *Worker) respond(rw http.ResponseWriter, r *http.Request, handler lambda.Handler, event lambda.Event) *Accepted {
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
 	go func() {
@@ -139,6 +143,14 @@ func (w *Worker) respond(rw http.ResponseWriter, r *http.Request, handler lambda
 		}
 	}()
 	result, err := w.run(ctx, handler, event)
+	long, isLong := result.(Accepted)
+	if isLong && err == nil && event.Carillon.Callback.URL == "" {
+		err = errNotLong
+	}
+	if isLong && err == nil {
+		rw.WriteHeader(http.StatusAccepted)
+		return &long
+	}
 	var text []byte
 	if err == nil {
 		text, err = json.Marshal(result)
@@ -152,6 +164,7 @@ func (w *Worker) respond(rw http.ResponseWriter, r *http.Request, handler lambda
 		rw.Header().Set("Content-Type", "application/json")
 		_, _ = rw.Write(text) // a node that is gone gets no response
 	}
+	return nil
 }
 
 // run turns a panic of a handler into an error: it concerns one request.

@@ -110,7 +110,10 @@ func TestHandlerGetsTheEvent(t *testing.T) {
 		return "done", nil
 	})
 	request := fire(t, "sum", `[1,2]`, secret, "Carillon-Missed-From", "2026-11-22T08:00:00Z",
-		"Carillon-Missed-To", "2026-11-23T08:00:00Z", "Carillon-Missed-Count", "2")
+		"Carillon-Missed-To", "2026-11-23T08:00:00Z", "Carillon-Missed-Count", "2",
+		"Carillon-Shard-Index", "3", "Carillon-Shard-Total", "5",
+		"Carillon-Parent-Run", "run0", "Carillon-Parent-Event", "on_failure", "Carillon-Parent-State", "failed",
+		"Carillon-Parent-Class", "http_5xx", "Carillon-Parent-Error", "HTTP 503")
 	if status, body := serve(w, request); status != 200 || body != `"done"` {
 		t.Fatalf("response %d %s", status, body)
 	}
@@ -118,6 +121,8 @@ func TestHandlerGetsTheEvent(t *testing.T) {
 	want := lambda.Event{Payload: json.RawMessage(`[1,2]`), Carillon: lambda.Fire{
 		EventID: "evt_1", App: "reports", Job: "sum", Trigger: "nightly", Run: "run1", Kind: "schedule", ScheduledAt: at, Attempt: 2,
 		Fence: 1795420800002, Traceparent: "00-1-2-01", Missed: &lambda.Missed{From: at.AddDate(0, 0, -1), To: at, Count: 2},
+		ShardIndex: 3, ShardTotal: 5,
+		Cause: &lambda.Cause{Run: "run0", On: "on_failure", State: "failed", Class: "http_5xx", Error: "HTTP 503"},
 	}}
 	if text, wanted := asJSON(got), asJSON(want); text != wanted {
 		t.Errorf("event\n%s\nwant\n%s", text, wanted)
@@ -164,6 +169,7 @@ func TestStatusSaysWhatBecameOfARequest(t *testing.T) {
 		{"no time", fire(t, "good", "", secret, "Carillon-Scheduled-At", "now"), 400, "not a request"},
 		{"no fence", fire(t, "good", "", secret, "Carillon-Fence", ""), 400, "not a request"},
 		{"no attempt", fire(t, "good", "", secret, "Carillon-Attempt", "x"), 400, "not a request"},
+		{"a shard beyond the last", fire(t, "good", "", secret, "Carillon-Shard-Index", "3", "Carillon-Shard-Total", "3"), 400, "not a request"},
 		{"half a missed range", fire(t, "good", "", secret, "Carillon-Missed-Count", "3"), 400, "not a request"},
 		{"a long body", fire(t, "good", strings.Repeat("x", 2<<20), secret), 400, "longer than 1 MiB"},
 	} {

@@ -2,6 +2,7 @@ package api
 
 import (
 	"context"
+	"encoding/json"
 	"log/slog"
 	"net/http"
 	"path"
@@ -26,14 +27,22 @@ type Options struct {
 	Metrics prometheus.Gatherer
 	// Region is the AWS region of the node; empty: it has none.
 	Region string
+	// Callbacks tells that the node knows the URL to which targets call back.
+	Callbacks bool
 	// Identities checks the bearer tokens that are JSON Web Tokens; nil: none is accepted.
 	Identities Identities
 	// ClientCertificates demands a client certificate that the server has verified, in addition to a token.
 	ClientCertificates bool
+	// Executors asks executors of XXL-JOB; nil: groups of that kind are not served.
+	Executors Executors
+	// Requests shows what runs send; nil: it is not shown.
+	Requests Requests
 	// Warnings returns what /readyz says although the node is ready; nil: nothing.
 	Warnings func() []string
 	// Database returns an error if the database does not answer, for /readyz; nil: the store of the API is asked.
 	Database func(ctx context.Context) error
+	// Fleet tells what the node knows of endpoint groups; nil: it makes no requests to endpoints.
+	Fleet Fleet
 	// Limits bound what callers can take of the node.
 	Limits Limits
 	// Registerer is where the metrics of the API are registered; nil: nowhere.
@@ -48,6 +57,23 @@ type Identities interface {
 	// method BadToken, which says why, means that the JWT is not valid or that no rule fits it. Any other one
 	// means that it could not be checked. No error holds the JWT or a part of it.
 	Identify(ctx context.Context, jwt string, now time.Time) (dispatcher.APIToken, error)
+}
+
+// Executors asks executors of groups of kind xxl_job. The calls name the group with the values of its secrets.
+type Executors interface {
+	// IsAccessToken tells whether a text is the token of the group. The error tells that the token cannot be read.
+	IsAccessToken(ctx context.Context, of dispatcher.ExecutorCall, text string) (bool, error)
+	// ExecutorLog reads the log of an attempt from a line on, counted from 1. It sets neither Run nor Attempt.
+	ExecutorLog(ctx context.Context, call dispatcher.ExecutorCall, from int) (dispatcher.ExecutorLog, error)
+	// StopExecutor asks an executor to stop what it runs of a job.
+	StopExecutor(ctx context.Context, call dispatcher.ExecutorCall) error
+}
+
+// Requests shows the requests of runs.
+type Requests interface {
+	// Show returns the request of a call as an attempt at now would send it, with secrets masked; it reads none and calls
+	// nobody. endpoint is the member of a group that it goes to; nil: it is not known.
+	Show(call dispatcher.Call, endpoint *dispatcher.Endpoint, now time.Time) dispatcher.ShownRequest
 }
 
 // identityPrefix begins the ids of tokens that stand for identities of an issuer.
@@ -75,6 +101,12 @@ type API struct {
 	evaluations *evaluations
 	// work bounds the time that requests of each app take.
 	work *work
+	// strays are callbacks of executors that no run waits for.
+	strays *strays
+	// forecasts are the fires to come, as they were counted last.
+	forecasts *forecasts
+	// callbackKey is that of the tokens of callbacks, once it is read.
+	callbackKey callbackKey
 	// notFound serves requests that match no route.
 	notFound http.Handler
 }
@@ -102,20 +134,22 @@ func New(store Store, o Options) *API {
 	bounds := newLimits(o.Limits, o.Registerer)
 	tokens := newTokenCache(store, bounds.TokenCache)
 	a := &API{store: tokens, tokens: tokens, opts: o, log: o.Logger, limits: bounds, refusals: newRefusals(store, o.Logger),
-		registrations: newRegistrations(o.Logger),
-		evaluations:   newEvaluations(), work: newWork(), outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
+		registrations: newRegistrations(o.Logger), forecasts: newForecasts(store, o.Logger),
+		evaluations: newEvaluations(), work: newWork(), strays: newStrays(), outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
 	a.mux = a.newMux()
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a
 }
 
 // Run writes refused changes into the audit log, records the use of tokens and logs how many endpoints came and left until
-// ctx ends, and then what is left, for some seconds at most. Without it, the API serves the same.
+// ctx ends, and then what is left, for some seconds at most. It also counts the fires to come when somebody asks for them.
+// Without it, the API serves all else the same.
 func (a *API) Run(ctx context.Context) {
 	var writers sync.WaitGroup
 	writers.Go(func() { a.refusals.run(ctx) })
 	writers.Go(func() { a.runUses(ctx) })
 	writers.Go(func() { a.registrations.run(ctx) })
+	writers.Go(func() { a.forecasts.run(ctx) })
 	writers.Wait()
 }
 
@@ -155,10 +189,23 @@ func Starting(o Options) http.Handler {
 // do.
 type Store interface {
 	dispatcher.Definitions
+	dispatcher.AppPauses
 	dispatcher.Groups
+	dispatcher.Alerts
 	dispatcher.Exports
 	dispatcher.Ledger
+	dispatcher.DeadLetters
+	dispatcher.Callbacks
+	dispatcher.Backfills
+	dispatcher.BulkActions
+	CarriedState(ctx context.Context, app, job string) (dispatcher.CarriedState, error)
+	SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, change dispatcher.Change) (dispatcher.CarriedState, error)
+	ObjectiveStatus(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error)
+	ObjectiveStatuses(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.ObjectiveStatus, error)
 	dispatcher.AuditLog
+	dispatcher.Overview
+	dispatcher.Timelines
+	Statistics(ctx context.Context, query dispatcher.StatisticsQuery) (dispatcher.Statistics, error)
 	verify.Reader
 
 	// Of dispatcher.Credentials:
@@ -180,6 +227,9 @@ type Store interface {
 
 	// Of dispatcher.Dispatch:
 	AppCalendars(ctx context.Context, app string) (revision int64, all []dispatcher.Calendar, err error)
+
+	// Of dispatcher.Routes:
+	GroupVersion(ctx context.Context, app, name string, now time.Time) (dispatcher.GroupVersion, error)
 
 	// Of dispatcher.Rollbacks:
 	Rollback(ctx context.Context) (*dispatcher.Rollback, error)

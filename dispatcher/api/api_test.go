@@ -34,12 +34,18 @@ type world struct {
 
 func newWorld(t *testing.T, o api.Options) *world {
 	t.Helper()
+	return newWorldOver(t, o, store.Options{})
+}
+
+// newWorldOver is newWorld over a store with options.
+func newWorldOver(t *testing.T, o api.Options, of store.Options) *world {
+	t.Helper()
 	file := filepath.Join(t.TempDir(), "carillon.db")
 	dsn := "sqlite:" + file
 	if err := store.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
-	s, err := store.Open(t.Context(), dsn, store.Options{})
+	s, err := store.Open(t.Context(), dsn, of)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,8 +186,10 @@ func into[T any](r reply) T {
 }
 
 const (
-	oneApp = "/v1/apps/crm"
-	oneJob = "/v1/apps/crm/jobs/sync"
+	oneApp      = "/v1/apps/crm"
+	oneJob      = "/v1/apps/crm/jobs/sync"
+	dryBackfill = `{"dry_run":true,"from":"2026-01-01T00:00:00Z","to":"2026-01-03T23:59:59Z"}`
+	dryBulk     = `{"dry_run":true,"action":"run_jobs"}`
 	// validJob fires once a day, so that no test meets a fire.
 	validJob = `{"target":{"webhook":{"url":"https://example.com/hook"}},"triggers":{"nightly":{"expression":"0 0 2 * * ?","timezone":"UTC"}}}`
 )

@@ -93,7 +93,8 @@ func (a *API) deleteApp(r *request) (response, error) {
 		err := a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
 		if errors.Is(err, dispatcher.ErrNotEmpty) {
 			content := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrNotEmpty.Error())
-			return refuse(dispatcher.CodeAppNotEmpty, "%s still has %s; delete its jobs, calendars and groups first", definitionName(r), content)
+			return refuse(dispatcher.CodeAppNotEmpty, "%s still has %s; delete its jobs, calendars, groups and alerts first",
+				definitionName(r), content)
 		}
 		return err
 	})

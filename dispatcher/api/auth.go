@@ -30,18 +30,30 @@ func HashToken(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }
 // NewTokenID draws the id of a token.
 func NewTokenID() string { return strings.ToLower(rand.Text()) }
 
+// checkCertificate demands the client certificate that --client-ca asks for. The server verifies one that is sent, and lets
+// callers connect without, because probes have none.
+func (a *API) checkCertificate(r *request) error {
+	if !a.opts.ClientCertificates || r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return nil
+	}
+	return refuse(dispatcher.CodeUnauthorized,
+		"a client certificate of an authority in --client-ca is needed, in addition to a token; only probes pass without one")
+}
+
 // authorize finds the token of r and checks that it permits the route.
 func (a *API) authorize(rt route, r *request) error {
-	if a.opts.ClientCertificates && (r.TLS == nil || len(r.TLS.VerifiedChains) == 0) {
-		return refuse(dispatcher.CodeUnauthorized,
-			"a client certificate of an authority in --client-ca is needed, in addition to a token; only probes pass without one")
+	if err := a.checkCertificate(r); err != nil {
+		return err
+	}
+	if rt.callback && strings.HasPrefix(r.bearer(), dispatcher.CallbackTokenPrefix) {
+		return a.authorizeCallback(r)
 	}
 	token, err := a.caller(rt, r)
 	if err != nil {
 		return err
 	}
 	r.token = token
-	if !token.May(rt.scope) && (rt.orScope == "" || !token.May(rt.orScope)) {
+	if !rt.anyScope && !token.May(rt.scope) && (rt.orScope == "" || !token.May(rt.orScope)) {
 		needed := string(rt.scope)
 		if rt.orScope != "" {
 			needed += " or " + string(rt.orScope)
@@ -68,6 +80,13 @@ func notBound(token dispatcher.APIToken, app string) error {
 func (a *API) caller(rt route, r *request) (dispatcher.APIToken, error) {
 	unauthorized := refuse(dispatcher.CodeUnauthorized,
 		`a valid bearer token is needed: create one with "carillon token create" and send it as "Authorization: Bearer carillon_…"`)
+	if token, inProcess := r.Context().Value(asKey{}).(dispatcher.APIToken); inProcess {
+		if token.Expired(r.now) {
+			return dispatcher.APIToken{}, unauthorized
+		}
+		a.uses.note(token.ID, r.now)
+		return token, nil
+	}
 	secret := r.bearer()
 	if secret == "" {
 		return dispatcher.APIToken{}, unauthorized
@@ -107,6 +126,7 @@ const (
 	badExpired    = "expired"
 	badRotatedOut = "rotated_out"
 	badJWT        = "jwt"
+	badCallback   = "callback" // of no attempt of the run
 )
 
 // stored finds a token that was made by this installation. The look-up is by hash, so its timing does not reveal which
@@ -159,9 +179,21 @@ func (r *request) by() dispatcher.Change {
 	address, _, _ := net.SplitHostPort(r.RemoteAddr)
 	return dispatcher.Change{
 		Actor: r.token.Name, TokenID: r.token.ID, Address: address, RequestID: r.id,
-		Operator: r.token.May(dispatcher.ScopeAdmin) && len(r.token.Apps) == 0,
+		Operator: r.token.May(dispatcher.ScopeAdmin) && len(r.token.Apps) == 0, Traceparent: r.traceparent(),
 	}
 }
+
+// traceparent returns the trace context of the request; empty: it has none that is valid.
+func (r *request) traceparent() string {
+	text := r.Header.Get("Traceparent")
+	if _, ok := dispatcher.ParseTraceparent(text); !ok || len(text) > mostTraceparent {
+		return ""
+	}
+	return text
+}
+
+// mostTraceparent bounds a trace context of a later version, which may have more fields than the 55 bytes of today.
+const mostTraceparent = 255
 
 // maySee says whether the token of r permits app.
 func (r *request) maySee(app string) bool {

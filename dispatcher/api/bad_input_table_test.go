@@ -13,11 +13,12 @@ import (
 	"github.com/carillon-dev/carillon/test/badinput"
 )
 
-// tableWorld allows the functions of the table, and has the region of a node.
+// tableWorld allows the functions, queues and topics of the table, and has the region of a node.
 func tableWorld(t *testing.T) *world {
 	t.Helper()
 	w := newWorld(t, api.Options{Region: "eu-central-1"})
-	w.must(http.StatusCreated, "PUT", oneApp, `{"bounds":{"lambda":{"functions":["*"],"roles":["*"]}}}`)
+	w.must(http.StatusCreated, "PUT", oneApp, `{"bounds":{"lambda":{"functions":["*"],"roles":["*"]},
+		"sqs":{"queues":["*"]},"sns":{"topics":["*"]}}}`)
 	w.must(http.StatusCreated, "PUT", oneJob, validJob)
 	return w
 }
@@ -30,24 +31,28 @@ func jobOf(t *testing.T, row badinput.Row) string {
 		t.Fatal(err)
 	}
 	body := with(t, string(value), strings.Split(row.Where[1:], "/")...)
-	if !strings.HasPrefix(row.Where, "/target/lambda/") {
+	kind, _, _ := strings.Cut(strings.TrimPrefix(row.Where, "/target/"), "/")
+	resource := map[string][2]string{
+		"lambda": {"function", "f"}, "sqs": {"queue_arn", "arn:aws:sqs:eu-central-1:123456789012:q"},
+		"sns": {"topic_arn", "arn:aws:sns:eu-central-1:123456789012:t"},
+	}[kind]
+	if resource[0] == "" {
 		return body
 	}
 	var job struct {
-		Target struct {
-			Lambda map[string]any `json:"lambda"`
-		} `json:"target"`
+		Target map[string]map[string]any `json:"target"`
 	}
 	if err := json.Unmarshal([]byte(body), &job); err != nil {
 		t.Fatal(err)
 	}
-	if job.Target.Lambda["function"] == nil {
-		job.Target.Lambda["function"] = "f"
+	of := job.Target[kind]
+	if of[resource[0]] == nil {
+		of[resource[0]] = resource[1]
 	}
-	if role, ok := job.Target.Lambda["assume_role"].(map[string]any); ok {
+	if role, ok := of["assume_role"].(map[string]any); ok {
 		role["role_arn"] = "arn:aws:iam::123456789012:role/r"
 	}
-	text, _ := json.Marshal(job)
+	text, _ := json.Marshal(map[string]any{"target": map[string]any{kind: of}})
 	return string(text)
 }
 

@@ -75,16 +75,35 @@ func TestJobCannotUseWhatIsNotItsApps(t *testing.T) {
 		lambda(`,"assume_role":{"role_arn":"arn:aws:iam::999999999999:role/appb"}`): {
 			function, "/target/lambda/assume_role/role_arn bound_role",
 		},
+		`{"target":{"sqs":{"queue_arn":"arn:aws:sqs:eu-central-1:999999999999:appb-orders"}},"triggers":{}}`: {
+			"/target/sqs/queue_arn bound_queue",
+		},
+		`{"target":{"sns":{"topic_arn":"arn:aws:sns:eu-central-1:999999999999:appb-orders",
+			"assume_role":{"role_arn":"arn:aws:iam::999999999999:role/appb"}}},"triggers":{}}`: {
+			"/target/sns/topic_arn bound_topic", "/target/sns/assume_role/role_arn bound_role",
+		},
 	} {
 		got := w.do("PUT", stealA, body)
 		got.refused(http.StatusUnprocessableEntity, problems...)
 		got.says("appa")
 	}
 	w.must(http.StatusCreated, "PUT", stealA, webhook(`{"bearer":{"token":{"reference":"env:SECRET_APPA_KEY"}}}`))
+	w.must(http.StatusOK, "PUT", appA, `{"bounds":{"egress":{"hosts":["example.com"]}}}`, operator)
+	oauth2 := func(host string) string {
+		return webhook(`{"oauth2":{"token_url":"https://` + host + `/","client_id":"a","client_secret":{"reference":"env:SECRET_APPA_KEY"}}}`)
+	}
+	w.do("PUT", stealA, oauth2("evil.test")).refused(http.StatusUnprocessableEntity, "/target/webhook/auth/oauth2/token_url bound_egress")
+	w.must(http.StatusOK, "PUT", stealA, oauth2("example.com"))
 	w.must(http.StatusOK, "PUT", appA, `{"bounds":{
 		"lambda":{"functions":["arn:aws:lambda:*:999999999999:function:appb-*"]},
 		"sign_as_node":[{"service":"execute-api","hosts":["*.amazonaws.com"]}]}}`, operator)
 	w.must(http.StatusOK, "PUT", stealA, lambda(""))
+	w.must(http.StatusOK, "PUT", appA, `{"bounds":{"sqs":{"queues":["arn:aws:sqs:*:999999999999:appb-*"]},
+		"sns":{"topics":["*"],"roles":["arn:aws:iam::999999999999:role/*"]},
+		"sign_as_node":[{"service":"execute-api","hosts":["*.amazonaws.com"]}]}}`, operator)
+	w.must(http.StatusOK, "PUT", stealA, `{"target":{"sqs":{"queue_arn":"arn:aws:sqs:eu-central-1:999999999999:appb-orders"}},"triggers":{}}`)
+	w.must(http.StatusOK, "PUT", stealA, `{"target":{"sns":{"topic_arn":"arn:aws:sns:eu-central-1:999999999999:appb-orders",
+		"assume_role":{"role_arn":"arn:aws:iam::999999999999:role/appb"}}},"triggers":{}}`)
 	w.do("PUT", stealA, webhook(`{"sigv4":{"service":"execute-api","region":"us-east-1"}}`)).
 		refused(http.StatusUnprocessableEntity, "/target/webhook/auth/sigv4 bound_signing")
 	w.must(http.StatusOK, "PUT", stealA, `{"target":{"webhook":{"url":"https://x.execute-api.us-east-1.amazonaws.com/",

@@ -26,13 +26,16 @@ func matchesETag(r *request, revision int64) bool {
 	return false
 }
 
-// definitionName names the app, job, calendar, group or token in the path, for messages.
+// definitionName names the app, job, calendar, group, alert or token in the path, for messages.
 func definitionName(r *request) string {
 	if name := r.PathValue("token"); name != "" {
 		return "token " + dispatcher.Echo(name)
 	}
 	app := r.PathValue("app")
-	for _, kind := range []string{"job", "calendar", "group"} {
+	if aboutState(r) {
+		return "the state of job " + dispatcher.Echo(app+"/"+r.PathValue("job"))
+	}
+	for _, kind := range []string{"job", "calendar", "group", "alert"} {
 		if name := r.PathValue(kind); name != "" {
 			return kind + " " + dispatcher.Echo(app+"/"+name)
 		}

@@ -7,16 +7,22 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// defined is what a failed condition tells of an app, job, calendar, group or token.
+// defined is what a failed condition tells of an app, job, calendar, group, alert or token.
 type defined struct {
 	revision  int64
 	changedAt time.Time // zero: unknown
 }
 
-// current reads the revision of the app, job, calendar, group or token in the path, and when it was changed last.
+// current reads the revision of the app, job, calendar, group, alert or token in the path, and when it was changed last.
 func (a *API) current(r *request) (defined, error) {
 	name := r.PathValue("app")
 	switch {
+	case aboutState(r):
+		state, err := a.store.CarriedState(r.Context(), name, r.PathValue("job"))
+		if state.UpdatedAt == nil {
+			return defined{}, err
+		}
+		return defined{state.Revision, *state.UpdatedAt}, err
 	case r.PathValue("job") != "":
 		job, err := a.store.Job(r.Context(), name, r.PathValue("job"))
 		return defined{job.Revision, job.UpdatedAt}, err
@@ -26,6 +32,9 @@ func (a *API) current(r *request) (defined, error) {
 	case r.PathValue("group") != "":
 		group, err := a.store.Group(r.Context(), name, r.PathValue("group"))
 		return defined{group.Revision, group.UpdatedAt}, err
+	case r.PathValue("alert") != "":
+		alert, err := a.store.Alert(r.Context(), name, r.PathValue("alert"))
+		return defined{alert.Revision, alert.UpdatedAt}, err
 	case r.PathValue("token") != "":
 		token, err := a.store.Token(r.Context(), r.PathValue("token"))
 		return defined{revision: token.Revision}, err
@@ -34,7 +43,7 @@ func (a *API) current(r *request) (defined, error) {
 	return defined{app.Revision, app.UpdatedAt}, err
 }
 
-// revision reads the current revision of the app, job, calendar, group or token in the path.
+// revision reads the current revision of the app, job, calendar, group, alert or token in the path.
 func (a *API) revision(r *request) (int64, error) {
 	d, err := a.current(r)
 	return d.revision, err
@@ -109,9 +118,9 @@ func concerns(r *request, of string) bool {
 	return of == subject(r) || r.PathValue("job") != "" && strings.HasPrefix(of, subject(r)+" trigger ")
 }
 
-// subject is how the audit log names the job, calendar, group or app in the path.
+// subject is how the audit log names the job, calendar, group, alert or app in the path.
 func subject(r *request) string {
-	for _, kind := range []string{"job", "calendar", "group"} {
+	for _, kind := range []string{"job", "calendar", "group", "alert"} {
 		if name := r.PathValue(kind); name != "" {
 			return kind + " " + name
 		}

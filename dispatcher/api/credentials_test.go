@@ -3,7 +3,6 @@ package api_test
 import (
 	"database/sql"
 	"encoding/json"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
 // access is who may use a route, and what happens then. It repeats what routes declare, so that a change of either needs one
@@ -22,7 +22,9 @@ type access struct {
 	scope dispatcher.Scope // empty: anyone may use the route
 	or    dispatcher.Scope // allows it, too; empty: no other does
 	fleet bool             // only tokens that are bound to no app may
-	ok    int              // the status for a token that may
+	// anyScope permits the route to every token.
+	anyScope bool
+	ok       int // the status for a token that may
 	// foreign is the status for a token that is bound to another app. It is given where the path names no app; where it
 	// does, the status is 403.
 	foreign int
@@ -51,18 +53,42 @@ var accesses = map[string]access{
 	"GET /v1/apps/{app}/export":  {ok: 200, scope: dispatcher.ScopeRead, prepare: (*world).disableApp},
 	"POST /v1/apps/{app}/import": {ok: 200, scope: dispatcher.ScopeWrite, prepare: (*world).takeApp, suspended: 412},
 
-	"GET /v1/apps/{app}/jobs":                                  {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/jobs/{job}":                            {ok: 200, scope: dispatcher.ScopeRead},
-	"PUT /v1/apps/{app}/jobs/{job}":                            {ok: 200, scope: dispatcher.ScopeWrite, body: validJob},
-	"DELETE /v1/apps/{app}/jobs/{job}":                         {ok: 204, scope: dispatcher.ScopeWrite},
-	"GET /v1/apps/{app}/jobs/{job}/slots":                      {ok: 200, scope: dispatcher.ScopeRead},
+	"GET /v1/apps/{app}/pauses":            {ok: 200, scope: dispatcher.ScopeRead},
+	"POST /v1/apps/{app}/pauses":           {ok: 201, scope: dispatcher.ScopeWrite, unconditional: true},
+	"DELETE /v1/apps/{app}/pauses/{pause}": {ok: 204, scope: dispatcher.ScopeWrite, unconditional: true, prepare: (*world).pauseApp},
+
+	"GET /v1/apps/{app}/jobs":             {ok: 200, scope: dispatcher.ScopeRead},
+	"GET /v1/apps/{app}/jobs/{job}":       {ok: 200, scope: dispatcher.ScopeRead},
+	"PUT /v1/apps/{app}/jobs/{job}":       {ok: 200, scope: dispatcher.ScopeWrite, body: validJob},
+	"DELETE /v1/apps/{app}/jobs/{job}":    {ok: 204, scope: dispatcher.ScopeWrite},
+	"GET /v1/apps/{app}/jobs/{job}/slots": {ok: 200, scope: dispatcher.ScopeRead},
+	"GET /v1/apps/{app}/jobs/{job}/state": {ok: 200, scope: dispatcher.ScopeRead},
+	"PUT /v1/apps/{app}/jobs/{job}/state": {
+		ok: 200, scope: dispatcher.ScopeWrite, body: `{"state":{"n":1}}`, prepare: (*world).carryState,
+	},
+	"DELETE /v1/apps/{app}/jobs/{job}/state":                   {ok: 204, scope: dispatcher.ScopeWrite},
+	"GET /v1/apps/{app}/jobs/{job}/objective":                  {ok: 200, scope: dispatcher.ScopeRead, prepare: (*world).carryState},
+	"GET /v1/apps/{app}/objectives":                            {ok: 200, scope: dispatcher.ScopeRead},
 	"POST /v1/apps/{app}/jobs/{job}/run":                       {ok: 202, scope: dispatcher.ScopeRun, suspended: 409},
+	"POST /v1/apps/{app}/jobs/{job}/backfill":                  {ok: 200, scope: dispatcher.ScopeRun, suspended: 409, body: dryBackfill},
 	"POST /v1/apps/{app}/jobs/{job}/pause":                     {ok: 200, scope: dispatcher.ScopeWrite},
 	"POST /v1/apps/{app}/jobs/{job}/resume":                    {ok: 200, scope: dispatcher.ScopeWrite},
 	"POST /v1/apps/{app}/jobs/{job}/rename":                    {ok: 200, scope: dispatcher.ScopeWrite, body: `{"name":"renamed"}`},
 	"POST /v1/apps/{app}/jobs/{job}/triggers/{trigger}/pause":  {ok: 200, scope: dispatcher.ScopeWrite},
 	"POST /v1/apps/{app}/jobs/{job}/triggers/{trigger}/resume": {ok: 200, scope: dispatcher.ScopeWrite},
 	"GET /v1/apps/{app}/jobs/{job}/triggers/{trigger}/explain": {ok: 200, scope: dispatcher.ScopeRead},
+	"GET /v1/apps/{app}/jobs/{job}/triggers/{trigger}/strip":   {ok: 200, scope: dispatcher.ScopeRead},
+
+	"GET /v1/apps/{app}/bulk": {ok: 200, scope: dispatcher.ScopeRead},
+	"POST /v1/apps/{app}/bulk": {ok: 200, scope: dispatcher.ScopeRun, or: dispatcher.ScopeWrite,
+		suspended: 409, body: dryBulk},
+	"GET /v1/apps/{app}/bulk/{bulk}":                  {ok: 200, scope: dispatcher.ScopeRead},
+	"POST /v1/apps/{app}/bulk/{bulk}/cancel":          {ok: 200, scope: dispatcher.ScopeRun, or: dispatcher.ScopeWrite},
+	"GET /v1/apps/{app}/backfills":                    {ok: 200, scope: dispatcher.ScopeRead},
+	"GET /v1/apps/{app}/backfills/{backfill}":         {ok: 200, scope: dispatcher.ScopeRead},
+	"POST /v1/apps/{app}/backfills/{backfill}/pause":  {ok: 200, scope: dispatcher.ScopeRun},
+	"POST /v1/apps/{app}/backfills/{backfill}/resume": {ok: 200, scope: dispatcher.ScopeRun},
+	"POST /v1/apps/{app}/backfills/{backfill}/cancel": {ok: 200, scope: dispatcher.ScopeRun},
 
 	"GET /v1/apps/{app}/calendars":               {ok: 200, scope: dispatcher.ScopeRead},
 	"GET /v1/apps/{app}/calendars/{calendar}":    {ok: 200, scope: dispatcher.ScopeRead},
@@ -73,6 +99,7 @@ var accesses = map[string]access{
 	"GET /v1/apps/{app}/groups/{group}":           {ok: 200, scope: dispatcher.ScopeRead},
 	"PUT /v1/apps/{app}/groups/{group}":           {ok: 200, scope: dispatcher.ScopeWrite, body: `{}`},
 	"DELETE /v1/apps/{app}/groups/{group}":        {ok: 204, scope: dispatcher.ScopeWrite},
+	"GET /v1/apps/{app}/groups/{group}/status":    {ok: 200, scope: dispatcher.ScopeRead},
 	"GET /v1/apps/{app}/groups/{group}/endpoints": {ok: 200, scope: dispatcher.ScopeRead},
 	"PUT /v1/apps/{app}/groups/{group}/endpoints/{endpoint}": {ok: 200, scope: dispatcher.ScopeRegister, or: dispatcher.ScopeWrite,
 		unconditional: true, body: `{"url":"http://10.0.0.2:8080"}`},
@@ -81,12 +108,44 @@ var accesses = map[string]access{
 	"POST /v1/apps/{app}/groups/{group}/endpoints/{endpoint}/drain":  {ok: 200, scope: dispatcher.ScopeWrite},
 	"POST /v1/apps/{app}/groups/{group}/endpoints/{endpoint}/resume": {ok: 200, scope: dispatcher.ScopeWrite},
 
+	"GET /v1/apps/{app}/alerts":                        {ok: 200, scope: dispatcher.ScopeRead},
+	"GET /v1/apps/{app}/alerts/{alert}":                {ok: 200, scope: dispatcher.ScopeRead},
+	"PUT /v1/apps/{app}/alerts/{alert}":                {ok: 200, scope: dispatcher.ScopeWrite, body: validAlert},
+	"DELETE /v1/apps/{app}/alerts/{alert}":             {ok: 204, scope: dispatcher.ScopeWrite},
+	"POST /v1/apps/{app}/alerts/{alert}/mute":          {ok: 200, scope: dispatcher.ScopeWrite, body: `{"reason":"tired"}`},
+	"POST /v1/apps/{app}/alerts/{alert}/unmute":        {ok: 200, scope: dispatcher.ScopeWrite},
+	"POST /v1/apps/{app}/alerts/{alert}/acknowledge":   {ok: 409, scope: dispatcher.ScopeRun, body: `{"job":"sync"}`}, // nothing holds
+	"POST /v1/apps/{app}/alerts/{alert}/unacknowledge": {ok: 409, scope: dispatcher.ScopeRun, body: `{"job":"sync"}`},
+	"POST /v1/apps/{app}/alerts/{alert}/test":          {ok: 202, scope: dispatcher.ScopeRun, suspended: 409},
+	"GET /v1/apps/{app}/alert-states":                  {ok: 200, scope: dispatcher.ScopeRead},
+	"GET /v1/apps/{app}/alert-events":                  {ok: 200, scope: dispatcher.ScopeRead},
+
+	// Executors have the token of their group, of which every other one is refused with code 500.
+	"POST /xxl-job/{app}/{group}/api/registry": {
+		ok: 200, body: `{"registryGroup":"EXECUTOR","registryKey":"workers","registryValue":"http://10.0.0.2:8080"}`,
+	},
+	"POST /xxl-job/{app}/{group}/api/registryRemove": {
+		ok: 200, body: `{"registryGroup":"EXECUTOR","registryKey":"workers","registryValue":"http://10.0.0.1:8080"}`,
+	},
+	"POST /xxl-job/{app}/{group}/api/callback": {ok: 200, body: `[{"logId":1,"handleCode":200}]`},
+
 	"GET /v1/apps/{app}/runs":     {ok: 200, scope: dispatcher.ScopeRead},
 	"GET /v1/apps/{app}/misfires": {ok: 200, scope: dispatcher.ScopeRead},
+	"GET /v1/apps/{app}/timeline": {ok: 200, scope: dispatcher.ScopeRead},
 	"GET /v1/apps/{app}/verify":   {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/runs/{run}":          {ok: 200, scope: dispatcher.ScopeRead, foreign: 404},
-	"POST /v1/runs/{run}/cancel":  {ok: 200, scope: dispatcher.ScopeRun, foreign: 404},
-	"POST /v1/runs/{run}/retry":   {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, suspended: 409, prepare: (*world).cancelRun},
+
+	"GET /v1/apps/{app}/dead-letters":         {ok: 200, scope: dispatcher.ScopeRead},
+	"POST /v1/apps/{app}/dead-letters/replay": {ok: 200, scope: dispatcher.ScopeRun, suspended: 409, body: `{}`},
+
+	"GET /v1/runs/{run}":         {ok: 200, scope: dispatcher.ScopeRead, foreign: 404},
+	"GET /v1/runs/{run}/request": {ok: 200, scope: dispatcher.ScopeRead, foreign: 404},
+	"GET /v1/runs/{run}/log":     {ok: 409, scope: dispatcher.ScopeRead, foreign: 404}, // no executor has it
+	"POST /v1/runs/{run}/cancel": {ok: 200, scope: dispatcher.ScopeRun, foreign: 404},
+	"POST /v1/runs/{run}/retry":  {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, suspended: 409, prepare: (*world).cancelRun},
+
+	"POST /v1/runs/{run}/complete":  {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, prepare: (*world).acceptRun},
+	"POST /v1/runs/{run}/fail":      {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, prepare: (*world).acceptRun},
+	"POST /v1/runs/{run}/heartbeat": {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, prepare: (*world).acceptRun},
 
 	"GET /v1/nodes":                {ok: 200, scope: dispatcher.ScopeRead, fleet: true},
 	"POST /v1/nodes/{node}/pause":  {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true},
@@ -102,7 +161,12 @@ var accesses = map[string]access{
 		body: `{"expression":"0 0 2 * * ?","timezone":"UTC","app":"crm","calendar":"holidays"}`,
 	},
 
+	"GET /v1/jobs":                   {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},
+	"GET /v1/attention":              {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},
+	"GET /v1/upcoming":               {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},
+	"GET /v1/statistics":             {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},
 	"GET /v1/audit":                  {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},
+	"GET /v1/token":                  {ok: 200, scope: dispatcher.ScopeRead, anyScope: true, foreign: 200},
 	"GET /v1/tokens":                 {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true},
 	"GET /v1/tokens/{token}":         {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true},
 	"PUT /v1/tokens/{token}":         {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true, body: `{"scopes":["admin"]}`},
@@ -128,7 +192,7 @@ func TestEachRouteRefusesCredentials(t *testing.T) {
 			if !found {
 				t.Fatalf("the route has no row in accesses; add one, and think about who may use it")
 			}
-			if row.scope != rt.Scope || row.or != rt.OrScope || row.fleet != rt.AllApps {
+			if row.scope != rt.Scope || row.or != rt.OrScope || row.fleet != rt.AllApps || row.anyScope != rt.AnyScope {
 				t.Fatalf("the route needs scope %q or %q, all apps %v; accesses says %q or %q, %v",
 					rt.Scope, rt.OrScope, rt.AllApps, row.scope, row.or, row.fleet)
 			}
@@ -150,12 +214,15 @@ type routeTrial struct {
 
 func newRouteTrial(t *testing.T, rt api.Route, row access) *routeTrial {
 	t.Helper()
-	c := &routeTrial{world: newWorld(t, api.Options{}), rt: rt, row: row, body: row.body}
+	invoker := invoke.New(invoke.Options{})
+	t.Cleanup(invoker.Close)
+	c := &routeTrial{world: newWorld(t, api.Options{Fleet: invoker, Requests: invoker}), rt: rt, row: row, body: row.body}
 	c.must(http.StatusCreated, "PUT", oneApp, `{"description":"`+foreignText+`"}`)
 	c.must(http.StatusCreated, "PUT", "/v1/apps/shop", `{}`)
 	c.must(http.StatusCreated, "PUT", oneJob, validJob)
 	c.must(http.StatusCreated, "PUT", oneApp+"/calendars/holidays", `{"rules":[{"weekdays":["SUN"]}]}`)
 	c.must(http.StatusCreated, "PUT", oneGroup, validGroup)
+	c.must(http.StatusCreated, "PUT", oneAlert, validAlert)
 	c.must(http.StatusCreated, "PUT", oneEndpoint, `{"url":"http://10.0.0.1:8080"}`)
 	c.run1 = into[dispatcher.Run](c.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	c.register(t.Context(), 7)
@@ -165,12 +232,23 @@ func newRouteTrial(t *testing.T, rt api.Route, row access) *routeTrial {
 			c.body = body
 		}
 	}
-	c.path = strings.NewReplacer("{app}", "crm", "{job}", "sync", "{trigger}", "nightly", "{calendar}", "holidays",
-		"{group}", "workers", "{endpoint}", "w1", "{run}", c.run1.ID, "{node}", foreignNode, "{token}", "victim").Replace(rt.Path)
+	backfill := ""
+	if strings.Contains(rt.Path, "{backfill}") {
+		asked := strings.Replace(dryBackfill, `"dry_run":true,`, "", 1)
+		backfill = into[dispatcher.Backfill](c.must(http.StatusAccepted, "POST", oneJob+"/backfill", asked)).ID
+	}
+	bulk := ""
+	if strings.Contains(rt.Path, "{bulk}") {
+		bulk = into[dispatcher.BulkAction](c.must(http.StatusAccepted, "POST", oneApp+"/bulk", `{"action":"run_jobs"}`)).ID
+	}
+	c.path = strings.NewReplacer("{backfill}", backfill, "{bulk}", bulk, "{app}", "crm", "{job}", "sync", "{trigger}", "nightly",
+		"{calendar}", "holidays",
+		"{group}", "workers", "{alert}", "on-call", "{endpoint}", "w1", "{run}", c.run1.ID, "{node}", foreignNode, "{token}", "victim",
+		"{pause}", c.pauseID()).Replace(rt.Path)
 	if strings.HasSuffix(rt.Path, "/explain") {
 		c.path += "?at=2026-05-01T10:00:00Z"
 	}
-	for _, text := range []string{foreignText, "crm", "sync", "nightly", "holidays", "workers", "victim", c.run1.ID} {
+	for _, text := range []string{foreignText, "crm", "sync", "nightly", "holidays", "workers", "on-call", "victim", c.run1.ID} {
 		if !strings.Contains(c.path+c.body, text) {
 			c.forbidden = append(c.forbidden, text)
 		}
@@ -194,12 +272,14 @@ func (c *routeTrial) run() {
 	c.expired()
 	c.refuses("revoked", "Bearer "+revoked, 401)
 	for _, other := range dispatcher.Scopes() {
-		if other != scope && other != c.row.or {
+		if !c.row.anyScope && other != scope && other != c.row.or {
 			c.refuses("only "+string(other), "Bearer "+c.newToken("only-"+string(other), []dispatcher.Scope{other}), 403)
 		}
 	}
 	others := slices.DeleteFunc(dispatcher.Scopes(), func(s dispatcher.Scope) bool { return s == scope || s == c.row.or })
-	c.refuses("all scopes but one", "Bearer "+c.newToken("others", others), 403)
+	if !c.row.anyScope {
+		c.refuses("all scopes but one", "Bearer "+c.newToken("others", others), 403)
+	}
 	foreign := 403
 	if !c.row.fleet && !strings.Contains(c.rt.Path, "{app}") {
 		foreign = c.row.foreign
@@ -313,7 +393,8 @@ func (c *routeTrial) inSuspendedApp() {
 		s.t.Errorf("suspended: status %d, want %d: %s", got.Code, want, got.Body)
 	}
 	for _, row := range s.rows("apps") {
-		if strings.Contains(row, `"name":"crm"`) && (!strings.Contains(row, `"enabled":0`) || !strings.Contains(row, `\"suspended\":true`)) {
+		if strings.Contains(row, `"name":"crm"`) && (!strings.Contains(row, `"enabled":0`) || !strings.Contains(row,
+			`\"suspended\":true`)) {
 			s.t.Errorf("the app's own token lifts its suspension: %s", row)
 		}
 	}
@@ -387,52 +468,4 @@ func (w *world) query(statement string) []map[string]any {
 		w.t.Fatal(err)
 	}
 	return all
-}
-
-// What some routes need.
-
-func (w *world) cancelRun() string {
-	w.t.Helper()
-	runs := into[page[dispatcher.Run]](w.must(http.StatusOK, "GET", oneApp+"/runs", ""))
-	for _, run := range runs.Items {
-		if run.State == dispatcher.RunCancelled {
-			continue
-		}
-		w.must(http.StatusOK, "POST", "/v1/runs/"+run.ID+"/cancel", "")
-	}
-	return ""
-}
-
-func (w *world) emptyApp() string {
-	w.t.Helper()
-	w.cancelRun()
-	w.must(http.StatusNoContent, "DELETE", oneJob, "", "If-Match: *")
-	w.must(http.StatusNoContent, "DELETE", oneApp+"/calendars/holidays", "", "If-Match: *")
-	w.must(http.StatusNoContent, "DELETE", oneGroup, "", "If-Match: *")
-	return ""
-}
-
-func (w *world) disableApp() string {
-	w.t.Helper()
-	w.cancelRun()
-	w.must(http.StatusOK, "PATCH", oneApp, `{"enabled":false}`, "If-Match: *")
-	return ""
-}
-
-// takeApp exports the app and deletes it.
-func (w *world) takeApp() string {
-	w.t.Helper()
-	w.disableApp()
-	export := w.must(http.StatusOK, "GET", oneApp+"/export", "").Body.String()
-	w.emptyApp()
-	w.must(http.StatusNoContent, "DELETE", oneApp, "", "If-Match: *")
-	return export
-}
-
-func (w *world) rollBack() string {
-	w.t.Helper()
-	if _, err := w.store.DeclareRollback(w.t.Context(), "restored", dispatcher.Change{Actor: "test"}); err != nil {
-		w.t.Fatal(fmt.Errorf("declare a rollback: %w", err))
-	}
-	return ""
 }

@@ -19,18 +19,23 @@ import (
 // readOnly lists the fields of each type that only the server writes. A body may contain them with
 // any value; they are ignored.
 var readOnly = map[reflect.Type][]string{
-	reflect.TypeFor[dispatcher.App]():    {"aws_external_id", "breaks", "usage", "revision", "created_at", "updated_at"},
+	reflect.TypeFor[dispatcher.App]():    {"aws_external_id", "breaks", "pauses", "usage", "revision", "created_at", "updated_at"},
 	reflect.TypeFor[dispatcher.Bounds](): {"suspended_by", "suspended_at"},
 	reflect.TypeFor[dispatcher.Job](): {
-		"origin", "paused", "paused_by", "paused_at", "pause_reason", "state", "revision", "created_at", "updated_at", "warnings",
+		"origin", "paused", "paused_by", "paused_at", "pause_reason", "paused_until", "pauses", "state", "revision", "created_at",
+		"updated_at", "warnings",
 	},
 	reflect.TypeFor[dispatcher.Trigger](): {
-		"paused", "paused_by", "paused_at", "pause_reason", "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at",
-		"origin",
+		"paused", "paused_by", "paused_at", "pause_reason", "paused_until", "state", "error", "prev_fire_time", "next_fire_time",
+		"due_at", "anchor_at", "origin",
 	},
 	reflect.TypeFor[dispatcher.Calendar]():      {"removal_requested_at", "revision", "created_at", "updated_at"},
 	reflect.TypeFor[dispatcher.EndpointGroup](): {"revision", "created_at", "updated_at"},
-	reflect.TypeFor[dispatcher.Endpoint]():      {"source", "draining", "registered_at", "expires_at"},
+	reflect.TypeFor[dispatcher.Target]():        {"alert"},
+	reflect.TypeFor[dispatcher.Alert]():         {"muted", "firing", "revision", "created_at", "updated_at"},
+	reflect.TypeFor[dispatcher.AlertMute]():     {"by", "at"},
+	reflect.TypeFor[dispatcher.Endpoint]():      {"source", "draining", "registered_at", "expires_at", "server_name"},
+	reflect.TypeFor[dispatcher.CarriedState]():  {"revision", "updated_at", "run", "set_by", "discarded_run"},
 	reflect.TypeFor[dispatcher.APIToken]():      {"id", "created_at", "last_used_at", "rotated_until", "revision"},
 }
 

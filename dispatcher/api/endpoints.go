@@ -7,13 +7,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func (a *API) listEndpoints(r *request) (response, error) {
-	id := func(e dispatcher.Endpoint) string { return e.ID }
-	return pagedByName(r, id, func(page dispatcher.Page) ([]dispatcher.Endpoint, error) {
-		return a.store.Endpoints(r.Context(), r.PathValue("app"), r.PathValue("group"), time.Time{}, page)
-	})
-}
-
 // registerEndpoint takes the heartbeat of an endpoint. It has no condition: the latest says where the endpoint is.
 func (a *API) registerEndpoint(r *request) (response, error) {
 	endpoint := dispatcher.Endpoint{ID: r.PathValue("endpoint")}
@@ -24,7 +17,7 @@ func (a *API) registerEndpoint(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	if err := noCondition(r); err != nil {
+	if err := noCondition(r, "an endpoint"); err != nil {
 		return response{}, err
 	}
 	app, group := r.PathValue("app"), r.PathValue("group")
@@ -40,7 +33,7 @@ func (a *API) registerEndpoint(r *request) (response, error) {
 }
 
 func (a *API) deregisterEndpoint(r *request) (response, error) {
-	if err := noCondition(r); err != nil {
+	if err := noCondition(r, "an endpoint"); err != nil {
 		return response{}, err
 	}
 	app, group, id := r.PathValue("app"), r.PathValue("group"), r.PathValue("endpoint")
@@ -51,19 +44,11 @@ func (a *API) deregisterEndpoint(r *request) (response, error) {
 	return response{status: http.StatusNoContent}, err
 }
 
-// drainEndpoint serves drain and resume.
-func drainEndpoint(draining bool) func(*API, *request) (response, error) {
-	return func(a *API, r *request) (response, error) {
-		stored, err := a.store.DrainEndpoint(r.Context(), r.PathValue("app"), r.PathValue("group"), r.PathValue("endpoint"), draining, r.by())
-		return response{body: stored}, err
-	}
-}
-
-// noCondition refuses a condition on an endpoint, which has no revision that could meet it.
-func noCondition(r *request) error {
+// noCondition refuses a condition on a thing which has no revision that could meet it.
+func noCondition(r *request, thing string) error {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if len(r.Header.Values(name)) > 0 {
-			return refuse(dispatcher.CodePrecondition, "an endpoint has no revision; leave out %s", name)
+			return refuse(dispatcher.CodePrecondition, "%s has no revision; leave out %s", thing, name)
 		}
 	}
 	return nil

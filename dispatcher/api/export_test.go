@@ -8,13 +8,16 @@ type Route struct {
 	Scope        dispatcher.Scope
 	OrScope      dispatcher.Scope
 	AllApps      bool
+	AnyScope     bool
 }
 
 // Routes lists all routes that the API serves.
 func Routes() []Route {
 	var all []Route
 	for _, rt := range routes {
-		all = append(all, Route{Method: rt.method, Path: rt.path, Scope: rt.scope, OrScope: rt.orScope, AllApps: rt.allApps})
+		all = append(all, Route{
+			Method: rt.method, Path: rt.path, Scope: rt.scope, OrScope: rt.orScope, AllApps: rt.allApps, AnyScope: rt.anyScope,
+		})
 	}
 	return all
 }

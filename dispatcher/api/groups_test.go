@@ -73,7 +73,6 @@ func TestBadGroupReportsAllProblems(t *testing.T) {
 		`{"endpoints":{"a":{"url":"http://169.254.169.254/"}}}`:                       {"/endpoints/a/url egress_denied"},
 		`{"endpoints":{"a":{"url":"http://0x7f.1/"}}}`:                                {"/endpoints/a/url egress_denied"},
 		`{"endpoints":{"a":{"url":"https://h","expires_at":"2030-01-01T00:00:00Z"}}}`: {"/endpoints/a/expires_at json_unknown_field"},
-		`{"strategy":"broadcast"}`:                                                    {"/strategy enum"},
 		`{"strategy":"round-robin"}`:                                                  {"/strategy enum"},
 		`{"path":"jobs","probe":{"alive_path":"/x?y","idle_path":"z","timeout":"2m"}}`: {
 			"/path url_syntax", "/probe/alive_path url_syntax", "/probe/idle_path url_syntax", "/probe/timeout duration_max"},
@@ -108,10 +107,10 @@ func TestBadGroupReportsAllProblems(t *testing.T) {
 	w.do("GET", oneGroup, "").refused(404, " not_found")
 	w.do("PUT", oneJob, jobOfGroup).refused(422, "/target/group/name group_unknown")
 	for target, want := range map[string]string{
-		`{"name":"NO"}`:                             "/target/group/name name_format",
-		`{"name":"workers","path":"nightly"}`:       "/target/group/path url_syntax",
-		`{"name":"workers","strategy":"broadcast"}`: "/target/group/strategy enum",
-		`{"name":"workers","url":"https://h"}`:      "/target/group/url json_unknown_field",
+		`{"name":"NO"}`:                            "/target/group/name name_format",
+		`{"name":"workers","path":"nightly"}`:      "/target/group/path url_syntax",
+		`{"name":"workers","strategy":"everyone"}`: "/target/group/strategy enum",
+		`{"name":"workers","url":"https://h"}`:     "/target/group/url json_unknown_field",
 	} {
 		got := w.do("PUT", oneJob, `{"target":{"group":`+target+`}}`)
 		got.refused(got.Code, want)
@@ -274,6 +273,9 @@ func TestBoundsOfTheAppHoldForEndpoints(t *testing.T) {
 		"/endpoints/b/url bound_egress")
 	w.do("PUT", oneGroup, `{"auth":{"sigv4":{"service":"lambda","region":"eu-central-1"}},"endpoints":{"c":{"url":"https://c.example.com"}}}`).
 		refused(http.StatusUnprocessableEntity, "/endpoints/c/url bound_signing")
+	w.do("PUT", oneGroup, `{"auth":{"oauth2":{"token_url":"https://login.elsewhere.org:444/","client_id":"a",
+		"client_secret":{"reference":"env:SECRET_CRM_X"}}},"endpoints":{"c":{"url":"https://c.example.com"}}}`).
+		refused(http.StatusUnprocessableEntity, "/auth/oauth2/token_url bound_egress")
 	w.must(http.StatusCreated, "PUT", oneGroup, validGroup)
 	w.do("PUT", oneEndpoint, `{"url":"http://10.0.0.2:8080"}`).refused(http.StatusUnprocessableEntity, "/url bound_egress")
 	w.must(http.StatusCreated, "PUT", oneEndpoint, `{"url":"http://10.0.0.1:8080"}`)

@@ -2,7 +2,9 @@ package api
 
 import (
 	"context"
+	"errors"
 	"net/http"
+	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -45,16 +47,24 @@ func (a *API) putJob(r *request) (response, error) {
 // warned adds the warnings that depend on the node.
 func (a *API) warned(job dispatcher.Job) dispatcher.Job {
 	job.Warnings = append(job.Warnings, job.WarnOfRegion(a.opts.Region)...)
+	if !a.opts.Callbacks {
+		job.Warnings = append(job.Warnings, job.WarnOfCallback()...)
+	}
 	return job
 }
 
 func (a *API) deleteJob(r *request) (response, error) {
 	return a.remove(r, func(change dispatcher.Change) error {
-		return a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
+		err := a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
+		if errors.Is(err, dispatcher.ErrInUse) {
+			use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
+			return refuse(dispatcher.CodeJobInUse, "%s; take its name out of these jobs first", use)
+		}
+		return err
 	})
 }
 
-// pause serves pause and resume, of jobs and of single triggers. Only a pause has a reason.
+// pause serves pause and resume, of jobs and of single triggers. Only a pause has a reason and an end.
 func pause(paused bool) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
 		var asked dispatcher.PauseRequest
@@ -69,7 +79,7 @@ func pause(paused bool) func(*API, *request) (response, error) {
 		if err != nil {
 			return response{}, err
 		}
-		change.Reason = asked.Reason
+		change.Reason, change.Until = asked.Reason, asked.Until
 		app, name, trigger := r.PathValue("app"), r.PathValue("job"), r.PathValue("trigger")
 		job, err := a.store.PauseJob(r.Context(), app, name, trigger, paused, change)
 		return response{revision: job.Revision, body: job}, a.explainFailed(r, change, err)
@@ -106,8 +116,12 @@ func (a *API) runJob(r *request) (response, error) {
 	if err := a.checkEnabled(r, r.PathValue("app")); err != nil {
 		return response{}, err
 	}
+	var asked dispatcher.RunRequest
+	if err := r.decodeIfAny(&asked).Err(); err != nil {
+		return response{}, err
+	}
 	change := r.by()
-	run, err := a.store.RequestRun(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
+	run, err := a.store.RequestRun(r.Context(), r.PathValue("app"), r.PathValue("job"), asked.Payload, change)
 	if err != nil {
 		return response{}, conflict(err, "wait until some of them end")
 	}

@@ -66,6 +66,7 @@ type limits struct {
 
 	limited      *prometheus.CounterVec
 	unauthorized prometheus.Counter
+	callbacks    *prometheus.CounterVec
 }
 
 // quota is how many requests an app may make in a minute, and when that was read.
@@ -99,12 +100,18 @@ func newLimits(o Limits, metrics prometheus.Registerer) *limits {
 		unauthorized: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "carillon_api_unauthorized_total", Help: "Requests to the API without a valid token.",
 		}),
+		callbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "carillon_callbacks_total", Help: "Callbacks that this node got, by what they said or that they came too late.",
+		}, []string{"result"}),
+	}
+	for _, result := range []string{callbackComplete, callbackFail, callbackProgress, callbackConflict} {
+		l.callbacks.WithLabelValues(result)
 	}
 	for _, reason := range []string{limitedAddress, limitedToken, limitedApp, limitedBad, limitedMemory, limitedWork} {
 		l.limited.WithLabelValues(reason)
 	}
 	if metrics != nil {
-		metrics.MustRegister(l.limited, l.unauthorized)
+		metrics.MustRegister(l.limited, l.unauthorized, l.callbacks)
 	}
 	return l
 }
@@ -180,6 +187,9 @@ func (a *API) admit(rt route, r *request) error {
 	err := a.authorize(rt, r)
 	var problem *dispatcher.Problem
 	if errors.As(err, &problem) && problem.Code == dispatcher.CodeUnauthorized {
+		if r.bad == badCallback { // the holder of one token must not try it on any number of runs
+			a.limits.forget(hash)
+		}
 		a.noteUnauthorized(r)
 		return err
 	}
@@ -218,6 +228,12 @@ func (l *limits) setKnown(hash [32]byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.known.Put(hash, struct{}{})
+}
+
+func (l *limits) forget(hash [32]byte) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.known.Delete(hash)
 }
 
 // checkCaller counts a request for its token, or for the app that its token is bound to: the one in the path, or the
@@ -291,6 +307,8 @@ func memoryOf(rt route, r *request) int64 {
 	switch {
 	case rt.path == appPath+"/export":
 		return exportMemory
+	case rt.path == runPath+"/log":
+		return logMemory
 	case slices.Contains(rt.query, "limit"), rt.path == runPath && rt.method == http.MethodGet: // a run has many responses
 		return pageMemory
 	case r.ContentLength == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead:

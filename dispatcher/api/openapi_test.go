@@ -105,8 +105,9 @@ func TestOpenAPIDescribesEveryRoute(t *testing.T) {
 			t.Errorf("%s %s has operationId %q, summary %q, %d responses", rt.method, rt.path, op.OperationID, op.Summary, len(op.Responses))
 		}
 		ids[op.OperationID] = true
-		if open := op.Security != nil && len(*op.Security) == 0; open != (rt.scope == "") {
-			t.Errorf("%s %s: described as open %v, served as open %v", rt.method, rt.path, open, rt.scope == "")
+		served := rt.scope == "" && !rt.executors
+		if open := op.Security != nil && len(*op.Security) == 0; open != served {
+			t.Errorf("%s %s: described as open %v, served as open %v", rt.method, rt.path, open, served)
 		}
 		var shared []parameter
 		_ = json.Unmarshal(doc.Paths[rt.path]["parameters"], &shared)
@@ -150,38 +151,82 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"App": reflect.TypeFor[dispatcher.App](), "Bounds": reflect.TypeFor[dispatcher.Bounds](),
 		"JobDefaults": reflect.TypeFor[dispatcher.JobDefaults](),
 		"Quotas":      reflect.TypeFor[dispatcher.Quotas](), "EgressBounds": reflect.TypeFor[dispatcher.EgressBounds](),
-		"LambdaBounds": reflect.TypeFor[dispatcher.LambdaBounds](), "SignatureBound": reflect.TypeFor[dispatcher.SignatureBound](),
+		"LambdaBounds": reflect.TypeFor[dispatcher.LambdaBounds](), "SQSBounds": reflect.TypeFor[dispatcher.SQSBounds](),
+		"SNSBounds": reflect.TypeFor[dispatcher.SNSBounds](), "SQS": reflect.TypeFor[dispatcher.SQS](),
+		"SNS": reflect.TypeFor[dispatcher.SNS](), "SignatureBound": reflect.TypeFor[dispatcher.SignatureBound](),
 		"Usage": reflect.TypeFor[dispatcher.Usage](), "Breaks": reflect.TypeFor[dispatcher.Breaks](),
 		"BreakJob": reflect.TypeFor[dispatcher.BreakJob](),
 		"Job":      reflect.TypeFor[dispatcher.Job](), "Target": reflect.TypeFor[dispatcher.Target](),
+		"Follow":           reflect.TypeFor[dispatcher.Follow](),
+		"DeadLetterReplay": reflect.TypeFor[dispatcher.DeadLetterReplay](), "DeadLetterCount": reflect.TypeFor[dispatcher.DeadLetterCount](),
+		"Replayed": reflect.TypeFor[dispatcher.Replayed](), "RunRef": reflect.TypeFor[dispatcher.RunRef](),
 		"Retry": reflect.TypeFor[dispatcher.Retry](), "Lambda": reflect.TypeFor[dispatcher.Lambda](),
 		"AssumeRole": reflect.TypeFor[dispatcher.AssumeRole](), "Calendar": reflect.TypeFor[dispatcher.Calendar](),
-		"CalendarRule":  reflect.TypeFor[schedule.CalendarRule](),
-		"EndpointGroup": reflect.TypeFor[dispatcher.EndpointGroup](), "EndpointGroupList": reflect.TypeFor[list[dispatcher.EndpointGroup]](),
+		"CalendarRule": reflect.TypeFor[schedule.CalendarRule](),
+		"Alert":        reflect.TypeFor[dispatcher.Alert](), "AlertList": reflect.TypeFor[list[dispatcher.Alert]](),
+		"AlertFailures": reflect.TypeFor[dispatcher.AlertFailures](), "AlertMuteWindow": reflect.TypeFor[dispatcher.AlertMuteWindow](),
+		"AlertMute": reflect.TypeFor[dispatcher.AlertMute](), "AlertDestination": reflect.TypeFor[dispatcher.AlertDestination](),
+		"AlertTopic":   reflect.TypeFor[dispatcher.AlertTopic](),
+		"AlertWebhook": reflect.TypeFor[dispatcher.AlertWebhook](), "AlertState": reflect.TypeFor[dispatcher.AlertState](),
+		"AcknowledgedAlert": reflect.TypeFor[dispatcher.AcknowledgedAlert](), "AlertDelivery": reflect.TypeFor[dispatcher.AlertDelivery](),
+		"AlertAcknowledgement": reflect.TypeFor[dispatcher.AlertAcknowledgement](), "AlertWithdrawal": reflect.TypeFor[alertWithdrawal](),
+		"AlertEvent": reflect.TypeFor[dispatcher.AlertEvent](), "AlertStateList": reflect.TypeFor[list[dispatcher.AlertState]](),
+		"AlertEventList": reflect.TypeFor[list[dispatcher.AlertEvent]](),
+		"EndpointGroup":  reflect.TypeFor[dispatcher.EndpointGroup](), "EndpointGroupList": reflect.TypeFor[list[dispatcher.EndpointGroup]](),
 		"StaticEndpoint": reflect.TypeFor[dispatcher.StaticEndpoint](), "Registration": reflect.TypeFor[dispatcher.Registration](),
 		"Probe": reflect.TypeFor[dispatcher.Probe](), "GroupTarget": reflect.TypeFor[dispatcher.GroupTarget](),
 		"Endpoint": reflect.TypeFor[dispatcher.Endpoint](), "EndpointList": reflect.TypeFor[list[dispatcher.Endpoint]](),
-		"CalendarList": reflect.TypeFor[list[dispatcher.Calendar]](),
-		"Webhook":      reflect.TypeFor[dispatcher.Webhook](), "Trigger": reflect.TypeFor[dispatcher.Trigger](),
+		"DNSMembers": reflect.TypeFor[dispatcher.DNSMembers](), "HealthCheck": reflect.TypeFor[dispatcher.HealthCheck](),
+		"GroupStatus": reflect.TypeFor[dispatcher.GroupStatus](), "DNSStatus": reflect.TypeFor[dispatcher.DNSStatus](),
+		"EndpointStatus": reflect.TypeFor[dispatcher.EndpointStatus](),
+		"CalendarList":   reflect.TypeFor[list[dispatcher.Calendar]](),
+		"Webhook":        reflect.TypeFor[dispatcher.Webhook](), "Trigger": reflect.TypeFor[dispatcher.Trigger](),
 		"Signing": reflect.TypeFor[dispatcher.Signing](), "Secret": reflect.TypeFor[dispatcher.Secret](),
 		"Auth":      reflect.TypeFor[dispatcher.Auth](),
 		"BasicAuth": reflect.TypeFor[dispatcher.BasicAuth](), "BearerAuth": reflect.TypeFor[dispatcher.BearerAuth](),
 		"APIKeyAuth": reflect.TypeFor[dispatcher.APIKeyAuth](), "SigV4Auth": reflect.TypeFor[dispatcher.SigV4Auth](),
+		"OAuth2Auth":     reflect.TypeFor[dispatcher.OAuth2Auth](),
 		"AWSCredentials": reflect.TypeFor[dispatcher.AWSCredentials](), "TLS": reflect.TypeFor[dispatcher.TLS](),
-		"Response": reflect.TypeFor[dispatcher.Response](), "Phases": reflect.TypeFor[dispatcher.Phases](),
+		"CallbackState": reflect.TypeFor[dispatcher.CallbackState](), "CallbackReply": reflect.TypeFor[dispatcher.CallbackReply](),
+		"CallbackPolicy": reflect.TypeFor[dispatcher.CallbackPolicy](), "CallbackEnd": reflect.TypeFor[callbackFailure](),
+		"CallbackCompletion": reflect.TypeFor[callbackCompletion](), "CarriedState": reflect.TypeFor[dispatcher.CarriedState](),
+		"Objective": reflect.TypeFor[dispatcher.Objective](), "ObjectiveStatus": reflect.TypeFor[dispatcher.ObjectiveStatus](),
+		"ObjectiveStatusList": reflect.TypeFor[list[dispatcher.ObjectiveStatus]](),
+		"CallbackHeartbeat":   reflect.TypeFor[callbackHeartbeat](),
+		"Response":            reflect.TypeFor[dispatcher.Response](), "Phases": reflect.TypeFor[dispatcher.Phases](),
 		"Run": reflect.TypeFor[dispatcher.Run](), "Attempt": reflect.TypeFor[dispatcher.Attempt](),
-		"Outcome": reflect.TypeFor[dispatcher.Outcome](),
-		"Misfire": reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](),
-		"PauseRequest": reflect.TypeFor[dispatcher.PauseRequest](),
-		"JobRename":    reflect.TypeFor[dispatcher.JobRename](),
-		"Problem":      reflect.TypeFor[dispatcher.Problem](),
-		"MissedRange":  reflect.TypeFor[dispatcher.MissedRange](),
-		"Slot":         reflect.TypeFor[dispatcher.Slot](), "SlotList": reflect.TypeFor[list[dispatcher.Slot]](),
+		"Outcome":    reflect.TypeFor[dispatcher.Outcome](),
+		"JobSummary": reflect.TypeFor[dispatcher.JobSummary](), "JobSummaryList": reflect.TypeFor[list[dispatcher.JobSummary]](),
+		"TargetSummary": reflect.TypeFor[dispatcher.TargetSummary](), "RunSummary": reflect.TypeFor[dispatcher.RunSummary](),
+		"Attention": reflect.TypeFor[dispatcher.Attention](), "OverdueTrigger": reflect.TypeFor[dispatcher.OverdueTrigger](),
+		"QuarantinedTrigger": reflect.TypeFor[dispatcher.QuarantinedTrigger](), "OpenCircuit": reflect.TypeFor[dispatcher.OpenCircuit](),
+		"StandingPause": reflect.TypeFor[dispatcher.StandingPause](), "NodeAttention": reflect.TypeFor[dispatcher.NodeAttention](),
+		"UpcomingFires": reflect.TypeFor[dispatcher.UpcomingFires](),
+		"Misfire":       reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](),
+		"PauseRequest": reflect.TypeFor[dispatcher.PauseRequest](), "AppPauseRequest": reflect.TypeFor[dispatcher.AppPauseRequest](),
+		"AppPause": reflect.TypeFor[dispatcher.AppPause](), "AppPauseList": reflect.TypeFor[list[dispatcher.AppPause]](),
+		"JobRename":   reflect.TypeFor[dispatcher.JobRename](),
+		"Problem":     reflect.TypeFor[dispatcher.Problem](),
+		"MissedRange": reflect.TypeFor[dispatcher.MissedRange](),
+		"BulkFilter":  reflect.TypeFor[dispatcher.BulkFilter](), "BulkRequest": reflect.TypeFor[dispatcher.BulkRequest](),
+		"BulkCount": reflect.TypeFor[dispatcher.BulkCount](), "BulkAction": reflect.TypeFor[dispatcher.BulkAction](),
+		"BulkActionList":  reflect.TypeFor[list[dispatcher.BulkAction]](),
+		"BackfillRequest": reflect.TypeFor[dispatcher.BackfillRequest](), "Backfill": reflect.TypeFor[dispatcher.Backfill](),
+		"BackfillCount": reflect.TypeFor[dispatcher.BackfillCount](), "BackfillList": reflect.TypeFor[list[dispatcher.Backfill]](),
+		"RunRequest": reflect.TypeFor[dispatcher.RunRequest](),
+		"RunCause":   reflect.TypeFor[dispatcher.RunCause](),
+		"Shard":      reflect.TypeFor[dispatcher.Shard](), "ShardCounts": reflect.TypeFor[dispatcher.ShardCounts](),
+		"Slot": reflect.TypeFor[dispatcher.Slot](), "SlotList": reflect.TypeFor[list[dispatcher.Slot]](),
 		"PreviewRequest": reflect.TypeFor[dispatcher.PreviewRequest](), "Preview": reflect.TypeFor[dispatcher.Preview](),
 		"AppList": reflect.TypeFor[list[dispatcher.App]](), "JobList": reflect.TypeFor[list[dispatcher.Job]](),
 		"RunList": reflect.TypeFor[list[dispatcher.Run]](), "MisfireList": reflect.TypeFor[list[dispatcher.Misfire]](),
 		"Explanation": reflect.TypeFor[verify.Explanation](), "Step": reflect.TypeFor[verify.Step](),
-		"VerifyPage": reflect.TypeFor[verify.Page](), "TriggerVerification": reflect.TypeFor[verify.Trigger](),
+		"Strip": reflect.TypeFor[dispatcher.Strip](), "StripCell": reflect.TypeFor[dispatcher.StripCell](),
+		"Timeline": reflect.TypeFor[dispatcher.Timeline](), "TimelineRow": reflect.TypeFor[dispatcher.TimelineRow](),
+		"TimelineMark": reflect.TypeFor[dispatcher.TimelineMark](), "Statistics": reflect.TypeFor[dispatcher.Statistics](),
+		"DayStatistics": reflect.TypeFor[dispatcher.DayStatistics](), "ShownRequest": reflect.TypeFor[dispatcher.ShownRequest](),
+		"ShownHeader": reflect.TypeFor[dispatcher.ShownHeader](),
+		"VerifyPage":  reflect.TypeFor[verify.Page](), "TriggerVerification": reflect.TypeFor[verify.Trigger](),
 		"Discrepancy": reflect.TypeFor[verify.Discrepancy](),
 		"Rollback":    reflect.TypeFor[dispatcher.Rollback](),
 		"Token":       reflect.TypeFor[dispatcher.APIToken](), "IssuedToken": reflect.TypeFor[dispatcher.IssuedToken](),
@@ -189,7 +234,10 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"Export": reflect.TypeFor[dispatcher.Export](), "ExportedJob": reflect.TypeFor[dispatcher.ExportedJob](),
 		"ExportedTrigger": reflect.TypeFor[dispatcher.ExportedTrigger](), "ExportedRun": reflect.TypeFor[dispatcher.ExportedRun](),
 		"AuditEntry": reflect.TypeFor[dispatcher.AuditEntry](), "AuditEntryList": reflect.TypeFor[list[dispatcher.AuditEntry]](),
-		"NodeList": reflect.TypeFor[list[dispatcher.Node]](), "ProblemDocument": reflect.TypeFor[problemDocument](),
+		"ExecutorLog": reflect.TypeFor[dispatcher.ExecutorLog](), "XXLJobRun": reflect.TypeFor[dispatcher.XXLJobRun](),
+		"ExecutorReply": reflect.TypeFor[executorReply](), "ExecutorResult": reflect.TypeFor[executorResult](),
+		"ExecutorRegistration": reflect.TypeFor[registry](),
+		"NodeList":             reflect.TypeFor[list[dispatcher.Node]](), "ProblemDocument": reflect.TypeFor[problemDocument](),
 	}
 	for name, described := range doc.Comp.Schemas {
 		if _, known := types[name]; !known && len(described.Properties) > 0 {
@@ -287,6 +335,13 @@ func TestOpenAPIEnumsMatchConstants(t *testing.T) {
 	}
 	if diff := cmp.Diff(strategies, schemas["Strategy"].Enum); diff != "" {
 		t.Errorf("strategies (-domain +described):\n%s", diff)
+	}
+	var conditions []string
+	for _, c := range dispatcher.AlertConditions {
+		conditions = append(conditions, string(c))
+	}
+	if diff := cmp.Diff(conditions, schemas["AlertCondition"].Enum); diff != "" {
+		t.Errorf("conditions of alerts (-domain +described):\n%s", diff)
 	}
 	codes := append(constants(t, "../problem.go", "Code"), schedule.Codes...)
 	codes = append(codes, constants(t, "../schedule/report.go", "Warn")...)

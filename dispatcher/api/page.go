@@ -147,10 +147,11 @@ func (r *request) runQuery() (dispatcher.RunQuery, error) {
 		App: r.PathValue("app"), Job: values.Get("job"), Trigger: values.Get("trigger"),
 		State: dispatcher.RunState(values.Get("state")), Page: r.page(&problems, isRunID),
 	}
-	for _, name := range []string{"job", "trigger"} {
-		if values.Has(name) {
-			dispatcher.CheckName(&problems, "/"+name, values.Get(name))
-		}
+	if values.Has("job") {
+		dispatcher.CheckJobOrDelivery(&problems, "/job", query.Job)
+	}
+	if values.Has("trigger") {
+		dispatcher.CheckName(&problems, "/trigger", query.Trigger)
 	}
 	if query.Trigger != "" && query.Job == "" {
 		problems.Add("/job", dispatcher.CodeRequired, "trigger is given without job; give both")

@@ -69,17 +69,27 @@ func (a *API) version(*request) (response, error) {
 	return response{body: map[string]string{"version": a.opts.Version}}, nil
 }
 
-// metrics serves the node's metrics in the Prometheus text format.
-func (a *API) metrics(*request) (response, error) {
+// metrics serves the node's metrics in the Prometheus text format or, if the client accepts it, in that of OpenMetrics,
+// which has exemplars.
+func (a *API) metrics(r *request) (response, error) {
 	families, err := a.opts.Metrics.Gather()
 	if err != nil {
 		return response{}, err
 	}
 	var text bytes.Buffer
 	format := expfmt.NewFormat(expfmt.TypeTextPlain)
+	accepted := expfmt.NegotiateAccept(r.Header, expfmt.DefaultOpenMetricsAcceptedFormats()...)
+	if accepted.FormatType() == expfmt.TypeOpenMetrics {
+		format = accepted
+	}
 	encoder := expfmt.NewEncoder(&text, format)
 	for _, family := range families {
 		if err := encoder.Encode(family); err != nil {
+			return response{}, err
+		}
+	}
+	if closer, ends := encoder.(expfmt.Closer); ends {
+		if err := closer.Close(); err != nil {
 			return response{}, err
 		}
 	}

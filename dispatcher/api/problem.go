@@ -42,7 +42,7 @@ var statuses = []struct {
 	{http.StatusMethodNotAllowed, []string{dispatcher.CodeMethodNotServed}},
 	{http.StatusConflict, []string{
 		dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled, dispatcher.CodeBoundSuspended,
-		dispatcher.CodeCalendarInUse, dispatcher.CodeGroupInUse, dispatcher.CodeTokenLastAdmin,
+		dispatcher.CodeCalendarInUse, dispatcher.CodeGroupInUse, dispatcher.CodeJobInUse, dispatcher.CodeTokenLastAdmin,
 	}},
 	{http.StatusPreconditionFailed, []string{dispatcher.CodePrecondition, dispatcher.CodeNameTaken}},
 	{http.StatusPreconditionRequired, []string{dispatcher.CodePreconditionReq}},

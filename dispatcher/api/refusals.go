@@ -172,7 +172,8 @@ var refusedStatuses = []int{
 func (a *API) noteRefusal(rt route, r *request, res response) {
 	changes := rt.scope == write || rt.scope == operate || rt.scope == enlist || rt.scope == admin
 	document, ok := res.body.(problemDocument)
-	if !changes || !ok || rt.method == http.MethodGet || r.token.Name == "" || !slices.Contains(refusedStatuses, res.status) {
+	if !changes || !ok || rt.method == http.MethodGet || r.token.Name == "" || r.attempt != 0 ||
+		!slices.Contains(refusedStatuses, res.status) {
 		return
 	}
 	by := r.by()
@@ -200,7 +201,7 @@ func (rt route) action() string {
 
 // subject is what the audit log calls what the request would change.
 func (r *request) subject() string {
-	for _, kind := range []string{"run", "node", "token", "calendar", "group", "job", "app"} {
+	for _, kind := range []string{"run", "node", "token", "calendar", "group", "alert", "job", "app"} {
 		name := r.PathValue(kind)
 		if name == "" {
 			continue

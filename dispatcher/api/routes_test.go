@@ -66,7 +66,8 @@ func TestPauseAndResume(t *testing.T) {
 	w.do("POST", oneJob+"/pause", "", `If-Match: "1"`).refused(412, " precondition_failed")
 	w.do("POST", oneJob+"/triggers/nosuch/pause", "").refused(404, " not_found")
 	w.do("POST", "/v1/apps/crm/jobs/nosuch/pause", "").refused(404, " not_found")
-	w.do("POST", oneJob+"/pause", `{"until":"tomorrow"}`).refused(400, "/until json_unknown_field")
+	w.do("POST", oneJob+"/pause", `{"why":"tomorrow"}`).refused(400, "/why json_unknown_field")
+	w.do("POST", oneJob+"/pause", `{"until":"2020-05-01T10:00:00Z"}`).refused(422, "/until at_past")
 	w.must(http.StatusOK, "POST", oneJob+"/pause", `{}`)
 	w.must(http.StatusOK, "POST", oneJob+"/resume", "")
 	w.do("POST", oneJob+"/resume", `{"reason":"done"}`).refused(400, "/reason json_unknown_field")
@@ -293,6 +294,11 @@ func TestMetricsNeedATokenForAllApps(t *testing.T) {
 	got.says("carillon_test_total 1")
 	if media := got.Header().Get("Content-Type"); !strings.HasPrefix(media, "text/plain") {
 		t.Errorf("Content-Type is %q", media)
+	}
+	open := w.must(http.StatusOK, "GET", "/metrics", "", "Accept: application/openmetrics-text;version=1.0.0,text/plain;q=0.5")
+	open.says("# EOF")
+	if media := open.Header().Get("Content-Type"); !strings.HasPrefix(media, "application/openmetrics-text; version=1.0.0") {
+		t.Errorf("Content-Type of OpenMetrics is %q", media)
 	}
 	w.do("GET", "/metrics", "", "Authorization:").refused(401, " unauthorized")
 	bound := w.newToken("bound", dispatcher.Scopes(), "crm")

@@ -12,6 +12,7 @@ func (a *API) listRuns(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
+	query.Parent = r.URL.Query().Get("parent")
 	key := func(run dispatcher.Run) string { return run.ID }
 	return paged(query.Page, key, func(page dispatcher.Page) ([]dispatcher.Run, error) {
 		query.Page = page
@@ -52,7 +53,15 @@ func (a *API) visibleRun(r *request) (dispatcher.Run, error) {
 }
 
 func (a *API) cancelRun(r *request) (response, error) {
-	return a.changeRun(r, a.store.CancelRun, nil, "its outcome is final; retry it to run it again")
+	var accepted []dispatcher.Run
+	res, err := a.changeRun(r, a.store.CancelRun, func(run dispatcher.Run) (err error) {
+		accepted, err = a.acceptedRuns(r, run)
+		return err
+	}, "its outcome is final; retry it to run it again")
+	if err == nil && len(accepted) > 0 {
+		a.stopExecutors(r, accepted)
+	}
+	return res, err
 }
 
 func (a *API) retryRun(r *request) (response, error) {

@@ -41,8 +41,12 @@ type request struct {
 	bad string
 	// app is that of the run in the path, once it is known.
 	app string
+	// attempt is the number of the attempt of that run whose token was sent; 0: another token was.
+	attempt int
 	// client is what the address of the caller is counted by.
 	client netip.Addr
+	// executors is the group that the caller is an executor of; nil on routes that are not for them.
+	executors *dispatcher.EndpointGroup
 	// release, if not nil, frees the memory that was taken for the request.
 	release func()
 	// turn is the work on the request, once it has begun.
@@ -91,6 +95,9 @@ func (a *API) handle(rt route) http.Handler {
 			a.tokens.clear() // what this node revokes ends at once here
 		}
 		refuseBody(w, r, res.status)
+		if rt.executors {
+			res = forExecutor(res)
+		}
 		a.write(w, r, res)
 		a.log.DebugContext(ctx, "request", "request_id", r.id, "token", r.token.Name,
 			"method", r.Method, "route", rt.path, "status", res.status)
@@ -113,6 +120,11 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 			return response{}, err
 		}
 	}
+	if rt.executors {
+		if err := a.admitExecutor(r); err != nil {
+			return response{}, err
+		}
+	}
 	if err := checkPath(r); err != nil {
 		return response{}, err
 	}
@@ -121,7 +133,7 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 			return response{}, err
 		}
 	}
-	if rt.scope != "" {
+	if rt.scope != "" || rt.executors {
 		if err := a.takeMemory(rt, r); err != nil {
 			return response{}, err
 		}
@@ -129,7 +141,7 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 	if rt.method == http.MethodPut || rt.method == http.MethodPost || rt.method == http.MethodPatch {
 		r.text, r.textErr = io.ReadAll(r.Body) // before its turn: a slow client must not keep other requests of its app waiting
 	}
-	if rt.scope != "" {
+	if rt.scope != "" || rt.executors {
 		if err := a.takeTurn(r); err != nil {
 			return response{}, err
 		}
@@ -156,7 +168,7 @@ func refuseBody(w http.ResponseWriter, r *request, status int) {
 // rejects some bytes. Validate checks the name that a PUT would create.
 func checkPath(r *request) error {
 	var last error // of what a PUT creates
-	for _, kind := range []string{"app", "job", "trigger", "calendar", "group", "endpoint", "token"} {
+	for _, kind := range []string{"app", "job", "trigger", "calendar", "group", "alert", "endpoint", "token"} {
 		name := r.PathValue(kind)
 		if name == "" {
 			continue

@@ -16,6 +16,9 @@ func (a *API) listTokens(r *request) (response, error) {
 	})
 }
 
+// ownToken returns the token that the request bears.
+func (a *API) ownToken(r *request) (response, error) { return response{body: r.token}, nil }
+
 func (a *API) getToken(r *request) (response, error) {
 	token, err := a.store.Token(r.Context(), r.PathValue("token"))
 	return response{revision: token.Revision, body: token}, err

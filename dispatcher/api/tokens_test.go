@@ -277,6 +277,11 @@ func TestClientCertificateIsNeededInAdditionToAToken(t *testing.T) {
 	got := w.do("GET", "/v1/apps", "")
 	got.refused(http.StatusUnauthorized, " unauthorized")
 	got.says("a client certificate")
+	for _, end := range []string{"complete", "fail", "heartbeat"} { // with the token of an attempt
+		got := w.do("POST", "/v1/runs/run/"+end, "", bearer(dispatcher.CallbackToken(make([]byte, 32), "event", 1)))
+		got.refused(http.StatusUnauthorized, " unauthorized")
+		got.says("a client certificate")
+	}
 	for _, path := range []string{"/livez", "/readyz", "/version", "/openapi.json"} {
 		w.must(http.StatusOK, "GET", path, "", "Authorization:")
 	}

@@ -1,6 +1,8 @@
 package api
 
 import (
+	"strconv"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
@@ -45,4 +47,37 @@ func (a *API) explain(r *request) (response, error) {
 		App: r.PathValue("app"), Job: r.PathValue("job"), Trigger: r.PathValue("trigger"), At: at,
 	})
 	return response{body: found}, err
+}
+
+// strip says what became of the latest scheduled times of one trigger, and which are next.
+func (a *API) strip(r *request) (response, error) {
+	var problems dispatcher.Problems
+	query := verify.StripQuery{
+		App: r.PathValue("app"), Job: r.PathValue("job"), Trigger: r.PathValue("trigger"),
+		Past: r.count(&problems, "past", dispatcher.DefaultStripPast, dispatcher.MostStripPast),
+		Next: r.count(&problems, "next", dispatcher.DefaultStripNext, dispatcher.MostStripNext),
+	}
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	ctx, done, err := a.evaluate(r, evaluationTimeout)
+	if err != nil {
+		return response{}, err
+	}
+	defer done()
+	found, err := verify.Strip(ctx, a.store, query)
+	return response{body: found}, err
+}
+
+// count reads a query parameter that is a number from 0 to most.
+func (r *request) count(problems *dispatcher.Problems, name string, otherwise, most int) int {
+	values := r.URL.Query()
+	if !values.Has(name) {
+		return otherwise
+	}
+	n, err := strconv.Atoi(values.Get(name))
+	if err != nil || n < 0 || n > most {
+		problems.Add("/"+name, dispatcher.CodePageLimit, "%s %s is not a number from 0 to %d", name, dispatcher.Echo(values.Get(name)), most)
+	}
+	return n
 }

@@ -85,7 +85,7 @@ var successes = map[string][]int{
 	http.MethodGet:    {http.StatusOK},
 	http.MethodPut:    {http.StatusOK, http.StatusCreated},
 	http.MethodPatch:  {http.StatusOK},
-	http.MethodPost:   {http.StatusOK, http.StatusAccepted},
+	http.MethodPost:   {http.StatusOK, http.StatusCreated, http.StatusAccepted},
 	http.MethodDelete: {http.StatusNoContent, http.StatusAccepted},
 }
 

@@ -65,7 +65,7 @@ func (c *Client) SetBounds(ctx context.Context, name string, change func(*dispat
 	}
 }
 
-// DeleteApp deletes an app; ErrConflict if it has jobs, calendars or groups.
+// DeleteApp deletes an app; ErrConflict if it has jobs, calendars, groups or alerts.
 func (c *Client) DeleteApp(ctx context.Context, name string, cond Condition) error {
 	return c.remove(ctx, path("apps", name), cond)
 }
@@ -177,8 +177,13 @@ func triggerPath(app, job, trigger, verb string) string {
 
 // RunJob queues a run of a job now. Each call queues another run; the client does not repeat it.
 func (c *Client) RunJob(ctx context.Context, app, job string) (dispatcher.Run, error) {
+	return c.RunJobWith(ctx, app, job, dispatcher.RunRequest{})
+}
+
+// RunJobWith is RunJob with another payload than the job's.
+func (c *Client) RunJobWith(ctx context.Context, app, job string, asked dispatcher.RunRequest) (dispatcher.Run, error) {
 	queued := func(run dispatcher.Run) bool { return run.App == app && run.Job == job && run.ID != "" }
-	return post(ctx, c, path("apps", app, "jobs", job, "run"), nil, queued)
+	return post(ctx, c, path("apps", app, "jobs", job, "run"), asked, queued)
 }
 
 // Slots lists the runs that hold a concurrency slot of a job.
@@ -196,14 +201,67 @@ func (c *Client) Run(ctx context.Context, id string) (dispatcher.Run, error) {
 	return get(ctx, c, path("runs", id), isRun(id))
 }
 
+// RunLog gets the log that an executor of XXL-JOB keeps of an attempt, from a line on, counted from 1. Attempt 0 is the
+// latest.
+func (c *Client) RunLog(ctx context.Context, id string, attempt, from int) (dispatcher.ExecutorLog, error) {
+	query := url.Values{"from_line": {strconv.Itoa(from)}}
+	if attempt != 0 {
+		query.Set("attempt", strconv.Itoa(attempt))
+	}
+	return get(ctx, c, path("runs", id, "log")+"?"+query.Encode(), func(log dispatcher.ExecutorLog) bool { return log.Run == id })
+}
+
 // CancelRun cancels a live run; ErrConflict if it is finished.
 func (c *Client) CancelRun(ctx context.Context, id string) (dispatcher.Run, error) {
 	return post(ctx, c, path("runs", id, "cancel"), nil, isRun(id))
 }
 
+// CompleteRun ends the attempt of a run that waits for its callback, as succeeded, and FailRun as failed; ErrConflict if the run
+// does not wait for one.
+func (c *Client) CompleteRun(ctx context.Context, id, message string) (dispatcher.CallbackReply, error) {
+	return c.endRun(ctx, id, "complete", message)
+}
+
+// FailRun is the other of CompleteRun.
+func (c *Client) FailRun(ctx context.Context, id, message string) (dispatcher.CallbackReply, error) {
+	return c.endRun(ctx, id, "fail", message)
+}
+
+func (c *Client) endRun(ctx context.Context, id, how, message string) (dispatcher.CallbackReply, error) {
+	body := map[string]string{"message": message}
+	return post(ctx, c, path("runs", id, how), body, func(r dispatcher.CallbackReply) bool { return r.Run == id })
+}
+
 // RetryRun queues a finished run again as its next attempt; ErrConflict if it is not finished.
 func (c *Client) RetryRun(ctx context.Context, id string) (dispatcher.Run, error) {
 	return post(ctx, c, path("runs", id, "retry"), nil, isRun(id))
+}
+
+// DeadLetters lists runs of an app that failed for good, latest scheduled time first.
+func (c *Client) DeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery) (List[dispatcher.Run], error) {
+	values := url.Values{}
+	for key, value := range map[string]string{"job": query.Job, "class": string(query.Class), "state": string(query.State)} {
+		if value != "" {
+			values.Set(key, value)
+		}
+	}
+	addPage(values, query.From, query.To, query.Page)
+	return list[dispatcher.Run](ctx, c, path("apps", query.App, "dead-letters")+encoded(values))
+}
+
+// CountDeadLetters counts what a replay would retry.
+func (c *Client) CountDeadLetters(ctx context.Context, app string, replay dispatcher.DeadLetterReplay) (dispatcher.DeadLetterCount, error) {
+	replay.DryRun = true
+	counted := func(n dispatcher.DeadLetterCount) bool { return n.Count >= 0 }
+	return post(ctx, c, path("apps", app, "dead-letters", "replay"), replay, counted)
+}
+
+// ReplayDeadLetters retries a portion of dead letters. If the response has Next, another call with it as cursor goes on. The
+// client does not repeat a call.
+func (c *Client) ReplayDeadLetters(ctx context.Context, app string, replay dispatcher.DeadLetterReplay) (dispatcher.Replayed, error) {
+	replay.DryRun = false
+	did := func(r dispatcher.Replayed) bool { return r.Replayed >= 0 }
+	return post(ctx, c, path("apps", app, "dead-letters", "replay"), replay, did)
 }
 
 // Misfires lists the misfire decisions of an app, latest first.
@@ -272,6 +330,11 @@ func (c *Client) SetNodeState(
 // Tokens lists API tokens by name, without their secrets.
 func (c *Client) Tokens(ctx context.Context, page dispatcher.Page) (List[dispatcher.APIToken], error) {
 	return list[dispatcher.APIToken](ctx, c, path("tokens")+params(dispatcher.RunQuery{Page: page}))
+}
+
+// OwnToken gets the token that the client bears, without its secret.
+func (c *Client) OwnToken(ctx context.Context) (dispatcher.APIToken, error) {
+	return get(ctx, c, path("token"), func(token dispatcher.APIToken) bool { return token.ID != "" })
 }
 
 // Token gets a token, without its secret.
@@ -382,6 +445,7 @@ func params(q dispatcher.RunQuery) string {
 	set("job", q.Job)
 	set("trigger", q.Trigger)
 	set("state", string(q.State))
+	set("parent", q.Parent)
 	addPage(values, q.From, q.To, q.Page)
 	return encoded(values)
 }

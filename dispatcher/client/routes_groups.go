@@ -27,6 +27,11 @@ func (c *Client) DeleteGroup(ctx context.Context, app, name string, cond Conditi
 	return c.remove(ctx, path("apps", app, "groups", name), cond)
 }
 
+// GroupStatus gets what the node that responds knows of an endpoint group and its endpoints.
+func (c *Client) GroupStatus(ctx context.Context, app, name string) (dispatcher.GroupStatus, error) {
+	return get(ctx, c, path("apps", app, "groups", name, "status"), func(s dispatcher.GroupStatus) bool { return s.Endpoints != nil })
+}
+
 // Endpoints lists the endpoints that a group has now, by id.
 func (c *Client) Endpoints(ctx context.Context, app, group string, page dispatcher.Page) (List[dispatcher.Endpoint], error) {
 	return list[dispatcher.Endpoint](ctx, c, path("apps", app, "groups", group, "endpoints")+params(dispatcher.RunQuery{Page: page}))

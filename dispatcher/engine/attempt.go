@@ -32,6 +32,7 @@ type attempt struct {
 	run     heldRun
 	call    dispatcher.Call
 	hasSlot bool // or may have one
+	over    bool // the run may not go to an endpoint: it waits, was skipped, or is another node's
 	outcome dispatcher.Outcome
 	clock   sample // by which the outcome's start is told; it may be suspended before its end
 	release func() // ends the protection of a long attempt; nil: it has none
@@ -59,6 +60,7 @@ func allowed(may bool) result {
 func (e *Engine) attempt(ctx context.Context, run heldRun) {
 	a := e.attempts.Get().(*attempt)
 	a.run = run
+	e.metrics.waits.Observe(max(0, -e.clock.until(run.Due)).Seconds())
 	defer func() {
 		if a.release != nil {
 			a.release()
@@ -67,7 +69,7 @@ func (e *Engine) attempt(ctx context.Context, run heldRun) {
 		e.attempts.Put(a)
 	}()
 	for _, step := range []func(context.Context, *attempt) result{
-		e.resolve, e.takeSlot, e.checkHost, e.protect, e.begin, e.checkLease, e.invoke, e.conclude,
+		e.resolve, e.endAccepted, e.takeSlot, e.spread, e.checkHost, e.protect, e.readState, e.begin, e.checkLease, e.invoke, e.conclude,
 	} {
 		switch step(ctx, a) {
 		case refused:
@@ -109,7 +111,7 @@ func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 		}
 		a.outcome = notAttempted(dispatcher.RunFailed, class, err, time.Now())
 	}
-	e.metrics.attempts.WithLabelValues(string(a.outcome.State)).Inc()
+	e.ended(ctx, a)
 	e.record(ctx, a.run, e.inDatabaseTime(a.outcome), nil)
 	return finished
 }
@@ -119,21 +121,37 @@ func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 // run is still its own, the attempt goes on.
 func (e *Engine) checkLease(ctx context.Context, a *attempt) result {
 	failpoint.Hit(failpoint.BeforeSend)
-	return allowed(e.holds(a.run) || e.waitUntilDue(ctx, a.run, nil))
+	return allowed(e.mayAct(ctx, a.run))
+}
+
+// mayAct reports whether the node may act on a run. If it has no lease, it waits for one.
+func (e *Engine) mayAct(ctx context.Context, run heldRun) bool {
+	return e.holds(run) || e.waitUntilDue(ctx, run, nil)
 }
 
 // invoke calls the target. It does not record an attempt that the end of the drain cut off: the
 // node that adopts the run records it as lost. If the attempt was cut off before anything was sent,
 // as while it connected, the run is handed back instead.
 func (e *Engine) invoke(ctx context.Context, a *attempt) result {
-	late := -e.clock.until(a.run.Due)
-	first := a.run.Kind == dispatcher.KindSchedule && a.run.Attempt == 1
-	e.metrics.load.began(late, first)
-	if first {
-		e.metrics.lateness.Observe(late.Seconds())
-	}
+	late, begun := -e.clock.until(a.run.Due), time.Now()
+	first := a.run.Kind == dispatcher.KindSchedule && a.run.Attempt == 1 && a.run.Shard <= 1 // of a broadcast, one counts
 	a.clock = e.clock.best()
+	if !occupies(a) {
+		e.metrics.began(&a.call, late, first, begun)
+	} else {
+		a.call.Occupy = func(endpoint string, ifFree bool) dispatcher.EndpointGrant { return e.occupy(ctx, a, endpoint, ifFree) }
+	}
+	endSpan := e.beginSpan(ctx, a)
 	a.outcome = e.invoker.Invoke(ctx, a.call)
+	if a.over {
+		return refused // without a span: nothing was sent
+	}
+	if endSpan != nil {
+		endSpan(e.inDatabaseTime(a.outcome))
+	}
+	if occupies(a) {
+		e.metrics.began(&a.call, late, first, begun) // not before, as the run might have had to wait
+	}
 	failpoint.Hit(failpoint.AfterResponse)
 	if errors.Is(context.Cause(ctx), pool.ErrCutOff) {
 		if a.outcome.NotSent {
@@ -144,9 +162,20 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	return proceed
 }
 
+// beginSpan begins the span of an attempt, and tells its target by the call whether the trace is recorded. It returns what
+// ends the span; nil: there is none.
+func (e *Engine) beginSpan(ctx context.Context, a *attempt) (end func(dispatcher.Outcome)) {
+	if e.opts.Tracer == nil {
+		return nil
+	}
+	a.call.Sampling, end = e.opts.Tracer.Begin(ctx, a.call, e.clock.of(time.Now()))
+	return end
+}
+
 // conclude decides whether the run is attempted again, and hands the outcome over.
 func (e *Engine) conclude(ctx context.Context, a *attempt) result {
-	e.metrics.attempts.WithLabelValues(string(a.outcome.State)).Inc()
+	e.ended(ctx, a)
+	e.timeAttempt(a)
 	e.omitResponse(a)
 	e.logIf(ctx, "ask for the time after a suspension", e.clock.sampleIfSuspended(context.WithoutCancel(ctx)))
 	outcome := e.inDatabaseTime(a.outcome)

@@ -10,61 +10,81 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 )
 
-// permits ask the database, in batches, whether runs may begin. There are two kinds:
+// permits ask the database, in batches, whether runs may begin. There are three kinds:
 //   - Begin, for at_most_once jobs: it commits that a request is about to be sent. A run that was
 //     begun is never repeated; if its node dies, it ends as lost.
 //   - Acquire, for jobs that limit how many of their runs there may be at once: it takes a slot.
-type permits struct {
-	batcher[permitRequest]
+//   - AcquireEndpoints, for jobs of which one run at a time goes to an endpoint: it takes the endpoint's slot.
+type permits[Q, A any] struct {
+	batcher[permitRequest[Q, A]]
 	step  string
-	grant func(context.Context, []dispatcher.HeldRun) ([]dispatcher.HeldRun, error)
+	key   func(Q) pool.AttemptKey
+	grant func(context.Context, []Q) (map[pool.AttemptKey]A, error)
 	log   *slog.Logger
 }
 
-// permitRequest is a run that is to begin, and where the response goes.
-type permitRequest struct {
-	run     dispatcher.HeldRun
-	granted chan bool // has room for the response
+// permitRequest is what a run asks for, and where the response goes.
+type permitRequest[Q, A any] struct {
+	asks    Q
+	granted chan A // has room for the response
 }
 
-// newPermits returns permits by grant, which returns those of the runs that may begin.
-func newPermits(
+// runPermits are permits for runs, which may begin or not.
+type runPermits = permits[dispatcher.HeldRun, bool]
+
+// newRunPermits returns permits by grant, which returns those of the runs that may begin.
+func newRunPermits(
 	step string, grant func(context.Context, []dispatcher.HeldRun) ([]dispatcher.HeldRun, error), batch int, log *slog.Logger,
-) *permits {
-	p := &permits{step: step, grant: grant, log: log}
-	p.batcher = batcher[permitRequest]{inbox: make(chan permitRequest, batch), most: batch, handle: p.respond}
+) *runPermits {
+	return newPermits(step, pool.KeyOf, func(ctx context.Context, runs []dispatcher.HeldRun) (map[pool.AttemptKey]bool, error) {
+		may, err := grant(ctx, runs)
+		granted := make(map[pool.AttemptKey]bool, len(may))
+		for _, run := range may {
+			granted[pool.KeyOf(run)] = true
+		}
+		return granted, err
+	}, batch, log)
+}
+
+// newPermits returns permits by grant, which returns the responses to those of the requests that have one. key returns
+// the attempt that a request is for.
+func newPermits[Q, A any](
+	step string, key func(Q) pool.AttemptKey, grant func(context.Context, []Q) (map[pool.AttemptKey]A, error), batch int, log *slog.Logger,
+) *permits[Q, A] {
+	p := &permits[Q, A]{step: step, key: key, grant: grant, log: log}
+	p.batcher = batcher[permitRequest[Q, A]]{inbox: make(chan permitRequest[Q, A], batch), most: batch, handle: p.respond}
 	return p
 }
 
-// request reports whether a run may begin. It waits for the database. False means that the run may
-// not, for example because another node has it by now, or that ctx ended.
-func (p *permits) request(ctx context.Context, run dispatcher.HeldRun) bool {
-	one := permitRequest{run, make(chan bool, 1)}
+// request returns the response to a request. It waits for the database. None, the zero value, means that the run may
+// not begin, for example because another node has it by now, or that ctx ended.
+func (p *permits[Q, A]) request(ctx context.Context, asks Q) (none A) {
+	one := permitRequest[Q, A]{asks, make(chan A, 1)}
 	select {
 	case p.inbox <- one:
 	case <-ctx.Done():
-		return false
+		return none
 	}
 	select {
 	case granted := <-one.granted:
 		return granted
 	case <-ctx.Done():
-		return false
+		return none
 	}
 }
 
 // respond asks for one batch until the database answers. Asking again is harmless; guessing the
 // response could send a request twice or not at all. Those about which the database could not decide ask again,
 // with a later batch, so that no other waits for them.
-func (p *permits) respond(ctx context.Context, batch []permitRequest) {
-	runs := make([]dispatcher.HeldRun, len(batch))
+func (p *permits[Q, A]) respond(ctx context.Context, batch []permitRequest[Q, A]) {
+	asked := make([]Q, len(batch))
 	for i := range batch {
-		runs[i] = batch[i].run
+		asked[i] = batch[i].asks
 	}
-	var may []dispatcher.HeldRun
+	var granted map[pool.AttemptKey]A
 	undecided := map[pool.AttemptKey]bool{}
-	untilDone(ctx, p.log, p.step, len(runs), func() (err error) {
-		may, err = p.grant(ctx, runs)
+	untilDone(ctx, p.log, p.step, len(asked), func() (err error) {
+		granted, err = p.grant(ctx, asked)
 		var some *dispatcher.UndecidedError
 		if errors.As(err, &some) {
 			for _, run := range some.Runs {
@@ -74,12 +94,8 @@ func (p *permits) respond(ctx context.Context, batch []permitRequest) {
 		}
 		return err
 	})
-	granted := map[pool.AttemptKey]bool{}
-	for _, run := range may {
-		granted[pool.KeyOf(run)] = true
-	}
 	for _, one := range batch {
-		if key := pool.KeyOf(one.run); undecided[key] {
+		if key := p.key(one.asks); undecided[key] {
 			time.AfterFunc(spread(undecidedPause), func() { p.repeat(ctx, one) })
 		} else {
 			one.granted <- granted[key]
@@ -92,17 +108,21 @@ func (p *permits) respond(ctx context.Context, batch []permitRequest) {
 const undecidedPause = 100 * time.Millisecond
 
 // repeat asks for a run again.
-func (p *permits) repeat(ctx context.Context, one permitRequest) {
+func (p *permits[Q, A]) repeat(ctx context.Context, one permitRequest[Q, A]) {
+	var none A
 	select {
 	case p.inbox <- one:
 	case <-ctx.Done():
-		one.granted <- false
+		one.granted <- none
 	}
 }
 
 // begin commits that a request is about to be sent, for a job that wants it at most once. It is a
 // step of an attempt.
 func (e *Engine) begin(ctx context.Context, a *attempt) result {
+	if occupies(a) {
+		return proceed // it begins once it has the slot of an endpoint
+	}
 	if a.call.Delivery != dispatcher.AtMostOnce {
 		return proceed
 	}

@@ -21,7 +21,7 @@ func (r *rig) setBounds(bounds dispatcher.Bounds) {
 // requestRun requests a manual run and lets the node adopt and attempt what it may.
 func (r *rig) requestRun(job string) dispatcher.Run {
 	r.t.Helper()
-	run, err := r.store.RequestRun(r.t.Context(), "app", job, dispatcher.Change{Actor: "test"})
+	run, err := r.store.RequestRun(r.t.Context(), "app", job, nil, dispatcher.Change{Actor: "test"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -103,7 +103,7 @@ func TestSuspendedAppSendsNothingAndItsRunsWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.putWebhook("hook", "http://one.example.com/")
-	run, err := r.store.RequestRun(t.Context(), "app", "hook", dispatcher.Change{Actor: "test"})
+	run, err := r.store.RequestRun(t.Context(), "app", "hook", nil, dispatcher.Change{Actor: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

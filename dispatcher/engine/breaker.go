@@ -280,7 +280,7 @@ func (h *hosts) report(host hostOfApp, id int64, o dispatcher.Outcome, now time.
 	switch {
 	case o.State == dispatcher.RunCancelled,
 		o.Class == dispatcher.ClassSecret, o.Class == dispatcher.ClassTemplate, o.Class == dispatcher.ClassEgressDenied,
-		o.Class == dispatcher.ClassBounds:
+		o.Class == dispatcher.ClassBounds, o.Class == dispatcher.ClassOAuth2:
 		// It says nothing about the host, so the next may go as a probe.
 		if c, ok := h.circuits[host]; ok && c.jobs[id] != nil && c.jobs[id].probing {
 			c.jobs[id].probing, c.jobs[id].until = false, now

@@ -38,7 +38,7 @@ func (b *bytesKept) take(app string, most int64, response *dispatcher.Response) 
 
 // sizeOf is about how many bytes a response takes in the history.
 func sizeOf(r *dispatcher.Response) int {
-	size := 100 + len(r.Body) + len(r.LogTail)
+	size := 100 + len(r.Body) + len(r.LogTail) + len(r.State)
 	for name, value := range r.Headers {
 		size += len(name) + len(value)
 	}

@@ -72,6 +72,14 @@ func (e *Engine) hear(n dispatcher.Notification) {
 		}
 	case n.Adopt:
 		wake(e.wakeAdopt)
+	case n.Ends:
+		wake(e.wakeFollow)
+	case n.Backfill:
+		wake(e.wakeBackfill)
+	case n.Bulk:
+		wake(e.wakeBulk)
+	case n.Callback:
+		e.retries.remind(reminder{at: e.clock.now()}, e.clock.until)
 	case n.Nodes:
 		wake(e.wakeAdopt) // the runs of a node that left
 		e.changes.note(func(c *changes) { c.nodes = true })
@@ -79,15 +87,17 @@ func (e *Engine) hear(n dispatcher.Notification) {
 		e.jobs.drop(n.JobID)
 		e.changes.note(func(c *changes) { c.jobs[n.JobID] = true })
 	case n.Group != "":
-		e.groups.drop(n.App, n.Group)
+		e.groups.change(n.App, n.Group)
 	case n.App != "":
 		e.jobs.dropApp(n.App)
 		e.groups.dropApp(n.App)
+		e.used.dropIf(func(app string) bool { return app == n.App })
 		if len(e.opts.Apps) == 0 || slices.Contains(e.opts.Apps, n.App) {
 			e.changes.note(func(c *changes) { c.everything = true })
 		}
 	default:
 		e.groups.clear()
+		e.used.dropIf(func(string) bool { return true })
 		e.changes.note(func(c *changes) { c.everything = true })
 	}
 }

@@ -160,7 +160,9 @@ func (e *entry) advance() dispatcher.Advance {
 // changes it before it ends, or asks for it when it has.
 func (e *entry) live() bool {
 	_, delayed := e.schedule.FixedDelay()
-	return delayed || e.job == nil || e.job.Delivery == dispatcher.AtMostOnce || e.job.Slots() > 0
+	return delayed || e.job == nil || e.job.Delivery == dispatcher.AtMostOnce || e.job.Slots() > 0 ||
+		e.job.EndpointPolicy() != dispatcher.ConcurrencyAllow ||
+		e.job.Target.Group != nil && e.job.Target.Group.Strategy == dispatcher.Broadcast
 }
 
 // advanceTo is advance with the next fire.

@@ -42,7 +42,7 @@ func TestUndecidedRunsHoldUpNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		locked := func(run dispatcher.HeldRun) bool { return run.JobID == 1 }
 		begun, rounds := time.Now(), 0
-		p := newPermits("acquire slots", func(_ context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+		p := newRunPermits("acquire slots", func(_ context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
 			var granted, undecided []dispatcher.HeldRun
 			for _, run := range runs {
 				if locked(run) && rounds < 5 {

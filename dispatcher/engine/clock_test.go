@@ -146,6 +146,10 @@ func (j *judging) MarkDead(_ context.Context, _ dispatcher.NodeID, _ time.Time, 
 func (j *judging) FailLostRuns(context.Context, time.Time) (int, error) { return 0, nil }
 func (j *judging) GrantWaiting(context.Context) error                   { return nil }
 
+func (j *judging) EndBroadcasts(context.Context, []dispatcher.RunKey, time.Time) (int, error) {
+	return 0, nil
+}
+
 // A node of an engine with a margin claims later, trusts its lease for less and waits longer for others.
 func TestEngineAppliesTheClockMargin(t *testing.T) {
 	t.Parallel()

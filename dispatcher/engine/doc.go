@@ -32,6 +32,9 @@
 //	retry       when due     adopts runs that are attempted again, and probes hosts for those that wait
 //	unfold      5 s          unfolds the node's claims that are older than 30 s
 //	delay       when ended   schedules the next fire of fixed delays
+//	follow      15 s *       queues what follows the ends of runs, and judges the alerts of their jobs
+//	backfill    15 s *       queues the next runs of backfills, and counts those that have ended
+//	bulk        15 s *       acts on the next jobs and runs of bulk actions
 //	handler     15 s         steps for the fleet, see below
 //	purge       10 min       removes history past its retention
 //	heartbeat   5 s          renews the lease, reads which nodes are live
@@ -50,10 +53,14 @@
 //	takeSlot     waits for a slot of a job that limits its runs  slots.go
 //	checkHost    defers the run while its host may not be called hosts.go, breaker.go
 //	protect      asks for protection if it may outlast a drain   protect.go
+//	readState    reads the state that the run before has left    carried_state.go
 //	begin        commits that an at_most_once request is sent    begin.go
 //	checkLease   looks again whether the run is still its own    attempt.go
 //	invoke       calls the target                                attempt.go
 //	conclude     plans a retry and hands the outcome over        retry.go, record.go
+//
+// For a job of which one run at a time goes to an endpoint, begin and checkLease come after the invoker has chosen the
+// endpoint, when the attempt has its slot (slots_endpoints.go). A run that has to wait for it is let go.
 //
 // A refused attempt gives its slot back. A deferred one is recorded with the time of the next try and
 // does not count. An attempt that a shutdown cuts off is not recorded: only the node that adopts its
@@ -81,11 +88,13 @@
 // # Handler
 //
 // Every 15 s, give or take a tenth, the handler declares nodes dead whose heartbeats stayed out, takes
-// over from them, lets triggers follow the switches of their apps and labels, settles misfires, rolls up the
-// states of jobs, and counts the fires to come. These steps run under locks, one for
-// the fleet and one for each app that needs it, so that one node does the work of a window. Every write
-// is a compare-and-swap as well, so a node that freezes under a lock does no harm. For itself, each node
-// reclaims runs that the database gives to it and that it does not have.
+// over from them, ends pauses whose time is over, lets triggers follow the switches and pauses of their
+// apps and their labels, settles misfires, rolls up the states of jobs, looks at the alerts that time decides
+// about, counts fires for objectives and runs for statistics, counts the fires and callbacks to come, and counts
+// what there is. These
+// steps run under locks, one for the fleet and one for each app that needs it, so that one node does the
+// work of a window. Every write is a compare-and-swap as well, so a node that freezes under a lock does no
+// harm. For itself, each node reclaims runs that the database gives to it and that it does not have.
 //
 // # Nodes
 //

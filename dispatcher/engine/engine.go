@@ -34,6 +34,7 @@ type Engine struct {
 	progress progress
 	overdue  overdue
 	upcoming upcoming
+	census   census
 	planning
 	definitions
 	gates
@@ -57,6 +58,7 @@ type definitions struct {
 	broken    *pile[brokenTrigger]
 	jobs      *jobCache
 	groups    *groupCache
+	used      *usedGroups
 	triggers  *triggerCache
 	calendars *calendarCache
 	schedules *schedule.Cache
@@ -66,7 +68,8 @@ type definitions struct {
 type gates struct {
 	slots  *slots
 	hosts  *hosts
-	begins *permits // of at_most_once jobs
+	begins *runPermits // of at_most_once jobs
+	states *stateReads
 	long   *longAttempts
 	// attempts that ended, to be used again: one is some 800 bytes.
 	attempts sync.Pool
@@ -78,13 +81,18 @@ type outcomes struct {
 	delays   *delays
 	retries  *retries
 	gone     goneTargets
-	bytes    *bytesKept
+	// broadcasts are ended when their last shard is.
+	broadcasts *broadcasts
+	bytes      *bytesKept
 }
 
 // signals wake the loops.
 type signals struct {
 	wakePoll      chan struct{} // definitions or the node's share changed: read the window now
 	wakeAdopt     chan struct{} // runs may wait to be adopted
+	wakeFollow    chan struct{} // runs ended that something follows
+	wakeBackfill  chan struct{} // a backfill may go on
+	wakeBulk      chan struct{} // there is a bulk action
 	wakeHeartbeat chan struct{} // nodes came or went
 	lostFires     atomic.Bool   // own fires were lost since the last sweep
 	apis          []string      // of the other nodes, as OnAPIs was told; of the heartbeat's loop
@@ -106,18 +114,23 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 		store: store, invoker: invoker, opts: o, log: o.Logger,
 		clock: newClock(store), fleet: newFleet(o.DeadAfter, o.Drain, o.Heartbeat), tokens: newTokens(),
 		progress: progress{loops: map[string]loopProgress{}},
-		planning: planning{changes: newChanges(), floors: newFloors()},
+		planning: planning{changes: newChanges(), floors: newFloors(o)},
 		definitions: definitions{
-			jobs: newJobCache(store), groups: newGroupCache(store), triggers: newTriggerCache(mostKnownTriggers),
+			jobs: newJobCache(store), groups: newGroupCache(store), used: &usedGroups{of: map[int64]*usedGroup{}},
+			triggers:  newTriggerCache(mostKnownTriggers),
 			calendars: newCalendarCache(store), schedules: schedule.NewCache(10_000),
 		},
 		gates: gates{
 			slots: newSlots(store, o.Batch, o.Logger), hosts: newHosts(o.BreakerFailures, o.HostRate),
-			begins: newPermits("begin runs", store.Begin, o.Batch, o.Logger), long: &longAttempts{protection: o.Protection},
+			begins: newRunPermits("begin runs", store.Begin, o.Batch, o.Logger), long: &longAttempts{protection: o.Protection},
+			states:   newStateReads(store, o.Batch, o.Logger),
 			attempts: sync.Pool{New: func() any { return &attempt{} }},
 		},
 		signals: signals{
-			wakePoll: make(chan struct{}, 1), wakeAdopt: make(chan struct{}, 1), wakeHeartbeat: make(chan struct{}, 1),
+			wakePoll: make(chan struct{}, 1), wakeAdopt: make(chan struct{}, 1), wakeFollow: make(chan struct{}, 1),
+			wakeBackfill:  make(chan struct{}, 1),
+			wakeBulk:      make(chan struct{}, 1),
+			wakeHeartbeat: make(chan struct{}, 1),
 		},
 	}
 	e.pool = pool.New(o.Pool, pool.Work[runDetail]{WaitUntilDue: e.waitUntilDue, Attempt: e.attempt, Until: e.clock.until})
@@ -129,7 +142,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	e.broken = newPile[brokenTrigger]()
 	e.idle = &adoption{wake: e.wakeAdopt}
 	e.outcomes = outcomes{delays: newDelays(), retries: newRetries(), gone: goneTargets{newPile[dispatcher.Record]()},
-		bytes: newBytesKept()}
+		broadcasts: newBroadcasts(), bytes: newBytesKept()}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, cmp.Or[prometheus.Registerer](o.Metrics, prometheus.NewRegistry()))
 	return e
@@ -160,12 +173,13 @@ func (e *Engine) Run(ctx context.Context) {
 	var claiming, beating, recording sync.WaitGroup
 	for _, loop := range []func(context.Context){
 		e.listenLoop, e.changeLoop, e.pollLoop, e.sweepLoop, e.aheadLoop, e.claimLoop, e.unfoldLoop,
-		e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.brokenLoop, e.purgeLoop,
+		e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.followLoop, e.brokenLoop, e.purgeLoop, e.healthLoop,
+		e.backfillLoop, e.bulkLoop,
 	} {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(heartbeats) })
-	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.slots.run, e.goneLoop} {
+	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.states.run, e.slots.run, e.goneLoop, e.broadcastLoop} {
 		recording.Go(func() { loop(life) })
 	}
 	if e.opts.Metrics != nil { // years of virtual time have many seconds

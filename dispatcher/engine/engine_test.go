@@ -100,7 +100,7 @@ func TestRunsWonWithALostResponseAreExecutedOnce(t *testing.T) {
 	r := newRig(t, func(s Store) Store { return &lostResponse{Store: s} })
 	r.declare("claimed", "rate(5s)", nil)
 	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
-	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", nil, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.now = r.now.Add(7 * time.Second)
@@ -149,7 +149,7 @@ func TestShutdownWaitsForStatementsThatWinRuns(t *testing.T) {
 	r := newRig(t, func(inner Store) Store { s.Store = inner; return s })
 	r.declare("claimed", "rate(5s)", nil)
 	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
-	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", nil, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.now = r.now.Add(7 * time.Second)
@@ -204,7 +204,7 @@ func TestRunOfADeletedJobEndsCancelledWithTheReason(t *testing.T) {
 	r := newRig(t, nil)
 	r.declare("gone", "rate(1h)", nil)
 	change := dispatcher.Change{Actor: "test", Now: r.now}
-	if _, err := r.store.RequestRun(t.Context(), "app", "gone", change); err != nil {
+	if _, err := r.store.RequestRun(t.Context(), "app", "gone", nil, change); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.store.DeleteJob(t.Context(), "app", "gone", change); err != nil {
@@ -251,7 +251,7 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 	r.opts.OnOutcome = func(dispatcher.Call, dispatcher.Outcome) { ended <- struct{}{} }
 	r.declare("slow", "rate(1h)", nil)
 	change := dispatcher.Change{Actor: "test"}
-	run, err := r.store.RequestRun(t.Context(), "app", "slow", change)
+	run, err := r.store.RequestRun(t.Context(), "app", "slow", nil, change)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,12 +43,12 @@ const (
 )
 
 // floors are the lower bounds of what this node reads: for its window, for its sweeps of the nodes shortly before
-// it and of all, for what is overdue, and for retries.
-type floors struct{ window, near, far, misses, retries floor }
+// it and of all, for what is overdue, for retries, and for ends of runs that something follows.
+type floors struct{ window, near, far, misses, retries, ends floor }
 
-func newFloors() floors {
+func newFloors(o Options) floors {
 	return floors{near: floor{never: true, bounded: true}, far: floor{never: true}, misses: floor{never: true, every: missesInterval},
-		retries: floor{never: true, every: retriesInterval}}
+		retries: floor{never: true, every: retriesInterval}, ends: floor{never: true, every: o.Handler * 9 / 10}}
 }
 
 // floor is the time before which nothing is left in what its looks cover.
@@ -153,17 +153,21 @@ func (f *floors) left() time.Time { return f.far.known(0) }
 
 // reset makes the next look of each kind go back without bound.
 func (f *floors) reset() {
-	for _, one := range []*floor{&f.window, &f.near, &f.far, &f.misses, &f.retries} {
+	for _, one := range []*floor{&f.window, &f.near, &f.far, &f.misses, &f.retries, &f.ends} {
 		one.reset()
 	}
 }
 
-// recorded notes the retries among records that were due a while ago when they were stored: other looks may have passed
-// them. What is due later is above every floor.
+// recorded notes the retries and the ends among records that are of a while ago when they are stored: other looks may have passed
+// them. What is later is above every floor.
 func (f *floors) recorded(records []dispatcher.Record, now time.Time) {
+	past := now.Add(-retriesMargin / 2)
 	for _, record := range records {
-		if next := record.Next; next != nil && next.Wait == nil && next.At.Before(now.Add(-retriesMargin/2)) {
+		switch next := record.Next; {
+		case next != nil && next.Wait == nil && next.At.Before(past):
 			f.retries.lower(next.At)
+		case next == nil && record.Followed && record.Outcome.EndedAt.Before(past):
+			f.ends.lower(record.Outcome.EndedAt)
 		}
 	}
 }

@@ -92,7 +92,7 @@ func TestFloorIsWhatIsLeftAndNoMore(t *testing.T) {
 func TestBoundedFloorNeverLooksAtEverything(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
-	floors := newFloors()
+	floors := newFloors(Options{})
 	f := &floors.near
 	for i, version := range []int{0, 1, 1} {
 		at := now.Add(time.Duration(i) * time.Hour)

@@ -16,6 +16,11 @@ const (
 	// groupMaxAge is how old a group may become before a fire reads it again: a notification may be lost, and no
 	// notification tells that endpoints have expired.
 	groupMaxAge = 15 * time.Second
+	// A group that changes all the time, because endpoints come and go, is read once every groupPause, and not for each
+	// fire. One that changes now and then is read at once: groupBurst reads may come together. So a node knows of a change
+	// well within a second.
+	groupPause = 250 * time.Millisecond
+	groupBurst = 4
 )
 
 // groupReader reads a group as nodes route to it.
@@ -36,16 +41,33 @@ type groupCache struct {
 
 type knownGroup struct {
 	*dispatcher.GroupVersion
-	readAt time.Time // local
+	readAt  time.Time // local
+	changed bool      // since it was read
+	pace    time.Time // when as many reads as there were are due, one every groupPause
+}
+
+// fresh reports whether a fire may use the group as it was read, or must for now.
+func (k *knownGroup) fresh(now time.Time) bool {
+	switch age := now.Sub(k.readAt); {
+	case age >= groupMaxAge:
+		return false
+	case k.changed:
+		return now.Before(k.pace.Add(-(groupBurst - 1) * groupPause))
+	}
+	return true
 }
 
 // groupRead is a read that any number of fires wait for.
 type groupRead struct {
-	app     string
-	done    chan struct{} // closed when the rest is set
-	version *dispatcher.GroupVersion
-	err     error
-	void    bool // the attempt that read was cut off
+	app   string
+	began time.Time
+	pace  time.Time
+	// changed tells that the group changed since it began, forgotten that it is not to be remembered.
+	changed, forgotten bool
+	done               chan struct{} // closed when the rest is set
+	version            *dispatcher.GroupVersion
+	err                error
+	void               bool // the attempt that read was cut off
 }
 
 func newGroupCache(store groupReader) *groupCache {
@@ -63,14 +85,14 @@ func (g *groupCache) get(ctx context.Context, app, name string, now time.Time) (
 	id := dispatcher.GroupID(app, name)
 	for {
 		g.mu.Lock()
-		if known, ok := g.groups.get(id); ok && time.Since(known.readAt) < groupMaxAge {
+		known, ok := g.groups.get(id)
+		if ok && known.fresh(time.Now()) {
 			g.mu.Unlock()
 			return known.GroupVersion, nil
 		}
 		read, underWay := g.reads[id]
 		if !underWay {
-			read = &groupRead{app: app, done: make(chan struct{})}
-			g.reads[id] = read
+			read = g.begin(id, app, known)
 		}
 		g.mu.Unlock()
 		if !underWay {
@@ -88,9 +110,22 @@ func (g *groupCache) get(ctx context.Context, app, name string, now time.Time) (
 	}
 }
 
-// read reads a group for all that wait for it, and remembers it unless it changed meanwhile.
+// begin notes that a group is read; known is nil if it is not remembered. g.mu is held.
+func (g *groupCache) begin(id int64, app string, known *knownGroup) *groupRead {
+	read := &groupRead{app: app, began: time.Now(), done: make(chan struct{})}
+	read.pace = read.began.Add(groupPause)
+	if known != nil {
+		if known.pace.After(read.began) {
+			read.pace = known.pace.Add(groupPause)
+		}
+		known.pace = read.pace
+	}
+	g.reads[id] = read
+	return read
+}
+
+// read reads a group for all that wait for it, and remembers it unless it was forgotten meanwhile.
 func (g *groupCache) read(ctx context.Context, id int64, read *groupRead, name string, now time.Time) {
-	began := time.Now()
 	version, err := g.store.GroupVersion(ctx, read.app, name, now)
 	if read.err = err; err == nil {
 		read.version = &version
@@ -100,20 +135,28 @@ func (g *groupCache) read(ctx context.Context, id int64, read *groupRead, name s
 	defer g.mu.Unlock()
 	if g.reads[id] == read {
 		delete(g.reads, id)
+	}
+	if known, ok := g.groups.get(id); !read.forgotten && (!ok || !known.readAt.After(read.began)) {
 		if g.groups.drop(id); err == nil {
-			g.groups.put(id, &knownGroup{&version, began})
+			g.groups.put(id, &knownGroup{GroupVersion: &version, readAt: read.began, changed: read.changed, pace: read.pace})
 		}
 	}
 	close(read.done)
 }
 
-// drop forgets a group of which the definition or an endpoint changed.
-func (g *groupCache) drop(app, name string) {
+// change notes that the definition or an endpoint of a group changed. Fires that come from now on wait for no read that
+// began before.
+func (g *groupCache) change(app, name string) {
 	id := dispatcher.GroupID(app, name)
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.groups.drop(id)
-	delete(g.reads, id)
+	if known, ok := g.groups.get(id); ok {
+		known.changed = true
+	}
+	if read, underWay := g.reads[id]; underWay {
+		read.changed = true
+		delete(g.reads, id)
+	}
 }
 
 // dropIf forgets the groups of the apps that match.
@@ -123,6 +166,7 @@ func (g *groupCache) dropIf(match func(app string) bool) {
 	g.groups.dropIf(func(k *knownGroup) bool { return match(k.App) })
 	for id, read := range g.reads {
 		if match(read.app) {
+			read.forgotten = true
 			delete(g.reads, id)
 		}
 	}
@@ -151,6 +195,7 @@ func (e *Engine) addGroup(ctx context.Context, call *dispatcher.Call) error {
 	case !read:
 		return errCutOff
 	}
+	e.used.note(call, time.Now())
 	return nil
 }
 

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
@@ -76,10 +78,20 @@ func sum(counts map[string]int) (total int) {
 // startFleet starts nodes over one database, with an app, until stop.
 func startFleet(t *testing.T, database string, nodes int) (s dispatcher.Store, stop func()) {
 	t.Helper()
+	return startMeasured(t, database, nodes, nil)
+}
+
+// startMeasured is startFleet for nodes that count their statements.
+func startMeasured(t testing.TB, database string, nodes int, metrics []*prometheus.Registry) (s dispatcher.Store, stop func()) {
+	t.Helper()
 	ctx, end := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	for n := range nodes {
-		opened, err := store.Open(t.Context(), database, store.Options{})
+		var options store.Options
+		if metrics != nil {
+			options.Metrics = metrics[n]
+		}
+		opened, err := store.Open(t.Context(), database, options)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +219,7 @@ func checkFleet(t *testing.T, s dispatcher.Store, w *workers) {
 	}
 }
 
-func portOf(t *testing.T, server *httptest.Server) (port int) {
+func portOf(t testing.TB, server *httptest.Server) (port int) {
 	t.Helper()
 	if _, err := fmt.Sscanf(server.URL, "http://127.0.0.1:%d", &port); err != nil {
 		t.Fatal(err)

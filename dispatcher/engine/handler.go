@@ -44,6 +44,7 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 		{"settle misfires", e.settleMisfires},
 		{"reclaim runs", e.reclaimInDoubt},
 		{"count upcoming fires", e.countUpcoming},
+		{"count what there is", e.takeCensus},
 		{"report bytes of responses", e.reportBytes},
 	} {
 		turned(ctx)
@@ -94,11 +95,15 @@ func (e *Engine) withLock(ctx context.Context, name string, do func(context.Cont
 }
 
 // workForFleet does what one node does for all in a window: it marks nodes dead and takes over from them, rolls up
-// the states of jobs, looks whether triggers have switches to follow, and removes expired endpoints. It asks for the locks
-// of all that at once. A node that may not judge others leaves their lock to those that may, and takes over from the dead
-// without it.
+// the states of jobs, ends pauses whose time is over, looks whether triggers have switches to follow, removes expired
+// endpoints, looks at alerts that time decides about, and counts fires for objectives and runs for statistics. It
+// asks for the locks of all that at once. A node that may not judge others leaves their lock to those that may, and
+// takes over from the dead without it.
 func (e *Engine) workForFleet(ctx context.Context, _ time.Time) error {
-	names := []string{dispatcher.LockStates, dispatcher.LockSwitches, dispatcher.LockEndpoints}
+	names := []string{
+		dispatcher.LockStates, dispatcher.LockSwitches, dispatcher.LockEndpoints, dispatcher.LockAlerts, dispatcher.LockObjectives,
+		dispatcher.LockStatistics,
+	}
 	heartbeat, may := e.fleet.mayMarkDead()
 	var err error
 	if may {
@@ -115,10 +120,19 @@ func (e *Engine) workForFleet(ctx context.Context, _ time.Time) error {
 			errs = append(errs, e.rollUpStates(ctx))
 		}
 		if slices.Contains(won, dispatcher.LockSwitches) {
-			errs = append(errs, e.followSwitches(ctx))
+			errs = append(errs, e.expirePauses(ctx), e.followSwitches(ctx))
 		}
 		if slices.Contains(won, dispatcher.LockEndpoints) {
 			errs = append(errs, e.expireEndpoints(ctx))
+		}
+		if slices.Contains(won, dispatcher.LockAlerts) {
+			errs = append(errs, e.watchAlerts(ctx))
+		}
+		if slices.Contains(won, dispatcher.LockObjectives) {
+			errs = append(errs, e.rollUpObjectives(ctx))
+		}
+		if slices.Contains(won, dispatcher.LockStatistics) {
+			errs = append(errs, e.rollUpStatistics(ctx))
 		}
 		return errors.Join(errs...)
 	}))
@@ -139,8 +153,8 @@ func (e *Engine) markDeadNodes(ctx context.Context, heartbeat time.Time) error {
 	return e.takeOver(ctx)
 }
 
-// takeOver ends the runs of dead nodes that may have been sent and must not be repeated, and passes
-// the slots of dead nodes on. The adopt loop takes their other runs.
+// takeOver ends the runs of dead nodes that may have been sent and must not be repeated, ends broadcasts of which no shard is
+// left, and passes the slots of dead nodes on. The adopt loop takes their other runs.
 func (e *Engine) takeOver(ctx context.Context) error {
 	turned(ctx)
 	lost, err := e.store.FailLostRuns(ctx, time.Time{})
@@ -149,6 +163,9 @@ func (e *Engine) takeOver(ctx context.Context) error {
 	}
 	if lost > 0 {
 		e.log.WarnContext(ctx, "runs lost", "reason", "dead_node_at_most_once", "count", lost)
+	}
+	if _, err := e.store.EndBroadcasts(ctx, nil, time.Time{}); err != nil {
+		return err
 	}
 	return e.store.GrantWaiting(ctx)
 }

@@ -203,7 +203,7 @@ func (e *Engine) look(ctx context.Context, query *dispatcher.AdoptQuery) ([]admi
 		if job, ok := jobs[run.JobID]; ok {
 			page[i].queue, page[i].weight = job.queue(), job.Bounds.Weight
 		}
-		page[i].queue.Late = run.Kind == dispatcher.KindCatchUp
+		page[i].queue.Late = catchesUp(run.Kind)
 	}
 	return page, nil
 }

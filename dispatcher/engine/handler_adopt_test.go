@@ -50,7 +50,7 @@ func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 	}
 	r.declare("claimed", "rate(10s)", nil)
 	r.declare("missed", "rate(1s)", func(trigger *dispatcher.Trigger) { trigger.MisfireAfter = dispatcher.Duration(time.Second) })
-	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", dispatcher.Change{Actor: "test"}); err != nil {
+	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", nil, dispatcher.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.adopt(t.Context()); err != nil {
@@ -104,7 +104,7 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 			t.Fatal(err)
 		}
 		for range times {
-			run, err := r.store.RequestRun(t.Context(), app, name, change)
+			run, err := r.store.RequestRun(t.Context(), app, name, nil, change)
 			if err != nil {
 				t.Fatal(err)
 			}

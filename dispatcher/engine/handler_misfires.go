@@ -179,6 +179,7 @@ func (e *Engine) settleMissed(ctx context.Context, missed []entry, now time.Time
 			held = e.reconcile(ctx, batch.Node, batch.Token, err)
 		}
 		e.reportSettled(ctx, batch, missed, len(held))
+		wake(e.wakeFollow) // something may follow missed fires
 		for _, run := range e.heldBy(batch.Node, held) {
 			run.Due, run.Detail.schedule = now, schedules[run.TriggerID] // its scheduled time is long past
 			if run.Kind == dispatcher.KindCatchUp {
@@ -198,6 +199,7 @@ func (e *Engine) reportSettled(ctx context.Context, batch dispatcher.SettleBatch
 		if step.Decision != dispatcher.DecisionFireAll {
 			decisions++
 		}
+		e.metrics.apps.Of(missed[i].queue.App).missed[step.Decision].Add(float64(step.Count))
 		if _, delayed := missed[i].schedule.FixedDelay(); delayed && step.CatchUp.IsZero() {
 			wake(e.wakeAdopt) // no run ends that would schedule its next fire
 		}

@@ -5,8 +5,19 @@ import (
 	"time"
 )
 
-// followSwitches lets triggers follow the switch of their app, and whether a node has the labels that their job
-// requires. The change itself took some thousand along; the others follow here, a page at a time, each in a
+// expirePauses ends the pauses whose time is over. Those that are left for the next round are as many as a page, so none
+// waits long.
+func (e *Engine) expirePauses(ctx context.Context) error {
+	turned(ctx)
+	ended, err := e.store.ExpirePauses(ctx, handlerPage, time.Time{})
+	if ended > 0 {
+		e.log.InfoContext(ctx, "pauses ended", "node", e.fleet.id().String(), "count", ended)
+	}
+	return err
+}
+
+// followSwitches lets triggers follow the switch and the pauses of their app, and whether a node has the labels that their
+// job requires. The change itself took some thousand along; the others follow here, a page at a time, each in a
 // transaction of its own. After half of an interval it leaves the rest to the next round, of whichever node, because
 // the handler has other steps, and other nodes wait for its locks.
 func (e *Engine) followSwitches(ctx context.Context) error {

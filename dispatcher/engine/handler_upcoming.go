@@ -21,15 +21,16 @@ const (
 
 // upcoming is what this node counted last.
 type upcoming struct {
-	mu    sync.Mutex
-	count int
-	at    time.Time
-	tried time.Time // when the node last tried to take the lock; only countUpcoming uses it
+	mu      sync.Mutex
+	count   int
+	awaited int // callbacks
+	at      time.Time
+	tried   time.Time // when the node last tried to take the lock; only countUpcoming uses it
 }
 
-// countUpcoming counts the triggers that are due soon, so that a fleet can grow before a herd. One node
-// counts in a minute: it takes a lock and keeps it for that long. A node tries once in a minute, so if the
-// one that counts goes, there may be no count for a minute.
+// countUpcoming counts the triggers that are due soon, so that a fleet can grow before a herd, and the runs that wait for
+// their callbacks. One node counts in a minute: it takes a lock and keeps it for that long. A node tries once in a minute,
+// so if the one that counts goes, there may be no count for a minute.
 func (e *Engine) countUpcoming(ctx context.Context, now time.Time) error {
 	if since := now.Sub(e.upcoming.tried); !e.fleet.active() || since >= 0 && since < upcomingInterval {
 		return nil
@@ -47,19 +48,34 @@ func (e *Engine) countUpcoming(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("count upcoming fires: %w", err)
 	}
+	awaited, err := e.store.AwaitedCallbacks(ctx, e.opts.Apps, mostUpcoming)
+	if err != nil {
+		return err
+	}
 	e.upcoming.mu.Lock()
 	defer e.upcoming.mu.Unlock()
-	e.upcoming.count, e.upcoming.at = count, now
+	e.upcoming.count, e.upcoming.awaited, e.upcoming.at = count, awaited, now
 	return nil
 }
 
 // read returns the count until another node must have one: it can be two handler intervals late. Another
 // node that counts meanwhile gets about the same, so the largest count of all nodes is the fleet's.
 func (u *upcoming) read(now time.Time, handler time.Duration) int {
+	fires, _ := u.counts(now, handler)
+	return fires
+}
+
+// readAwaited is read for the runs that wait for a callback.
+func (u *upcoming) readAwaited(now time.Time, handler time.Duration) int {
+	_, callbacks := u.counts(now, handler)
+	return callbacks
+}
+
+func (u *upcoming) counts(now time.Time, handler time.Duration) (fires, callbacks int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	if u.at.IsZero() || now.Sub(u.at) > upcomingInterval+2*handler {
-		return 0
+		return 0, 0
 	}
-	return u.count
+	return u.count, u.awaited
 }

@@ -190,17 +190,21 @@ func (j *jobCache) call(run heldRun) (dispatcher.Call, error) {
 		return dispatcher.Call{}, err
 	}
 	name := ""
-	if run.TriggerID != run.JobID {
+	if run.Kind.OfTrigger() {
 		var there bool
 		if name, there = d.triggers[run.TriggerID]; !there {
 			return dispatcher.Call{}, errGone
 		}
 	}
+	var carried *dispatcher.CarriedState
+	if d.CarryState {
+		carried = &dispatcher.CarriedState{} // to be read once the run has its slot
+	}
 	return dispatcher.Call{
 		App: d.App, Job: d.Name, Trigger: name, Key: run.RunKey, Attempt: run.Attempt,
-		EventID: d.EventID(j.installation, name, run.ScheduledAt, run.Kind),
+		EventID: run.EventOf(d.EventID(j.installation, name, run.ScheduledAt, run.Kind)),
 		Target:  d.Target, Templates: d.templates, Payload: d.Payload, Delivery: d.Delivery, Retry: d.Retry, Slots: d.Slots(),
-		Bounds: bounds, AWSExternalID: d.AWSExternalID,
+		Bounds: bounds, AWSExternalID: d.AWSExternalID, Carried: carried, Installation: j.installation,
 	}, nil
 }
 

@@ -21,7 +21,7 @@ func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
 		if _, _, err := r.store.PutJob(t.Context(), job, change); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := r.store.RequestRun(t.Context(), "app", "edited", change); err != nil {
+		if _, err := r.store.RequestRun(t.Context(), "app", "edited", nil, change); err != nil {
 			t.Fatal(err)
 		}
 		if err := r.adopt(t.Context()); err != nil {
@@ -72,7 +72,7 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	for i := range workers {
 		name := fmt.Sprint("busy", i)
 		declare(name, fmt.Sprintf("http://127.0.0.%d/", i))
-		if _, err := r.store.RequestRun(t.Context(), "app", name, change); err != nil {
+		if _, err := r.store.RequestRun(t.Context(), "app", name, nil, change); err != nil {
 			t.Fatal(err)
 		}
 	}

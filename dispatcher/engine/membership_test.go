@@ -208,7 +208,7 @@ func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 	if _, _, err := r.store.PutJob(t.Context(), pinned, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.RequestRun(t.Context(), "app", "pinned", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, err := r.store.RequestRun(t.Context(), "app", "pinned", nil, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	work := func() (runs int) {

@@ -1,12 +1,14 @@
 package engine
 
 import (
-	"sync"
+	"runtime"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/series"
 )
 
 // metrics are what an operator watches of a node.
@@ -14,12 +16,13 @@ type metrics struct {
 	load      load                   // for heartbeats
 	usage     usage                  // of the pool
 	claims    *prometheus.CounterVec // by result
-	attempts  *prometheus.CounterVec // by state
+	apps      *series.Apps[*appMetrics]
+	seconds   map[attemptKey]timed
+	waits     prometheus.Histogram   // for the pool
 	retries   *prometheus.CounterVec // by reason
 	slots     *prometheus.CounterVec // by result
 	misfires  prometheus.Counter
 	removed   *prometheus.CounterVec // by kind
-	lateness  prometheus.Histogram
 	polls     prometheus.Histogram
 	drift     prometheus.Gauge
 	rollbacks prometheus.Gauge
@@ -36,23 +39,21 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 	m := &metrics{
 		claims: counters(registry, "carillon_claims_total", "result", []string{claimWon, claimLost},
 			"Fires that this node tried to claim, by result: won, or lost to another node or a change."),
-		attempts: counters(registry, "carillon_attempts_total", "state",
-			[]dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunCancelled},
-			"Attempts that ended, by state."),
+		apps: newAppMetrics(registry), seconds: newAttemptSeconds(registry),
+		waits: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "carillon_pool_wait_seconds", Help: "Time from when a run was due until a worker of the pool took it.",
+			Buckets: []float64{.001, .01, .1, 1, 10, 60, 600},
+		}),
 		retries: counters(registry, "carillon_retries_total", "reason",
 			[]dispatcher.Class{retryFailed, dispatcher.ClassThrottled, dispatcher.ClassCircuitOpen, dispatcher.ClassHostRate},
 			"Runs that this node will attempt again, by reason: failed, throttled by Lambda, or deferred because the circuit "+
 				"of the host is open or its rate is used up."),
 		slots: counters(registry, "carillon_slots_total", "result", []string{claimWon, claimLost},
-			"Runs that asked for a concurrency slot, by result: won, or lost (they wait, or are skipped or cancelled)."),
+			"Runs that asked for a slot of their job or of an endpoint, by result: won, or lost (they wait, or are skipped or cancelled)."),
 		removed: counters[string](registry, "carillon_history_removed_total", "kind", nil,
 			"History past its retention that this node removed, by kind. A partition is one day of a table."),
 		misfires: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "carillon_misfires_total", Help: "Misfire decisions that this node took. One decision may cover many fires.",
-		}),
-		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "carillon_lateness_seconds", Help: "Time from when a scheduled fire was due until its first attempt began.",
-			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 		}),
 		polls: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "carillon_poll_seconds", Help: "Duration of a window poll.", Buckets: prometheus.ExponentialBuckets(.001, 2, 14),
@@ -65,7 +66,11 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 		}),
 	}
 	m.purged(dispatcher.Purged{}) // all kinds begin at 0
-	registry.MustRegister(m.misfires, m.lateness, m.polls, m.drift, m.rollbacks)
+	registry.MustRegister(m.misfires, m.waits, m.polls, m.drift, m.rollbacks)
+	if watcher, can := e.invoker.(endpointWatcher); can {
+		registry.MustRegister(newEndpointCounts(watcher))
+	}
+	registry.MustRegister(newCensusGauges(e), newBuildInfo(e.opts.Version))
 	m.registerGauges(e, registry)
 	return m
 }
@@ -84,6 +89,9 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 		{"carillon_upcoming_fires",
 			"Triggers that are due within 15 minutes, 100,000 at most, if this node counted them in the last minute; else 0.",
 			func() float64 { return float64(e.upcoming.read(e.clock.now(), e.opts.Handler)) }},
+		{"carillon_awaited_callbacks",
+			"Runs that wait for a callback, 100,000 at most, if this node counted them in the last minute; else 0.",
+			func() float64 { return float64(e.upcoming.readAwaited(e.clock.now(), e.opts.Handler)) }},
 		{"carillon_lateness_max_seconds", "Largest lateness of the scheduled fires whose first attempt began in the last minute.",
 			func() float64 { return m.load.latest().Seconds() }},
 		{"carillon_pool_runs", "Runs that the node holds.", count(e.pool.Held)},
@@ -99,6 +107,16 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 	} {
 		registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: gauge.name, Help: gauge.help}, gauge.read))
 	}
+}
+
+// newBuildInfo returns what tells the versions of the program and of its time zones.
+func newBuildInfo(version string) prometheus.Collector {
+	info := prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "carillon_build_info", Help: "Always 1; the labels say which version this is, and which time zone data it has.",
+		ConstLabels: prometheus.Labels{"version": version, "zones": schedule.ZonesVersion(), "go": runtime.Version()},
+	})
+	info.Set(1)
+	return info
 }
 
 // counters registers a family of counters, one for each value of a label, all of them 0.
@@ -143,62 +161,4 @@ func oneIf(yes bool) float64 {
 		return 1
 	}
 	return 0
-}
-
-// load counts what the node does, for its heartbeats.
-type load struct {
-	mu     sync.Mutex
-	recent []claims // of the last minute, oldest first
-	lag    time.Duration
-	late   largest // of first attempts
-}
-
-// claims is how many fires were claimed within a second.
-type claims struct {
-	at    time.Time
-	fires int
-}
-
-// claimed counts fires.
-func (l *load) claimed(fires int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	if last := len(l.recent) - 1; last >= 0 && now.Sub(l.recent[last].at) < time.Second {
-		l.recent[last].fires += fires
-		return
-	}
-	l.recent = append(l.recent, claims{now, fires})
-}
-
-// began notes how late an attempt began. first says that it is the first of a scheduled fire.
-func (l *load) began(late time.Duration, first bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lag = max(l.lag, late)
-	if first {
-		l.late.add(late, time.Now())
-	}
-}
-
-// latest returns how late the latest first attempt of the last minute began.
-func (l *load) latest() time.Duration {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.late.read(time.Now())
-}
-
-// read returns the fires of the last minute, and the lag since the last call.
-func (l *load) read() (fires int, lag time.Duration) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	now := time.Now()
-	for len(l.recent) > 0 && now.Sub(l.recent[0].at) > time.Minute {
-		l.recent = l.recent[1:]
-	}
-	for _, c := range l.recent {
-		fires += c.fires
-	}
-	lag, l.lag = l.lag, 0
-	return fires, lag
 }

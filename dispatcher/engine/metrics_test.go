@@ -27,8 +27,8 @@ func TestMetricsCountClaimsAndAttempts(t *testing.T) {
 	}{
 		"won":       {r.metrics.claims.WithLabelValues(claimWon), 1},
 		"lost":      {r.metrics.claims.WithLabelValues(claimLost), 1},
-		"succeeded": {r.metrics.attempts.WithLabelValues("succeeded"), 1},
-		"failed":    {r.metrics.attempts.WithLabelValues("failed"), 0},
+		"succeeded": {r.metrics.apps.Of("app").attempts[dispatcher.RunSucceeded], 1},
+		"failed":    {r.metrics.apps.Of("app").attempts[dispatcher.RunFailed], 0},
 	} {
 		if got := testutil.ToFloat64(tt.metric); got != tt.want {
 			t.Errorf("%s = %v, want %v", name, got, tt.want)

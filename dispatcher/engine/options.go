@@ -17,6 +17,13 @@ type Invoker interface {
 	Invoke(ctx context.Context, call dispatcher.Call) dispatcher.Outcome
 }
 
+// Tracer records attempts as spans.
+type Tracer interface {
+	// Begin begins the span of an attempt at now, by the database's clock. It returns whether the trace of the run is recorded,
+	// and what ends the span; nil: it is not. Neither may wait for anything.
+	Begin(ctx context.Context, call dispatcher.Call, now time.Time) (dispatcher.Sampling, func(dispatcher.Outcome))
+}
+
 // Protector keeps the machine of a node running while an attempt is in flight that a drain could cut off.
 type Protector interface {
 	// Hold asks for protection until release is called. It must not wait for anything.
@@ -68,12 +75,16 @@ type Options struct {
 	Batch int
 	// Protection is held during attempts whose timeout is longer than Drain; nil: nothing protects them.
 	Protection Protector
+	// Tracer records the attempts; nil: nothing does.
+	Tracer Tracer
 	// Logger defaults to slog.Default().
 	Logger *slog.Logger
 	// Metrics is where the engine registers its metrics; nil: nobody reads them.
 	Metrics prometheus.Registerer
 	// OnStarted is called once, when the node has registered and begins to dispatch; nil: nothing.
 	OnStarted func(dispatcher.NodeID)
+	// Members returns the endpoints that the names of DNS in a group stand for, and may wait for name servers; nil: none.
+	Members func(ctx context.Context, group dispatcher.EndpointGroup) []dispatcher.Endpoint
 	// OnOutcome is called at the end of every attempt, from the attempt's goroutine; nil: nothing.
 	OnOutcome func(dispatcher.Call, dispatcher.Outcome)
 }

@@ -248,7 +248,7 @@ func TestManualRunsCauseNoPolls(t *testing.T) {
 	begun, slowest := time.Now(), time.Duration(0)
 	for range 267 {
 		asked := time.Now()
-		if _, err := below.RequestRun(t.Context(), "app", "manual", change); err != nil {
+		if _, err := below.RequestRun(t.Context(), "app", "manual", nil, change); err != nil {
 			t.Fatal(err)
 		}
 		slowest = max(slowest, (<-ended).Sub(asked))

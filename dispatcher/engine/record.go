@@ -124,6 +124,7 @@ func (e *Engine) record(ctx context.Context, run heldRun, outcome dispatcher.Out
 	e.recorder.put(ctx, dispatcher.Record{
 		RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt,
 		Node: run.Node, Token: run.Token, Attempt: run.Attempt, Outcome: outcome, Next: next,
+		Followed: e.followed(run, outcome),
 	})
 }
 
@@ -139,4 +140,7 @@ func (e *Engine) recorded(records []dispatcher.Record) {
 	e.floors.recorded(records, e.clock.now())
 	e.slots.recorded(records)
 	e.gone.recorded(records)
+	e.broadcasts.recorded(records)
+	e.wakeFollowers(records)
+	e.backfilled(records)
 }

@@ -205,9 +205,17 @@ func (e *Engine) planRetry(ctx context.Context, run heldRun, call dispatcher.Cal
 	if e.hosts.report(hostOf(run), run.JobID, o, time.Now()) {
 		e.hostResponds(ctx, run)
 	}
-	if o.State == dispatcher.RunSucceeded {
+	switch o.State {
+	case dispatcher.RunSucceeded:
 		return nil
+	case dispatcher.RunWaitingCallback:
+		return untilCallback(o)
 	}
+	return e.nextOfFailed(run, call, o)
+}
+
+// nextOfFailed returns when a run whose attempt failed is attempted again; nil: never.
+func (e *Engine) nextOfFailed(run heldRun, call dispatcher.Call, o dispatcher.Outcome) *dispatcher.NextAttempt {
 	next := nextAttempt(call, run.HeldRun, o, randomShare())
 	if next != nil {
 		reason := retryFailed

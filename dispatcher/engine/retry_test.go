@@ -29,7 +29,7 @@ func (r *rig) request(name string, change func(*dispatcher.Job)) string {
 	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
-	run, err := r.store.RequestRun(r.t.Context(), "app", name, dispatcher.Change{Actor: "test"})
+	run, err := r.store.RequestRun(r.t.Context(), "app", name, nil, dispatcher.Change{Actor: "test"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -303,6 +303,8 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 		"no credentials":               {class: dispatcher.ClassCredentials, want: 4 * time.Second},
 		"at most once, function error": {class: dispatcher.ClassFunctionError, change: atMostOnce, want: -1},
 		"at most once, no credentials": {class: dispatcher.ClassCredentials, change: atMostOnce, want: 4 * time.Second},
+		"no token":                     {class: dispatcher.ClassOAuth2, after: after(7 * time.Second), want: 7 * time.Second},
+		"at most once, refused token":  {class: dispatcher.ClassOAuth2, status: 401, change: atMostOnce, want: 4 * time.Second},
 		"a forbidden address":          {class: dispatcher.ClassEgressDenied, want: -1},
 		"cancelled":                    {class: dispatcher.ClassCancelled, want: -1},
 		"a panic":                      {class: dispatcher.ClassPanic, want: -1},

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/goleak"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -19,7 +20,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(victimEnv) != "" {
+		serveVictim()
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // These tests call the engine's steps by hand, at a time of their choice that lies a little in the
 // past, because the database's clock must have passed a scheduled time for it to be claimed.
@@ -31,8 +38,10 @@ type rig struct {
 	t     *testing.T
 	now   time.Time // by the test's clock
 	file  string    // of the database
-	mu    sync.Mutex
-	calls []dispatcher.Call
+	// registry has the metrics of the store.
+	registry *prometheus.Registry
+	mu       sync.Mutex
+	calls    []dispatcher.Call
 	// invoke overrides what a call does; nil: it succeeds.
 	invoke func(context.Context, dispatcher.Call) dispatcher.Outcome
 }
@@ -77,7 +86,8 @@ func newDatabase(t *testing.T) string {
 func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	t.Helper()
 	database := newDatabase(t)
-	s, err := store.Open(t.Context(), database, store.Options{})
+	registry := prometheus.NewRegistry()
+	s, err := store.Open(t.Context(), database, store.Options{Metrics: registry})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +96,7 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 		wrapped = wrap(s)
 	}
 	now := time.Now().UTC().Truncate(time.Second).Add(-20 * time.Second)
-	r := &rig{store: s, t: t, file: strings.TrimPrefix(database, "sqlite:"), now: now}
+	r := &rig{store: s, t: t, file: strings.TrimPrefix(database, "sqlite:"), now: now, registry: registry}
 	r.Engine = New(wrapped, r, Options{
 		Name: "test", Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 8, Queue: 56},
 		DeadAfter: 20 * time.Minute, // a rig sends no heartbeats, and a slow disk may make a test last for minutes

@@ -48,6 +48,7 @@ func (e *Engine) prepare(ctx context.Context, all []candidate, remember bool) ([
 			if job.Revision == one.Revision {
 				next.job = job
 			}
+			e.metrics.apps.Of(job.App) // its series begin at 0 before its first fire counts
 			due = append(due, next)
 			if one.known == nil && remember {
 				e.triggers.put(one.ID, known)
@@ -92,15 +93,21 @@ func (e *Engine) parse(ctx context.Context, trigger *candidate, job *preparedJob
 	return known, err
 }
 
+// catchesUp tells whether runs of a kind go after those on time.
+func catchesUp(kind dispatcher.RunKind) bool {
+	return kind == dispatcher.KindCatchUp || kind == dispatcher.KindBackfill
+}
+
 // heldBy returns runs that node holds and that were not claimed here, each due at its scheduled time.
 func (e *Engine) heldBy(node dispatcher.NodeID, runs []dispatcher.HeldRun) []*heldRun {
 	held := make([]*heldRun, len(runs))
 	for i, run := range runs {
-		held[i] = &heldRun{HeldRun: run, Node: node, Due: run.ScheduledAt, Detail: runDetail{delayed: run.TriggerID != run.JobID}}
+		delayed := run.Shard == 0 && (run.Kind == dispatcher.KindSchedule || run.Kind == dispatcher.KindCatchUp)
+		held[i] = &heldRun{HeldRun: run, Node: node, Due: run.ScheduledAt, Detail: runDetail{delayed: delayed}}
 		if job, ok := e.jobs.get(run.JobID, 0); ok {
 			held[i].Queue, held[i].Weight = job.queue(), job.Bounds.Weight
 		}
-		held[i].Queue.Job, held[i].Queue.Late = run.JobID, run.Kind == dispatcher.KindCatchUp
+		held[i].Queue.Job, held[i].Queue.Late = run.JobID, catchesUp(run.Kind)
 	}
 	return held
 }

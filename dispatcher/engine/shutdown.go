@@ -44,6 +44,7 @@ func (e *Engine) drain(ctx context.Context, begun time.Time, stopHeartbeats func
 	recorded := e.recorder.drain(patience)
 	handingBack.Go(func() { e.slots.releaseLast(asking) })
 	handingBack.Go(func() { e.disableGone(asking) })
+	handingBack.Go(func() { e.endBroadcasts(asking) })
 	handingBack.Wait()
 	stopHeartbeats()
 	e.logIf(ctx, "leave the fleet", e.store.Deregister(leaving, id))

@@ -18,7 +18,9 @@ import (
 type slots struct {
 	store    Store
 	log      *slog.Logger
-	requests *permits
+	requests *runPermits
+	// endpoints asks for the slots of endpoints.
+	endpoints *permits[dispatcher.EndpointRequest, dispatcher.EndpointGrant]
 
 	mu   sync.Mutex
 	held map[pool.AttemptKey]dispatcher.HeldRun
@@ -27,8 +29,9 @@ type slots struct {
 
 func newSlots(store Store, batch int, log *slog.Logger) *slots {
 	return &slots{
-		store: store, log: log, requests: newPermits("acquire slots", store.Acquire, batch, log),
-		held: map[pool.AttemptKey]dispatcher.HeldRun{}, over: newPile[dispatcher.HeldRun](),
+		store: store, log: log, requests: newRunPermits("acquire slots", store.Acquire, batch, log),
+		endpoints: newEndpointPermits(store, batch, log),
+		held:      map[pool.AttemptKey]dispatcher.HeldRun{}, over: newPile[dispatcher.HeldRun](),
 	}
 }
 
@@ -36,6 +39,12 @@ func newSlots(store Store, batch int, log *slog.Logger) *slots {
 // attempt.
 func (e *Engine) takeSlot(ctx context.Context, a *attempt) result {
 	if a.call.Slots == 0 {
+		return proceed
+	}
+	if a.run.Shard > 0 {
+		// Its parent has the slot. But if that is cancelled, the slot stays taken until this node gives it back.
+		e.slots.took(a.run.HeldRun)
+		a.hasSlot = true
 		return proceed
 	}
 	if acquired := e.slots.requests.request(ctx, a.run.HeldRun); !acquired {
@@ -87,6 +96,7 @@ func (s *slots) recorded(records []dispatcher.Record) {
 func (s *slots) run(ctx context.Context) {
 	var requests sync.WaitGroup
 	requests.Go(func() { s.requests.run(ctx) })
+	requests.Go(func() { s.endpoints.run(ctx) })
 	defer requests.Wait()
 	for {
 		select {

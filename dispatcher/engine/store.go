@@ -9,11 +9,18 @@ import (
 
 // Store is what the engine asks of a store. Package dispatcher says what each method does.
 type Store interface {
-	dispatcher.Dispatch  // due triggers, claims, attempts
-	dispatcher.Retries   // runs that are attempted again
-	dispatcher.Locks     // of the handler's steps
-	dispatcher.Revisions // for the fires before and after one, in templates
-	groupReader          // for jobs whose target is a group
+	dispatcher.Dispatch   // due triggers, claims, attempts
+	dispatcher.Retries    // runs that are attempted again
+	dispatcher.Broadcasts // runs that are spread over the endpoints of a group
+	dispatcher.Locks      // of the handler's steps
+	dispatcher.Revisions  // for the fires before and after one, in templates
+	dispatcher.Follows    // what follows the ends of runs
+	dispatcher.AlertWatch // conditions that time decides about
+	dispatcher.BackfillFeed
+	dispatcher.BulkFeed
+	groupReader // for jobs whose target is a group
+	// CarriedStatesByID returns the states that jobs carry.
+	CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]dispatcher.CarriedState, error)
 	// Run returns one run, for the range of fires that a catch-up run stands for.
 	Run(ctx context.Context, id string) (dispatcher.Run, error)
 
@@ -38,10 +45,15 @@ type upkeep interface {
 	SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (dispatcher.RollbackSkipped, error)
 	ZonesChanged(ctx context.Context) (bool, error)
 	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (dispatcher.Rescheduled, error)
+	ExpirePauses(ctx context.Context, limit int, now time.Time) (int, error)
 	FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error)
 	ExpireEndpoints(ctx context.Context, limit int, now time.Time) (int, error)
 	RollUp(ctx context.Context, limit int) (dispatcher.RolledUp, error)
+	RollUpObjectives(ctx context.Context, limit int, now time.Time) (dispatcher.ObjectivesRolled, error)
+	RollUpStatistics(ctx context.Context, now time.Time) (dispatcher.StatisticsRolled, error)
 	Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error)
+	AwaitedCallbacks(ctx context.Context, apps []string, limit int) (int, error)
+	Census(ctx context.Context, overdue time.Time, limit int) (dispatcher.Census, error)
 	KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error)
 	Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error)
 }

@@ -119,7 +119,7 @@ func TestRunsOfEachKindSeeTheFiresAround(t *testing.T) {
 			r.claimOnce(r.t.Context(), r.now.Add(4*time.Second))
 		}, func(r *rig) string { return "none " + r.at(4*time.Second) + " none 1" }},
 		"by hand": {"rate(4s)", func(r *rig) {
-			if _, err := r.store.RequestRun(r.t.Context(), "app", "templated", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+			if _, err := r.store.RequestRun(r.t.Context(), "app", "templated", nil, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
 				r.t.Fatal(err)
 			}
 			if err := r.adopt(r.t.Context()); err != nil {

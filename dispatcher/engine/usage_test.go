@@ -52,6 +52,8 @@ func TestUpcomingFiresAreCountedByOneNodeInAMinute(t *testing.T) {
 		r.declare(name, "rate(10m)", nil)
 	}
 	r.declare("tomorrow", "rate(24h)", nil)
+	r.invoke = accepting(time.Hour, 1)
+	r.request("long", nil)
 	if err := r.countUpcoming(t.Context(), r.now); err != nil {
 		t.Fatal(err)
 	}
@@ -62,6 +64,9 @@ func TestUpcomingFiresAreCountedByOneNodeInAMinute(t *testing.T) {
 	}
 	if mine, theirs := r.upcoming.read(r.now, 0), other.upcoming.read(r.now, 0); mine != 2 || theirs != 0 {
 		t.Errorf("the nodes say %d and %d, want 2 and 0", mine, theirs)
+	}
+	if mine, theirs := r.upcoming.readAwaited(r.now, 0), other.upcoming.readAwaited(r.now, 0); mine != 1 || theirs != 0 {
+		t.Errorf("the nodes say that %d and %d runs wait for a callback, want 1 and 0", mine, theirs)
 	}
 	const handler = 15 * time.Second
 	if got := r.upcoming.read(r.now.Add(90*time.Second), handler); got != 2 {

@@ -36,4 +36,11 @@ const (
 	DuringMigration    Point = "K16" // a migration of the schema runs
 	InDefinition       Point = "K17" // a job is written, its triggers are not
 	InDrain            Point = "K18" // the node drains and has not yet released its runs that have not begun
+	BeforeCallbackEnd  Point = "K19" // a run is adopted whose accepted attempt is over, and its end is not recorded
+	InFollow           Point = "K20" // ends are taken from the pending ones, and what follows them is not queued
+	AfterFollow        Point = "K21" // what follows some ends is queued, and no node has adopted it
+	InAlert            Point = "K22" // states of alerts are written, and their notifications are not queued
+	InBackfill         Point = "K23" // runs of a backfill are queued, and that is not committed
+	AfterBackfill      Point = "K24" // they are committed, and no node knows of them yet
+	InBulkAction       Point = "K25" // a bulk action has changed a job or run, and that is not committed
 )

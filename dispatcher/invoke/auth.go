@@ -24,7 +24,7 @@ import (
 func (h *webhooks) authorize(ctx context.Context, r *request, a *dispatcher.Auth, now time.Time) error {
 	switch {
 	case a.Basic != nil:
-		password, err := h.reveal(r, "auth basic password", a.Basic.Password, now)
+		password, err := h.reveal(ctx, r, "auth basic password", a.Basic.Password, now)
 		if err != nil {
 			return err
 		}
@@ -32,21 +32,23 @@ func (h *webhooks) authorize(ctx context.Context, r *request, a *dispatcher.Auth
 		r.hide(both)
 		r.header["Authorization"] = []string{"Basic " + both}
 	case a.Bearer != nil:
-		token, err := h.reveal(r, "auth bearer token", a.Bearer.Token, now)
+		token, err := h.reveal(ctx, r, "auth bearer token", a.Bearer.Token, now)
 		if err != nil {
 			return err
 		}
 		r.header["Authorization"] = []string{"Bearer " + token}
 	case a.APIKey != nil:
-		return h.addAPIKey(r, a.APIKey, now)
+		return h.addAPIKey(ctx, r, a.APIKey, now)
 	case a.SigV4 != nil:
 		return h.signV4(ctx, r, a.SigV4, now)
+	case a.OAuth2 != nil:
+		return h.addToken(ctx, r, a.OAuth2, now)
 	}
 	return nil
 }
 
-func (h *webhooks) addAPIKey(r *request, a *dispatcher.APIKeyAuth, now time.Time) error {
-	key, err := h.reveal(r, "auth api_key key", a.Key, now)
+func (h *webhooks) addAPIKey(ctx context.Context, r *request, a *dispatcher.APIKeyAuth, now time.Time) error {
+	key, err := h.reveal(ctx, r, "auth api_key key", a.Key, now)
 	if err != nil {
 		return err
 	}
@@ -110,13 +112,13 @@ func (h *webhooks) awsCredentials(
 		}
 		return found, nil
 	}
-	key, err := h.reveal(r, "auth sigv4 secret_access_key", c.SecretAccessKey, now)
+	key, err := h.reveal(ctx, r, "auth sigv4 secret_access_key", c.SecretAccessKey, now)
 	if err != nil {
 		return aws.Credentials{}, err
 	}
 	found := aws.Credentials{AccessKeyID: c.AccessKeyID, SecretAccessKey: key}
 	if c.SessionToken != nil {
-		found.SessionToken, err = h.reveal(r, "auth sigv4 session_token", *c.SessionToken, now)
+		found.SessionToken, err = h.reveal(ctx, r, "auth sigv4 session_token", *c.SessionToken, now)
 	}
 	return found, err
 }

@@ -34,13 +34,29 @@ func ended(state dispatcher.RunState, class dispatcher.Class, message string) di
 func notAttempted(err error) dispatcher.Outcome {
 	var template *dispatcher.TemplateError
 	var classed *classedError
+	var token *tokenError
 	switch {
 	case errors.As(err, &template):
 		return failed(dispatcher.ClassTemplate, err.Error())
+	case errors.As(err, &token):
+		outcome := failed(token.class, err.Error())
+		outcome.RetryAfter = token.retryAfter
+		return outcome
 	case errors.As(err, &classed):
 		return failed(classed.class, err.Error())
 	}
 	return failed(dispatcher.ClassOther, err.Error())
+}
+
+// notSent returns the outcome of an attempt whose request could not be built. ctx is the context of the attempt without its
+// timeout.
+func notSent(ctx context.Context, err error) dispatcher.Outcome {
+	outcome := notAttempted(err)
+	if ctx.Err() != nil {
+		outcome = ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the attempt was cancelled")
+	}
+	outcome.NotSent = true
+	return outcome
 }
 
 // classedError is an error that determines the class of its attempt.

@@ -92,8 +92,21 @@ func (p *clientPool) with(t *dispatcher.TLS, key string, of scope, now time.Time
 	return c, nil
 }
 
+// hashed returns a scope that is only used with some TLS options, and remembers its hash. A client key may change at any
+// time, so that there is none to remember.
+func (s scope) hashed(t *dispatcher.TLS) scope {
+	if t == nil || t.ClientKey == nil {
+		sum := s.hash(t, "")
+		s.sum = &sum
+	}
+	return s
+}
+
 // hash tells apart what connections depend on.
 func (s scope) hash(t *dispatcher.TLS, key string) [sha256.Size]byte {
+	if s.sum != nil {
+		return *s.sum
+	}
 	sums := make([]byte, 0, 16*(sha256.Size+1))
 	add := func(parts ...string) {
 		for _, part := range parts {
@@ -105,7 +118,7 @@ func (s scope) hash(t *dispatcher.TLS, key string) [sha256.Size]byte {
 	if t != nil {
 		add(t.MinVersion, t.CACertificates, t.ClientCertificate, key)
 	}
-	add(s.app, list(s.Ports), s.serverName)
+	add(s.app, list(s.Ports), s.serverName, s.name)
 	add(s.Hosts...)
 	add(s.Networks...)
 	if r := s.registered; r != nil {

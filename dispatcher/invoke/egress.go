@@ -1,7 +1,9 @@
 package invoke
 
 import (
+	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"net"
 	"net/netip"
@@ -62,10 +64,16 @@ type scope struct {
 	registered *dispatcher.Registration
 	// serverName is the host name in the certificate of the host; empty: that of the URL.
 	serverName string
+	// name is the name of DNS that stands for the address in the URL; empty: the URL has what the job or group says.
+	name string
+	// sum is the hash of the scope with the TLS options that it is always used with; nil: it was not made before.
+	sum *[sha256.Size]byte
 }
 
 // isDefault reports whether connections of the scope are those of all apps with the default bounds.
-func (s scope) isDefault() bool { return s.app == "" && s.registered == nil && s.serverName == "" }
+func (s scope) isDefault() bool {
+	return s.app == "" && s.registered == nil && s.serverName == "" && s.name == ""
+}
 
 // scopeOf returns the scope of a call. Apps with the defaults share one, and with it their connections.
 func scopeOf(app string, bounds dispatcher.EgressBounds) scope {
@@ -95,7 +103,7 @@ func (g *guard) dialer(of scope) func(ctx context.Context, network, address stri
 		if err := g.checkName(host); err != nil {
 			return nil, err
 		}
-		if err := of.checkHost(address); err != nil {
+		if err := of.checkHost(net.JoinHostPort(cmp.Or(of.name, host), text)); err != nil {
 			return nil, err
 		}
 		if _, err := netip.ParseAddr(host); err != nil {

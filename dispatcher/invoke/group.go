@@ -3,25 +3,35 @@ package invoke
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"net"
+	"net/http"
+	"net/netip"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/dns"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
 
 // groups calls endpoints of groups. An attempt tries the endpoints in the order of the strategy until one may have
 // received the request; after that, it tries no other.
 type groups struct {
-	hooks *webhooks
-	known *groupStates
+	hooks  *webhooks
+	known  *groupStates
+	names  *names
+	checks *checks
 }
 
-func newGroups(hooks *webhooks) *groups { return &groups{hooks: hooks, known: newGroupStates()} }
+func newGroups(hooks *webhooks, servers []netip.AddrPort) *groups {
+	return &groups{hooks: hooks, known: newGroupStates(), names: newNames(dns.New(servers)), checks: newChecks()}
+}
 
-// close does nothing: the connections are those of webhooks.
-func (*groups) close() {}
+// close ends what goes on without an attempt. The connections are those of webhooks.
+func (g *groups) close() {
+	g.checks.close()
+	g.names.close()
+}
 
 // groupAttempt is an attempt with a group.
 type groupAttempt struct {
@@ -32,9 +42,12 @@ type groupAttempt struct {
 	path     string
 	strategy dispatcher.Strategy
 	router   *routing.Router
-	key      string // of the strategy consistent_hash
+	scopes   *groupScopes
+	key      string // of the strategy consistent_hash; of a shard, its endpoint
 	started  time.Time
 	refusals []refusal
+	// unresolved says why names of the group stand for nothing, if it has no endpoint that may be tried.
+	unresolved string
 }
 
 // refusal is why an endpoint did not get the request.
@@ -46,20 +59,25 @@ type refusal struct {
 func (g *groups) call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome {
 	a, err := g.prepare(call, started)
 	if err != nil {
-		outcome := notAttempted(err)
-		outcome.NotSent = true
-		return outcome
+		return notSent(ctx, err)
 	}
 	bounded, cancel := context.WithTimeout(ctx, a.content.Timeout.Std())
 	defer cancel()
-	candidates := candidates(call.Group)
-	outcome, done := a.through(ctx, bounded, a.members(call.Group, started), candidates)
-	if !done && a.busy() == 0 && len(a.refusals) < candidates && bounded.Err() == nil {
+	if err := a.ensureToken(bounded); err != nil {
+		return notSent(ctx, err)
+	}
+	a.call.Group = g.withNames(bounded, a.groupState, call.Group, started, true)
+	members, counts := a.members(a.call.Group, started)
+	outcome, done := a.through(ctx, bounded, members, counts.candidates)
+	if !done && a.busy() == 0 && len(a.refusals) < counts.candidates && bounded.Err() == nil {
 		// No primary endpoint is up, as this attempt is the first to see.
-		outcome, done = a.through(ctx, bounded, a.backups(call.Group, started), candidates)
+		outcome, done = a.through(ctx, bounded, a.backups(a.call.Group, started), counts.candidates)
 	}
 	if !done {
-		outcome = a.none(ctx, bounded, candidates)
+		if counts.candidates == 0 {
+			a.unresolved = g.names.errors(ctx, &call.Group.EndpointGroup, started)
+		}
+		outcome = a.none(ctx, bounded, counts)
 	}
 	return outcome
 }
@@ -70,26 +88,38 @@ func (g *groups) prepare(call dispatcher.Call, started time.Time) (*groupAttempt
 		return nil, &classedError{dispatcher.ClassNoEndpoint, fmt.Errorf("group %s does not exist", call.Target.Group.Name)}
 	}
 	a := &groupAttempt{hooks: g.hooks, call: call, started: started}
-	a.strategy = cmp.Or(call.Target.Group.Strategy, call.Group.Strategy, dispatcher.RoundRobin)
+	a.strategy = call.Strategy()
+	if call.Shard != nil {
+		a.strategy, a.key = routing.Broadcast, call.Shard.Endpoint // whatever the job has become meanwhile
+	}
 	var err error
 	a.content.Webhook, a.path, a.content.headers, a.content.body, err = call.GroupRequest()
 	if err == nil && a.strategy == routing.ConsistentHash {
 		a.key, err = call.HashKey()
 	}
 	if err == nil {
-		a.groupState, a.router, err = g.known.of(routerKey{call.App, call.Group.Name, call.Job, a.strategy}, len(call.Group.Live), started)
+		a.groupState, a.router, err = g.known.of(routerKey{call.App, call.Group.Name, call.Job, a.strategy}, routed(call.Group), started)
+	}
+	if err == nil {
+		a.scopes = a.scopesOf(call.Group, call.Bounds.Egress)
 	}
 	return a, err
 }
 
-// candidates returns how many endpoints of a group may be tried.
-func candidates(group *dispatcher.GroupVersion) (n int) {
-	for i := range group.Live {
-		if !group.Live[i].Draining {
-			n++
-		}
+// routed estimates how many endpoints a group has.
+func routed(group *dispatcher.GroupVersion) int {
+	const ofName = 20
+	return len(group.Live) + ofName*len(group.DNS)
+}
+
+// ensureToken gets the token of a group that uses OAuth 2 before any endpoint is chosen: without it, no endpoint could be
+// asked or called, and none of them is to blame.
+func (a *groupAttempt) ensureToken(ctx context.Context) error {
+	if a.content.Auth == nil || a.content.Auth.OAuth2 == nil {
+		return nil
 	}
-	return n
+	r := request{owner: ownerOf(a.call), header: http.Header{}}
+	return a.hooks.authorize(ctx, &r, a.content.Auth, a.started)
 }
 
 // through tries members one after the other, until one may have received the request or the attempt is over: done.
@@ -103,8 +133,26 @@ func (a *groupAttempt) through(
 		if !some {
 			break
 		}
-		endpoint := &a.call.Group.Live[n]
-		refused, release := a.choose(bounded, endpoint)
+		if outcome, done = a.reach(ctx, bounded, &a.call.Group.Live[n], candidates); done {
+			return outcome, true
+		}
+	}
+	return outcome, false
+}
+
+// reach tries the endpoint that the strategy has chosen, but before it the one that the run has waited for.
+func (a *groupAttempt) reach(
+	ctx, bounded context.Context, chosen *dispatcher.Endpoint, candidates int,
+) (outcome dispatcher.Outcome, done bool) {
+	for bounded.Err() == nil && !a.tried(chosen.ID) {
+		endpoint, refused, over := a.occupy(chosen)
+		if over {
+			return notOccupied(), true
+		}
+		var release func()
+		if refused == nil {
+			refused, release = a.choose(bounded, endpoint)
+		}
 		if refused != nil {
 			a.refusals = append(a.refusals, *refused)
 			continue
@@ -126,25 +174,35 @@ func (a *groupAttempt) try(
 	ctx, bounded context.Context, endpoint *dispatcher.Endpoint, left int,
 ) (outcome dispatcher.Outcome, done bool) {
 	r, err := a.hooks.buildFor(bounded, a.destination(endpoint, a.path), a.content, a.call, a.started)
+	executors := a.call.Target.Group.XXLJob != nil
+	if err == nil && executors {
+		err = a.asExecutor(bounded, &r)
+	}
 	if err != nil {
-		outcome = notAttempted(err)
-		outcome.NotSent = true
+		outcome = notSent(ctx, err)
 		// Another endpoint may be one that the app may call. All else that may be wrong is so for each of them.
-		if outcome.Class != dispatcher.ClassEgressDenied && outcome.Class != dispatcher.ClassBounds {
+		var token *tokenError
+		if errors.As(err, &token) || outcome.Class != dispatcher.ClassEgressDenied && outcome.Class != dispatcher.ClassBounds {
 			return outcome, true
 		}
 		return outcome, a.refusedBy(endpoint, outcome.Error)
 	}
 	watch := &stopwatch{start: a.started}
-	limited, cancel := context.WithCancelCause(bounded)
-	defer cancel(nil)
+	limited := bounded
 	if left > 1 {
-		defer limitConnect(bounded, watch, cancel)()
+		var cancel context.CancelCauseFunc
+		limited, cancel = context.WithCancelCause(bounded)
+		defer cancel(nil)
+		limitConnect(limited, watch, cancel)
 	}
 	outcome = a.hooks.attempt(ctx, limited, a.content.Webhook, r, watch)
 	switch {
 	case watch.sent():
 		a.succeeded(endpoint.ID)
+		a.judged(a.call.Group, endpoint, outcome, a.started, time.Now())
+		if executors && errors.Is(context.Cause(ctx), context.Canceled) {
+			a.stopCancelled(ctx, endpoint)
+		}
 		return outcome, true
 	case ctx.Err() != nil:
 		return outcome, true
@@ -156,40 +214,33 @@ func (a *groupAttempt) try(
 
 // refusedBy notes that an endpoint could not be connected, and returns that the attempt is not done.
 func (a *groupAttempt) refusedBy(endpoint *dispatcher.Endpoint, why string) (done bool) {
-	a.failed(endpoint, a.started, time.Now())
+	a.failed(endpoint, why, a.started, time.Now())
 	a.refusals = append(a.refusals, refusal{endpoint: endpoint.ID, why: why})
 	return false
 }
 
-// limitConnect cancels a request that has no connection after half of the time that is left, so that an endpoint whose
-// packets are lost leaves enough of it to the next.
-func limitConnect(bounded context.Context, watch *stopwatch, cancel context.CancelCauseFunc) (stop func() bool) {
-	deadline, _ := bounded.Deadline()
-	limit := min(connectTimeout, time.Until(deadline)/2).Round(time.Millisecond)
-	return time.AfterFunc(limit, func() {
-		if !watch.hasConnection() {
-			cancel(fmt.Errorf("no connection within %s", limit))
-		}
-	}).Stop
+// limitConnect cancels a request that makes a connection and has none after half of the time that is left, so that an
+// endpoint whose packets are lost leaves enough of it to the next. A request over a kept connection needs no timer.
+func limitConnect(bounded context.Context, watch *stopwatch, cancel context.CancelCauseFunc) {
+	watch.onDial(func() {
+		deadline, _ := bounded.Deadline()
+		limit := min(connectTimeout, time.Until(deadline)/2).Round(time.Millisecond)
+		timer := time.AfterFunc(limit, func() {
+			if !watch.hasConnection() {
+				cancel(fmt.Errorf("no connection within %s", limit))
+			}
+		})
+		context.AfterFunc(bounded, func() { timer.Stop() })
+	})
 }
 
 // destination returns where requests to a path of an endpoint go.
 func (a *groupAttempt) destination(endpoint *dispatcher.Endpoint, path string) destination {
 	group := a.call.Group
-	to := destination{
-		url: group.URL(endpoint.StaticEndpoint, path), endpoint: endpoint.ID, host: group.ServerName,
-		scope: scopeOf(a.call.App, a.call.Bounds.Egress),
+	return destination{
+		url: group.URL(endpoint.StaticEndpoint, path), endpoint: endpoint.ID, host: cmp.Or(group.ServerName, endpoint.ServerName),
+		scope: a.scopes.of(endpoint),
 	}
-	if endpoint.Source == dispatcher.EndpointRegistered {
-		if to.scope.registered = group.Registration; group.Registration == nil {
-			to.scope.registered = &dispatcher.Registration{} // allows nothing
-		}
-	}
-	to.scope.serverName = group.ServerName
-	if host, _, err := net.SplitHostPort(group.ServerName); err == nil {
-		to.scope.serverName = host
-	}
-	return to
 }
 
 // busy returns how many endpoints responded that they are busy.
@@ -205,22 +256,26 @@ func (a *groupAttempt) busy() (n int) {
 // mostSaid is of how many endpoints an outcome says why they did not get the request.
 const mostSaid = 5
 
-// none returns the outcome of an attempt that no endpoint got. candidates is how many might have.
-func (a *groupAttempt) none(ctx, bounded context.Context, candidates int) dispatcher.Outcome {
+// none returns the outcome of an attempt that no endpoint got.
+func (a *groupAttempt) none(ctx, bounded context.Context, counts stateCounts) dispatcher.Outcome {
 	group, asked := a.call.Group, len(a.refusals)
 	outcome := failed(dispatcher.ClassNoEndpoint,
-		fmt.Sprintf("no endpoint of group %s is up; of %d, %d were tried", group.Name, candidates, asked))
+		fmt.Sprintf("no endpoint of group %s is up; of %d, %d were tried", group.Name, counts.candidates, asked))
 	switch busy := a.busy(); {
 	case ctx.Err() != nil:
 		outcome = ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the attempt was cancelled")
 		outcome.NotSent = true
 		return outcome
-	case candidates == 0:
+	case counts.candidates == 0:
 		outcome.Error = fmt.Sprintf("group %s has no endpoint that is up; it has %d, of which %d are draining",
-			group.Name, len(group.Live), len(group.Live))
+			group.Name, len(group.Live), len(group.Live)-counts.down)
+		if counts.down > 0 {
+			outcome.Error += fmt.Sprintf(" and %d are down by their health checks", counts.down)
+		}
+		outcome.Error += a.unresolved
 	case busy > 0:
 		outcome = failed(dispatcher.ClassEndpointsBusy,
-			fmt.Sprintf("no endpoint of group %s is idle; of %d, %d were asked and %d are busy", group.Name, candidates, asked, busy))
+			fmt.Sprintf("no endpoint of group %s is idle; of %d, %d were asked and %d are busy", group.Name, counts.candidates, asked, busy))
 	}
 	if bounded.Err() != nil {
 		outcome.Error += fmt.Sprintf(" within the timeout of %s", a.content.Timeout)

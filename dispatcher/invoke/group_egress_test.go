@@ -157,6 +157,7 @@ func TestServerNameIsSentAndChecked(t *testing.T) {
 		}
 	}
 	f.group.ServerName = "example.org"
+	f.registered([]string{"127.0.0.0/8"}, []string{at.Port()}, server.URL) // another version of the group
 	o := i.Invoke(t.Context(), f.call("ping", routing.RoundRobin))
 	if o.Class != dispatcher.ClassNoEndpoint || !strings.Contains(o.Error, "example.org") {
 		t.Errorf("outcome = %+v, want the certificate refused", o)

@@ -105,13 +105,16 @@ func (a *groupAttempt) lead(
 	if responded {
 		a.succeeded(endpoint.ID)
 	} else if ctx.Err() == nil {
-		a.failed(endpoint, a.started, time.Now())
+		a.failed(endpoint, refused.why, a.started, time.Now())
 	}
 	return refused
 }
 
 // probe asks an endpoint by a request. responded tells that there was a response, whatever it says.
 func (a *groupAttempt) probe(ctx context.Context, q question, endpoint *dispatcher.Endpoint) (refused *refusal, responded bool) {
+	if a.call.Group.Kind == dispatcher.GroupXXLJob {
+		return a.probeExecutor(ctx, q, endpoint)
+	}
 	settings := a.call.Group.Probe
 	timeout := cmp.Or(settings.Timeout, dispatcher.DefaultProbeTimeout)
 	path := cmp.Or(settings.IdlePath, dispatcher.DefaultIdlePath)
@@ -134,6 +137,7 @@ func (a *groupAttempt) probe(ctx context.Context, q question, endpoint *dispatch
 		why := newRedaction(r.revealed).clean(classify(ctx, bounded, err, timeout).Error)
 		return &refusal{endpoint: endpoint.ID, why: why}, false
 	case got.status < 200 || got.status > 299:
+		a.hooks.refused(r, got.status)
 		return &refusal{endpoint.ID, fmt.Sprintf("responded to the probe with status %d", got.status), idle}, true
 	}
 	return nil, true
@@ -142,9 +146,9 @@ func (a *groupAttempt) probe(ctx context.Context, q question, endpoint *dispatch
 // probeRequest returns the request of a probe. It is authenticated as other requests to endpoints are, and not signed.
 func (a *groupAttempt) probeRequest(ctx context.Context, to destination) (request, error) {
 	now := time.Now()
-	r := request{app: a.call.App, bounds: a.call.Bounds, method: http.MethodGet, url: to.url, host: to.host, endpoint: to.endpoint}
+	r := request{owner: ownerOf(a.call), method: http.MethodGet, url: to.url, host: to.host, endpoint: to.endpoint}
 	r.header = http.Header{"User-Agent": {a.hooks.agent}, "Carillon-App": {a.call.App}, "Carillon-Endpoint": {to.endpoint}}
-	if err := a.hooks.connect(&r, a.content.TLS, to.scope, now); err != nil || a.content.Auth == nil {
+	if err := a.hooks.connect(ctx, &r, a.content.TLS, to.scope, now); err != nil || a.content.Auth == nil {
 		return r, err
 	}
 	return r, a.hooks.authorize(ctx, &r, a.content.Auth, now)

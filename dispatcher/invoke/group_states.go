@@ -52,11 +52,7 @@ func (s *groupStates) of(key routerKey, endpoints int, now time.Time) (*groupSta
 	if s.routed >= mostRouted {
 		s.forget()
 	}
-	of, ok := s.groups[groupKey{key.app, key.group}]
-	if !ok {
-		of = newGroupState()
-		s.groups[groupKey{key.app, key.group}] = of
-	}
+	of := s.made(groupKey{key.app, key.group})
 	router, err := of.routing.NewRouter(key.strategy)
 	if err != nil {
 		return nil, nil, err
@@ -64,6 +60,23 @@ func (s *groupStates) of(key routerKey, endpoints int, now time.Time) (*groupSta
 	s.routers[key] = &usedRouter{router, of, endpoints + 1, now}
 	s.routed += endpoints + 1
 	return of, router, nil
+}
+
+// made returns the state of a group, which is made if there is none. s.mu is held.
+func (s *groupStates) made(key groupKey) *groupState {
+	of, ok := s.groups[key]
+	if !ok {
+		of = newGroupState()
+		s.groups[key] = of
+	}
+	return of
+}
+
+// state returns the state of a group; nil: no job of this node has used it lately.
+func (s *groupStates) state(key groupKey) *groupState {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.groups[key]
 }
 
 // forget forgets the half of the routers that was unused for longest, and groups without routers. s.mu is held.
@@ -95,42 +108,65 @@ type groupState struct {
 	routing *routing.Group
 
 	mu       sync.Mutex
+	latest   *dispatcher.GroupVersion // of the latest attempt, which began at used
+	used     time.Time
 	version  *dispatcher.GroupVersion // that current is made of; nil: of none
 	current  *routing.Members
-	until    time.Time            // when current is to be made again, because an endpoint is no longer suspect; zero: never
+	counts   stateCounts          // of current
+	until    time.Time            // when current is to be made again, because an endpoint is no longer suspect or down; zero: never
 	suspects map[string]*suspect  // by the id of the endpoint
+	failures map[string]int       // of endpoints, in a row; see judged
+	health   map[string]*health   // by the id of the endpoint
+	merged   merged               // the latest result of withNames
 	answers  map[question]*answer // of endpoints
 	reserved map[question]int     // requests in flight to endpoints that said that they are idle
+	scopes   *groupScopes
 }
+
+// stateCounts is how many endpoints may be tried, and how many are down.
+type stateCounts struct{ candidates, down int }
 
 func newGroupState() *groupState {
 	return &groupState{
 		routing: routing.NewGroup(rand.Uint64()), suspects: map[string]*suspect{}, answers: map[question]*answer{},
-		reserved: map[question]int{},
+		reserved: map[question]int{}, failures: map[string]int{}, health: map[string]*health{},
 	}
 }
 
-// members returns the endpoints of a group as routers see them now.
-func (s *groupState) members(group *dispatcher.GroupVersion, now time.Time) *routing.Members {
+// members returns the endpoints of a group as routers see them now, and how many are in which state.
+func (s *groupState) members(group *dispatcher.GroupVersion, now time.Time) (*routing.Members, stateCounts) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.latest, s.used = group, now
 	if s.version == group && (s.until.IsZero() || now.Before(s.until)) {
-		return s.current
+		return s.current, s.counts
 	}
 	if s.version != group {
 		s.forgetGone(group)
 	}
-	s.version, s.until = group, time.Time{}
+	s.version, s.until, s.counts = group, time.Time{}, stateCounts{}
 	endpoints := s.endpoints(group, now)
 	for i := range endpoints {
-		if endpoints[i].State == routing.Suspect {
-			if until := s.suspects[endpoints[i].ID].until; s.until.IsZero() || until.Before(s.until) {
-				s.until = until
-			}
+		var until time.Time
+		switch endpoints[i].State {
+		case routing.Suspect:
+			s.counts.candidates++
+			until = s.suspects[endpoints[i].ID].until
+		case routing.Down:
+			s.counts.down++
+			until = s.health[endpoints[i].ID].until
+		case routing.Up:
+			s.counts.candidates++
+			continue
+		default:
+			continue
+		}
+		if s.until.IsZero() || until.Before(s.until) {
+			s.until = until
 		}
 	}
 	s.current = s.routing.NewMembers(endpoints)
-	return s.current
+	return s.current, s.counts
 }
 
 // backups returns the backups of a group, for an attempt that found no other endpoint up.
@@ -151,21 +187,41 @@ func (s *groupState) endpoints(group *dispatcher.GroupVersion, now time.Time) []
 	endpoints := make([]routing.Endpoint, len(group.Live))
 	for i := range group.Live {
 		e := &group.Live[i]
-		state := routing.Up
-		if known := s.suspects[e.ID]; known != nil && known.url == e.URL && now.Before(known.until) {
-			state = routing.Suspect
-		}
-		if e.Draining {
-			state = routing.Draining
-		}
-		endpoints[i] = routing.Endpoint{ID: e.ID, Weight: e.Weight, Backup: e.Backup, State: state}
+		endpoints[i] = routing.Endpoint{ID: e.ID, Weight: e.Weight, Backup: e.Backup, State: s.stateOf(&group.EndpointGroup, e, now)}
 	}
 	return endpoints
 }
 
+// stateOf returns the state of an endpoint of a group. s.mu is held.
+func (s *groupState) stateOf(group *dispatcher.EndpointGroup, e *dispatcher.Endpoint, now time.Time) routing.State {
+	if e.Draining {
+		return routing.Draining
+	}
+	if group.HealthCheck != nil && s.health[e.ID].isDown(e.URL, now) {
+		return routing.Down
+	}
+	if known := s.suspects[e.ID]; known != nil && known.url == e.URL && now.Before(known.until) {
+		return routing.Suspect
+	}
+	return routing.Up
+}
+
+// status returns the state of an endpoint, and why it is so. s.mu is held.
+func (s *groupState) status(group *dispatcher.EndpointGroup, e *dispatcher.Endpoint, now time.Time) dispatcher.EndpointStatus {
+	status := dispatcher.EndpointStatus{ID: e.ID, State: dispatcher.EndpointState(s.stateOf(group, e, now))}
+	switch status.State {
+	case dispatcher.EndpointDown:
+		status.Reason = s.health[e.ID].why
+	case dispatcher.EndpointSuspect:
+		known := s.suspects[e.ID]
+		status.Reason, status.Until = known.why, new(known.until.UTC())
+	}
+	return status
+}
+
 // forgetGone forgets what is known of endpoints that a group does not have. s.mu is held.
 func (s *groupState) forgetGone(group *dispatcher.GroupVersion) {
-	if len(s.suspects)+len(s.answers) == 0 {
+	if len(s.suspects)+len(s.answers)+len(s.failures)+len(s.health) == 0 {
 		return
 	}
 	there := make(map[string]bool, len(group.Live))
@@ -175,6 +231,16 @@ func (s *groupState) forgetGone(group *dispatcher.GroupVersion) {
 	for id := range s.suspects {
 		if !there[id] {
 			delete(s.suspects, id)
+		}
+	}
+	for id := range s.failures {
+		if !there[id] {
+			delete(s.failures, id)
+		}
+	}
+	for id := range s.health {
+		if !there[id] {
+			delete(s.health, id)
 		}
 	}
 	for q := range s.answers {

@@ -25,7 +25,8 @@ func firstOf(t *testing.T, s *groupState, group *dispatcher.GroupVersion, now ti
 	if err != nil {
 		t.Fatal(err)
 	}
-	route := router.Route(s.members(group, now), "")
+	members, _ := s.members(group, now)
+	route := router.Route(members, "")
 	defer route.Done()
 	n, ok := route.Next()
 	if !ok {
@@ -44,8 +45,8 @@ func TestSuspectIsTriedLastForLongerEachTime(t *testing.T) {
 	for _, pause := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
 		pause *= time.Second
 		s.retried("a", now)
-		s.failed(a, now, now)
-		s.failed(a, now.Add(-time.Millisecond), now) // began before and failed together with the first
+		s.failed(a, "refused", now, now)
+		s.failed(a, "refused", now.Add(-time.Millisecond), now) // began before and failed together with the first
 		for n, want := range []string{"b", "b", "a"} {
 			at := []time.Duration{0, pause - 1, pause}[n]
 			if got := firstOf(t, s, group, now.Add(at)); got != want {
@@ -62,7 +63,7 @@ func TestSuspectIsTriedLastForLongerEachTime(t *testing.T) {
 	if got := firstOf(t, s, group, now); got != "a" {
 		t.Errorf("after a success, %s is first, want a", got)
 	}
-	s.failed(a, now, now)
+	s.failed(a, "refused", now, now)
 	moved := groupOf("a", "b")
 	moved.Live[0].URL = "http://elsewhere"
 	if got := firstOf(t, s, moved, now); got != "a" {

@@ -1,15 +1,18 @@
 package invoke
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// suspect is an endpoint that could not be connected. Until a time, it is tried after all others; from then on, the next
-// request that goes to it decides.
+// suspect is an endpoint that could not be connected, or that was ejected because its responses are failures. Until a time,
+// it is tried after all others; from then on, the next request that goes to it decides.
 type suspect struct {
 	url      string // that it had; at another one it is not suspect
+	why      string
+	ejected  bool
 	pause    time.Duration
 	until    time.Time
 	failedAt time.Time
@@ -19,11 +22,13 @@ type suspect struct {
 const (
 	firstSuspicion = time.Second
 	mostSuspicion  = 30 * time.Second
+	firstEjection  = 10 * time.Second
+	mostEjection   = 5 * time.Minute
 )
 
 // failed notes that an endpoint could not be connected by an attempt that began at began. Of attempts that fail together,
 // one counts.
-func (s *groupState) failed(endpoint *dispatcher.Endpoint, began, now time.Time) {
+func (s *groupState) failed(endpoint *dispatcher.Endpoint, why string, began, now time.Time) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	known := s.suspects[endpoint.ID]
@@ -34,8 +39,8 @@ func (s *groupState) failed(endpoint *dispatcher.Endpoint, began, now time.Time)
 	case began.Before(known.failedAt):
 		return
 	}
-	known.pause = min(max(2*known.pause, firstSuspicion), mostSuspicion)
-	known.failedAt, known.until = now, now.Add(known.pause)
+	known.pause = max(known.pause, min(max(2*known.pause, firstSuspicion), mostSuspicion)) // that of an ejection may be longer
+	known.why, known.failedAt, known.until = why, now, now.Add(known.pause)
 	s.version = nil
 }
 
@@ -50,12 +55,69 @@ func (s *groupState) retried(endpoint string, now time.Time) {
 	}
 }
 
-// succeeded notes that an endpoint could be connected.
+// succeeded notes that an endpoint could be connected. One that was ejected has to do better; see judged.
 func (s *groupState) succeeded(endpoint string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.suspects[endpoint] != nil {
+	if known := s.suspects[endpoint]; known != nil && !known.ejected {
 		delete(s.suspects, endpoint)
 		s.version = nil
 	}
+}
+
+// judged notes the outcome of a request that an endpoint of a group got, by an attempt that began at began. After some
+// failures in a row, the endpoint is ejected, unless half of the group is ejected already. One success ends that; another
+// failure makes the pause longer.
+func (s *groupState) judged(
+	group *dispatcher.GroupVersion, endpoint *dispatcher.Endpoint, outcome dispatcher.Outcome, began, now time.Time,
+) {
+	if group.EjectAfter == 0 || outcome.Class == dispatcher.ClassCancelled {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	known := s.suspects[endpoint.ID]
+	ejected := known != nil && known.ejected && known.url == endpoint.URL
+	if !failureOfEndpoint(outcome) {
+		delete(s.failures, endpoint.ID)
+		if known != nil && known.ejected {
+			delete(s.suspects, endpoint.ID)
+			s.version = nil
+		}
+		return
+	}
+	if ejected && began.Before(known.failedAt) {
+		return // it failed together with those that led to the ejection
+	}
+	if s.failures[endpoint.ID]++; !ejected && (s.failures[endpoint.ID] < group.EjectAfter || s.halfEjected(group, now)) {
+		return
+	}
+	if !ejected {
+		known = &suspect{url: endpoint.URL, ejected: true}
+		s.suspects[endpoint.ID] = known
+	}
+	known.pause = min(max(2*known.pause, firstEjection), mostEjection)
+	known.why = fmt.Sprintf("ejected after %d failures in a row, the latest of class %s", s.failures[endpoint.ID], outcome.Class)
+	known.failedAt, known.until = now, now.Add(known.pause)
+	s.version = nil
+}
+
+// halfEjected tells whether one endpoint more would make more than half of a group ejected. s.mu is held.
+func (s *groupState) halfEjected(group *dispatcher.GroupVersion, now time.Time) bool {
+	ejected := 1
+	for _, known := range s.suspects {
+		if known.ejected && now.Before(known.until) {
+			ejected++
+		}
+	}
+	return 2*ejected > len(group.Live)
+}
+
+// failureOfEndpoint tells whether an outcome says that an endpoint is in trouble, rather than that it refuses a job.
+func failureOfEndpoint(outcome dispatcher.Outcome) bool {
+	switch outcome.Class {
+	case dispatcher.ClassHTTP5xx, dispatcher.ClassReset, dispatcher.ClassTimeout, dispatcher.ClassProtocol:
+		return true
+	}
+	return false
 }

@@ -345,3 +345,52 @@ func TestAttemptWithoutAnEndpointSaysWhy(t *testing.T) {
 		}
 	}
 }
+
+// A shard goes to its endpoint while that may be chosen, and else to another, under the same index and total.
+func TestShardGoesToItsEndpointOrElseToAnother(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, 4)
+	i := newInvoker(t)
+	var mu sync.Mutex
+	var said []string
+	f.respond = func(_ int, w http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		said = append(said, r.Header.Get("Carillon-Shard-Index")+"/"+r.Header.Get("Carillon-Shard-Total"))
+		w.WriteHeader(http.StatusNoContent)
+	}
+	call := f.call("job", routing.Broadcast)
+	shard := func(index int, endpoint string) string {
+		t.Helper()
+		call.Shard = &dispatcher.Shard{Index: index, Total: 4, Endpoint: endpoint}
+		return mustSucceed(t, i, call)
+	}
+	for n := range 4 {
+		if got, want := shard(n, fmt.Sprint("e", n)), fmt.Sprint("e", n); got != want {
+			t.Errorf("shard %d went to %s, want %s", n, got, want)
+		}
+	}
+	f.refusing(1)
+	f.group.Live[2].Draining = true
+	i = newInvoker(t) // without connections that were open before
+	for index, endpoint := range []string{1: "e1", 2: "e2", 3: "gone"} {
+		if index == 0 {
+			continue
+		}
+		if got := shard(index, endpoint); got != "e0" && got != "e3" {
+			t.Errorf("shard %d of %s went to %s, want one that is up", index, endpoint, got)
+		}
+	}
+	if want := []string{"0/4", "1/4", "2/4", "3/4", "1/4", "2/4", "3/4"}; !slices.Equal(said, want) {
+		t.Errorf("requests said %v, want %v", said, want)
+	}
+	// An edit of the job, or of the group, does not change where its shards go.
+	call = f.call("job", routing.Last)
+	if got := shard(0, "e0"); got != "e0" {
+		t.Errorf("a shard of a job that was edited went to %s, want e0", got)
+	}
+	call.Shard = nil
+	if got := mustSucceed(t, i, call); got != "e3" {
+		t.Errorf("a run that is no shard went to %s, want e3", got)
+	}
+}

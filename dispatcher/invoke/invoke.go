@@ -2,7 +2,7 @@
 // outcome.
 //
 // Invoker.Invoke chooses the caller for the kind of the target: webhook.go calls webhooks,
-// lambda.go invokes Lambda functions. The engine handles retries, rate limits and circuit breakers.
+// lambda.go invokes Lambda functions, sqs.go and sns.go send messages. The engine handles retries, rate limits and circuit breakers.
 //
 // A webhook is called in these steps, each in a file of its own:
 //
@@ -11,20 +11,28 @@
 //	clients.go              chooses a connection by the TLS options
 //	webhook_sign.go         signs the request
 //	auth.go                 adds credentials
+//	oauth2.go               gets a token, or takes one from oauth2_cache.go
 //	egress.go               checks the address before it is dialled
 //	webhook_response.go     reads the response and turns it into an outcome
 //	classify.go             turns an error into an outcome
+//	callback.go             lets a target accept an attempt and finish it later
+//
+// What AWS serves is called with a client of aws_client.go, in the steps of aws_attempt.go.
+//
+// alert.go makes the messages of alerts, which are then sent as webhooks are.
 package invoke
 
 import (
 	"cmp"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/netip"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -35,15 +43,27 @@ type Options struct {
 	Version string
 	// SecretDir is the directory of the secret files that jobs may refer to; default DefaultSecretDir.
 	SecretDir string
+	// Managers says how secrets are read that are kept elsewhere.
+	Managers SecretManagers
+	// Metrics gets the counter of reads of secrets; nil: none.
+	Metrics prometheus.Registerer
+	// Logger gets what concerns no single attempt; default slog.Default().
+	Logger *slog.Logger
 	// Egress limits the addresses that webhooks may call.
 	Egress Egress
 	// Resolver resolves host names; default net.DefaultResolver.
 	Resolver *net.Resolver
+	// NameServers are asked for the members of groups from DNS; none: those of /etc/resolv.conf.
+	NameServers []netip.AddrPort
 	// ConnsPerHost is the most idle connections to one host; default 64.
 	ConnsPerHost int
 	// LoadAWS returns the AWS configuration of the node. By default the SDK loads it from the
 	// environment, from files and from the instance role.
 	LoadAWS func(context.Context) (aws.Config, error)
+	// CallbackURL is the URL of the API of this installation as targets reach it, without a slash at its end; empty: jobs
+	// with callbacks fail. CallbackKey returns the key of their tokens.
+	CallbackURL string
+	CallbackKey func(context.Context) ([]byte, error)
 }
 
 // DefaultSecretDir is the directory of secret files unless Options name another. No platform puts secrets of the
@@ -59,8 +79,11 @@ const (
 
 // Invoker makes attempts. It is safe for concurrent use.
 type Invoker struct {
-	guard   *guard
-	callers map[dispatcher.TargetKind]caller
+	guard     *guard
+	hooks     *webhooks
+	groups    *groups
+	callbacks *callbacks
+	callers   map[dispatcher.TargetKind]caller
 }
 
 // caller makes the attempts of one kind of target.
@@ -77,13 +100,24 @@ func New(o Options) *Invoker {
 	o.SecretDir = cmp.Or(o.SecretDir, DefaultSecretDir)
 	o.ConnsPerHost = cmp.Or(o.ConnsPerHost, 64)
 	if o.LoadAWS == nil {
-		o.LoadAWS = loadAWS
+		o.LoadAWS = LoadAWS
 	}
-	hooks := newWebhooks(o)
-	return &Invoker{guard: hooks.guard, callers: map[dispatcher.TargetKind]caller{
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	o.Managers.Lifetime = cmp.Or(o.Managers.Lifetime, DefaultSecretLifetime)
+	node := &nodeConfig{load: o.LoadAWS}
+	hooks := newWebhooks(o, newSecrets(o, node))
+	fleets := newGroups(hooks, o.NameServers)
+	published := newTopics(node)
+	offers := newCallbacks(o.CallbackURL, o.CallbackKey)
+	return &Invoker{guard: hooks.guard, hooks: hooks, groups: fleets, callbacks: offers, callers: map[dispatcher.TargetKind]caller{
 		dispatcher.TargetWebhook: hooks,
-		dispatcher.TargetLambda:  newFunctions(o.LoadAWS),
-		dispatcher.TargetGroup:   newGroups(hooks),
+		dispatcher.TargetLambda:  newFunctions(node),
+		dispatcher.TargetGroup:   fleets,
+		dispatcher.TargetSQS:     newQueues(node),
+		dispatcher.TargetSNS:     published,
+		dispatcher.TargetAlert:   notifications{hooks, published},
 	}}
 }
 
@@ -107,7 +141,8 @@ func (i *Invoker) Close() {
 }
 
 // Invoke makes one attempt and returns its outcome. It never panics, and it returns within the
-// target's timeout or at the end of ctx, plus the time to close a connection.
+// target's timeout or at the end of ctx, plus the time to close a connection, or to ask an executor of
+// XXL-JOB to stop a run that was cancelled while it was accepted.
 func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dispatcher.Outcome) {
 	started := time.Now()
 	defer func() {
@@ -129,7 +164,12 @@ func (i *Invoker) Invoke(ctx context.Context, call dispatcher.Call) (outcome dis
 	if call.Bounds.Suspended {
 		return outsideBounds(fmt.Errorf("app %s is suspended", call.App))
 	}
-	return c.call(ctx, call, started)
+	if err := i.callbacks.offer(ctx, &call); err != nil {
+		outcome := notAttempted(err)
+		outcome.NotSent = true
+		return outcome
+	}
+	return accepted(call, c.call(ctx, call, started))
 }
 
 // outsideBounds returns the outcome of an attempt that the bounds of its app do not allow.

@@ -1,6 +1,7 @@
 package invoke
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,17 +12,20 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
 )
 
-// secretLifetime is the time for which a secret is cached. A rotated secret is used after this time,
+// secretLifetime is the time for which a variable or file is cached. A rotated secret is used after this time,
 // and a busy job does not read a file for every request.
 const secretLifetime = 10 * time.Second
 
 // secrets looks up the secrets that jobs refer to.
 type secrets struct {
-	dir string
-	mu  sync.Mutex
-	of  map[string]foundSecret
+	dir       string
+	documents *documents // of managers of secrets
+
+	mu sync.Mutex
+	of map[string]foundSecret // by references to variables and files
 }
 
 type foundSecret struct {
@@ -29,11 +33,31 @@ type foundSecret struct {
 	until time.Time
 }
 
-func newSecrets(dir string) *secrets { return &secrets{dir: dir, of: map[string]foundSecret{}} }
+// owner is the app that a secret is looked up for.
+type owner struct {
+	app           string
+	awsExternalID string
+	bounds        *dispatcher.Bounds
+}
+
+func ownerOf(call dispatcher.Call) owner { return owner{call.App, call.AWSExternalID, call.Bounds} }
+
+// lookedUp is a secret as it was sent.
+type lookedUp struct{ reference, text string }
+
+func newSecrets(o Options, node *nodeConfig) *secrets {
+	m := o.Managers
+	counted := countReads(o.Metrics, newManagers(m, node).read)
+	return &secrets{
+		dir: o.SecretDir, of: map[string]foundSecret{}, documents: newDocuments(m.Lifetime, m.Keep, o.Logger, counted),
+	}
+}
+
+func (s *secrets) close() { s.documents.close() }
 
 // reveal returns the text of a secret of an app at now. Its error never contains any of it, and does not tell whether
 // a secret exists that the bounds do not allow to the app.
-func (s *secrets) reveal(app string, bounds *dispatcher.Bounds, secret dispatcher.Secret, now time.Time) (string, error) {
+func (s *secrets) reveal(ctx context.Context, of owner, secret dispatcher.Secret, now time.Time) (string, error) {
 	switch {
 	case !secret.Value.IsZero():
 		return secret.Value.Reveal(), nil
@@ -41,15 +65,21 @@ func (s *secrets) reveal(app string, bounds *dispatcher.Bounds, secret dispatche
 		return "", errors.New("the stored value cannot be decrypted: " +
 			"this node lacks its key, or the database holds one of another job, field or host, or an older one; store the value again")
 	}
-	if !bounds.AllowsSecret(secret.Reference) {
+	if !of.bounds.AllowsSecret(secret.Reference) {
 		return "", outOfBounds(fmt.Errorf("%s is not one that app %s may use; its bounds allow %s (secrets)",
-			dispatcher.Echo(secret.Reference), app, strings.Join(bounds.Secrets, ", ")))
+			dispatcher.Echo(secret.Reference), of.app, strings.Join(of.bounds.Secrets, ", ")))
 	}
 	s.mu.Lock()
 	found, ok := s.of[secret.Reference]
 	s.mu.Unlock()
 	if ok && now.Before(found.until) {
 		return found.text, nil
+	}
+	if r, err := dispatcher.ParseSecretReference(secret.Reference); r.Source.Managed() {
+		if err != nil {
+			return "", err
+		}
+		return s.managed(ctx, of, secret.Reference, r, s.documents.text, now)
 	}
 	text, err := s.lookUp(secret.Reference)
 	s.mu.Lock()
@@ -60,6 +90,39 @@ func (s *secrets) reveal(app string, bounds *dispatcher.Bounds, secret dispatche
 	}
 	s.of[secret.Reference] = foundSecret{text, now.Add(secretLifetime)}
 	return text, nil
+}
+
+// managed returns the text of a secret of a manager. get is a way to get the whole secret.
+func (s *secrets) managed(ctx context.Context, of owner, reference string, r dispatcher.SecretReference,
+	get readDocument, now time.Time) (string, error) {
+	key := documentKey{of.app, of.awsExternalID, r}
+	key.Key = "" // the secret is read as a whole
+	text, err := get(ctx, key, now)
+	if err == nil {
+		text, err = secretmanager.Pick(text, r.Key)
+	}
+	if err == nil && len(text) > dispatcher.MaxSecret {
+		err = fmt.Errorf("it has more than %d KiB", dispatcher.MaxSecret>>10)
+	}
+	if err != nil {
+		return "", fmt.Errorf("%s: %w", dispatcher.Echo(reference), err)
+	}
+	return text, nil
+}
+
+// replaced tells whether a secret of a manager is another one than was sent. A target that refuses a request is a reason to
+// ask the manager before the secret is due, but only once until then.
+func (s *secrets) replaced(ctx context.Context, of owner, sent []lookedUp, now time.Time) bool {
+	replaced := false
+	for _, one := range sent {
+		r, err := dispatcher.ParseSecretReference(one.reference)
+		if err != nil || !r.Source.Managed() {
+			continue
+		}
+		text, err := s.managed(ctx, of, one.reference, r, s.documents.again, now)
+		replaced = replaced || err == nil && text != one.text
+	}
+	return replaced
 }
 
 func (s *secrets) lookUp(reference string) (string, error) {

@@ -19,6 +19,8 @@ type stopwatch struct {
 	written, connected, assigned  bool
 	dnsBegan, connBegan, tlsBegan time.Time
 	phases                        dispatcher.Phases
+	// dials is called once, as soon as the attempt makes a connection rather than uses a kept one; nil: nothing is.
+	dials func()
 }
 
 // trace returns the hooks that the transport calls.
@@ -33,7 +35,10 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 			s.mu.Unlock()
 		},
 		// Both the guard and the dialer resolve the name; the phase is the sum.
-		DNSStart: func(httptrace.DNSStartInfo) { s.note(func(now time.Time) { s.dnsBegan = now }) },
+		DNSStart: func(httptrace.DNSStartInfo) {
+			s.note(func(now time.Time) { s.dnsBegan = now })
+			s.dialling()
+		},
 		DNSDone: func(httptrace.DNSDoneInfo) {
 			s.note(func(now time.Time) { s.phases.DNS += since(s.dnsBegan, now) })
 		},
@@ -44,6 +49,7 @@ func (s *stopwatch) trace() *httptrace.ClientTrace {
 					s.connBegan = now
 				}
 			})
+			s.dialling()
 		},
 		ConnectDone: func(_, _ string, err error) {
 			s.note(func(now time.Time) {
@@ -67,6 +73,24 @@ func (s *stopwatch) note(event func(now time.Time)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	event(now)
+}
+
+// onDial sets what is called when the attempt makes a connection; nil: nothing is any more.
+func (s *stopwatch) onDial(do func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.dials = do
+}
+
+// dialling calls what onDial has set, once.
+func (s *stopwatch) dialling() {
+	s.mu.Lock()
+	do := s.dials
+	s.dials = nil
+	s.mu.Unlock()
+	if do != nil {
+		do()
+	}
 }
 
 // since returns a length in whole microseconds, at least one: 0 means that the phase did not happen.

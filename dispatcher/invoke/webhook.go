@@ -2,8 +2,10 @@ package invoke
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
+	"net/http"
 	"net/http/httptrace"
 	"strconv"
 	"time"
@@ -20,19 +22,24 @@ type webhooks struct {
 	agent   string
 	secrets *secrets
 	node    awsNode // for SigV4 without credentials of the job
+	tokens  *tokens
 
 	expectations *expectations
 }
 
-func newWebhooks(o Options) *webhooks {
+func newWebhooks(o Options, secrets *secrets) *webhooks {
 	guard := newGuard(o.Egress, o.Resolver)
 	return &webhooks{
-		guard: guard, pool: newClientPool(guard, o.ConnsPerHost), agent: "carillon/" + o.Version, secrets: newSecrets(o.SecretDir),
-		expectations: newExpectations(),
+		guard: guard, pool: newClientPool(guard, o.ConnsPerHost), agent: "carillon/" + o.Version, secrets: secrets,
+		tokens: newTokens(), expectations: newExpectations(),
 	}
 }
 
-func (h *webhooks) close() { h.pool.close() }
+func (h *webhooks) close() {
+	h.tokens.close()
+	h.pool.close()
+	h.secrets.close()
+}
 
 func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome {
 	w := call.Target.Webhook
@@ -40,9 +47,7 @@ func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.
 	defer cancel()
 	r, err := h.build(bounded, w, call, started)
 	if err != nil {
-		outcome := notAttempted(err)
-		outcome.NotSent = true
-		return outcome
+		return notSent(ctx, err)
 	}
 	return h.attempt(ctx, bounded, w, r, &stopwatch{start: started})
 }
@@ -73,13 +78,29 @@ func (h *webhooks) attempt(
 		outcome.HTTPStatus = got.status
 	} else {
 		outcome = h.judge(ctx, bounded, r.app, w, got)
+		if outcome.State == dispatcher.RunSucceeded && r.judge != nil {
+			outcome = r.judge(got)
+			outcome.HTTPStatus = got.status
+		}
 		if outcome.State != dispatcher.RunSucceeded {
 			outcome.RetryAfter = retryAfter(got.header, time.Now())
+			if h.refused(r, got.status) {
+				outcome.Class = dispatcher.ClassOAuth2
+				outcome.Error = fmt.Sprintf("the target refused the token with status 401; the next attempt gets another from %s", r.token.endpoint)
+			}
+		}
+		if outcome.HTTPStatus == http.StatusUnauthorized && outcome.Class == dispatcher.ClassHTTP4xx &&
+			h.secrets.replaced(bounded, r.owner, r.looked, time.Now()) {
+			outcome.Class = dispatcher.ClassSecretReplaced
+			outcome.Error = "the target responded with status 401 to a secret that has been replaced since; the next attempt sends the new one"
 		}
 	}
 	clean := newRedaction(r.revealed)
 	outcome.Error = clean.clean(outcome.Error)
 	outcome.Response = keep(outcome, r.endpoint, got, watch.seen(err == nil), clean)
+	if r.returns != nil {
+		r.returns(&outcome, got, clean)
+	}
 	if r.signedAsNode && outcome.Response != nil {
 		outcome.Response.Body = hideCredentials(outcome.Response.Body)
 	}
@@ -103,5 +124,5 @@ func send(ctx context.Context, client *resty.Client, r request, watch *stopwatch
 		return response{}, err
 	}
 	defer sent.RawBody().Close()
-	return readResponse(sent.RawResponse)
+	return readResponse(sent.RawResponse, cmp.Or(r.most, mostResponse))
 }

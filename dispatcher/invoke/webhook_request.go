@@ -13,17 +13,23 @@ import (
 
 // request is the request of one attempt.
 type request struct {
-	app         string
-	bounds      *dispatcher.Bounds // of the app
+	owner
 	method, url string
 	header      http.Header
 	body        []byte // nil for no body
 	endpoint    string // see destination, as for host
 	host        string
+	most        int // bytes of the response that are read; 0: mostResponse
 	clients     *clients
-	revealed    []string // its secrets, which a response may repeat
+	revealed    []string   // its secrets, which a response may repeat
+	looked      []lookedUp // those that it refers to
+	// judge, if not nil, returns the outcome of a response whose status is a success.
+	judge func(response) dispatcher.Outcome
 	// signedAsNode tells that it is signed with the AWS credentials of the node.
 	signedAsNode bool
+	token        *usedToken // nil: it carries none of OAuth 2
+	// returns, if not nil, adds to an outcome what the response returned as the state of the job.
+	returns func(*dispatcher.Outcome, response, redaction)
 }
 
 // content is what a request says, wherever it goes: a webhook with its templates filled in.
@@ -53,12 +59,34 @@ func (h *webhooks) build(ctx context.Context, w *dispatcher.Webhook, call dispat
 	return h.buildFor(ctx, to, content{w, headers, body}, call, now)
 }
 
-// buildFor returns the request of an attempt at now to a destination. Carillon's headers overwrite those of the job.
+// buildFor returns the request of an attempt at now to a destination.
 func (h *webhooks) buildFor(
 	ctx context.Context, to destination, w content, call dispatcher.Call, now time.Time,
 ) (request, error) {
+	r, err := h.compose(to, w, call, now)
+	if err != nil {
+		return r, err
+	}
+	if err := h.connect(ctx, &r, w.TLS, to.scope, now); err != nil {
+		return r, err
+	}
+	if w.Signing != nil {
+		signature, err := h.sign(ctx, &r, w.Signing, call.EventID, now)
+		if err != nil {
+			return r, err
+		}
+		r.header["Webhook-Signature"] = []string{signature}
+	}
+	if w.Auth == nil {
+		return r, nil
+	}
+	return r, h.authorize(ctx, &r, w.Auth, now) // last, because it may sign all the headers
+}
+
+// compose returns the part of a request that needs no secret. Carillon's headers overwrite those of the job.
+func (h *webhooks) compose(to destination, w content, call dispatcher.Call, now time.Time) (request, error) {
 	r := request{
-		app: call.App, bounds: call.Bounds, method: w.Method, url: to.url, endpoint: to.endpoint, host: to.host,
+		owner: ownerOf(call), method: w.Method, url: to.url, endpoint: to.endpoint, host: to.host,
 		header: make(http.Header, len(w.headers)+20), body: w.body,
 	}
 	if scheme, _, _ := strings.Cut(r.url, ":"); !strings.EqualFold(scheme, "http") && !strings.EqualFold(scheme, "https") {
@@ -80,30 +108,30 @@ func (h *webhooks) buildFor(
 		r.header["Content-Type"] = []string{"application/cloudevents+json"}
 	}
 	h.identify(r.header, call, now)
+	if call.Callback != nil {
+		r.header["Carillon-Callback-Url"] = []string{call.Callback.URL}
+		r.header["Carillon-Callback-Token"] = []string{call.Callback.Token}
+		r.hide(call.Callback.Token)
+	}
+	if call.Carried != nil {
+		if state := call.State(); state != nil {
+			r.header[dispatcher.HeaderState] = []string{string(state)}
+		}
+		r.returns = func(outcome *dispatcher.Outcome, got response, clean redaction) {
+			keepReturned(outcome, call, stateOf(got.header, got.body, got.more), clean)
+		}
+	}
 	if to.endpoint != "" {
 		r.header["Carillon-Endpoint"] = []string{to.endpoint}
 	}
-	if err := h.connect(&r, w.TLS, to.scope, now); err != nil {
-		return r, err
-	}
-	if w.Signing != nil {
-		signature, err := h.sign(&r, w.Signing, call.EventID, now)
-		if err != nil {
-			return r, err
-		}
-		r.header["Webhook-Signature"] = []string{signature}
-	}
-	if w.Auth == nil {
-		return r, nil
-	}
-	return r, h.authorize(ctx, &r, w.Auth, now) // last, because it may sign all the headers
+	return r, nil
 }
 
 // connect chooses the connections of a request.
-func (h *webhooks) connect(r *request, t *dispatcher.TLS, of scope, now time.Time) (err error) {
+func (h *webhooks) connect(ctx context.Context, r *request, t *dispatcher.TLS, of scope, now time.Time) (err error) {
 	key := ""
 	if t != nil && t.ClientKey != nil {
-		if key, err = h.secrets.reveal(r.app, r.bounds, *t.ClientKey, now); err != nil {
+		if key, err = h.secrets.reveal(ctx, r.owner, *t.ClientKey, now); err != nil {
 			return badSecret("tls client_key", err)
 		}
 	}
@@ -116,12 +144,29 @@ func (h *webhooks) connect(r *request, t *dispatcher.TLS, of scope, now time.Tim
 func (h *webhooks) identify(header http.Header, call dispatcher.Call, now time.Time) {
 	// One array holds all values, because a request has many headers and a node makes many requests.
 	values := []string{
-		h.agent, call.EventID, strconv.FormatInt(now.Unix(), 10), call.Traceparent(),
+		h.agent, call.EventID, strconv.FormatInt(now.Unix(), 10),
 		call.App, call.Job, call.Trigger, call.Key.String(), string(call.Key.Kind),
 		dispatcher.FormatInstant(call.Key.ScheduledAt), strconv.Itoa(call.Attempt), strconv.FormatInt(call.Fence(), 10),
 	}
 	for n, name := range identity {
 		header[name] = values[n : n+1 : n+1]
+	}
+	if trace := call.Traceparent(); trace != "" {
+		header["Traceparent"] = []string{trace}
+	}
+	if s := call.Shard; s != nil {
+		header["Carillon-Shard-Index"] = []string{strconv.Itoa(s.Index)}
+		header["Carillon-Shard-Total"] = []string{strconv.Itoa(s.Total)}
+	}
+	if c := call.Cause; c != nil && c.On != "" {
+		for name, value := range map[string]string{
+			"Carillon-Parent-Run": c.Run, "Carillon-Parent-Event": c.On, "Carillon-Parent-State": string(c.State),
+			"Carillon-Parent-Class": string(c.Class), "Carillon-Parent-Error": headerText(c.Error),
+		} {
+			if value != "" {
+				header[name] = []string{value}
+			}
+		}
 	}
 	if m := call.Missed; m != nil {
 		header["Carillon-Missed-From"] = []string{dispatcher.FormatInstant(m.From)}
@@ -130,17 +175,31 @@ func (h *webhooks) identify(header http.Header, call dispatcher.Call, now time.T
 	}
 }
 
+// headerText returns the beginning of a text as every server takes it in a header: printable ASCII.
+func headerText(text string) string {
+	const most = 256
+	clean := strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return ' '
+		}
+		return r
+	}, text)
+	return strings.TrimSpace(clean[:min(len(clean), most)])
+}
+
 // identity lists the headers that identify a request. Webhook-Id of Standard Webhooks is the same on
 // every attempt; Webhook-Timestamp is the time of the attempt.
 var identity = []string{
-	"User-Agent", "Webhook-Id", "Webhook-Timestamp", "Traceparent",
+	"User-Agent", "Webhook-Id", "Webhook-Timestamp",
 	"Carillon-App", "Carillon-Job", "Carillon-Trigger", "Carillon-Run", "Carillon-Kind",
 	"Carillon-Scheduled-At", "Carillon-Attempt", "Carillon-Fence",
 }
 
 // reveal returns the text of a secret of a request; field names the secret in the error.
-func (h *webhooks) reveal(r *request, field string, secret dispatcher.Secret, now time.Time) (string, error) {
-	text, err := h.secrets.reveal(r.app, r.bounds, secret, now)
+func (h *webhooks) reveal(
+	ctx context.Context, r *request, field string, secret dispatcher.Secret, now time.Time,
+) (string, error) {
+	text, err := h.secrets.reveal(ctx, r.owner, secret, now)
 	if err == nil && strings.ContainsAny(text, "\r\n\x00") {
 		err = errors.New("the value contains a control character such as CR, LF or NUL")
 	}
@@ -148,6 +207,9 @@ func (h *webhooks) reveal(r *request, field string, secret dispatcher.Secret, no
 		return "", badSecret(field, err)
 	}
 	r.hide(text)
+	if secret.Reference != "" {
+		r.looked = append(r.looked, lookedUp{secret.Reference, text})
+	}
 	return text, nil
 }
 

@@ -39,15 +39,15 @@ type response struct {
 	more   bool   // the body is longer
 }
 
-// readResponse reads a response, but at most mostResponse bytes of its body.
-func readResponse(r *http.Response) (response, error) {
+// readResponse reads a response, but at most so many bytes of its body.
+func readResponse(r *http.Response, most int) (response, error) {
 	a := response{status: r.StatusCode, header: r.Header}
 	if r.ContentLength == 0 {
 		return a, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(r.Body, mostResponse+1))
-	if a.more = len(body) > mostResponse; a.more {
-		body = body[:mostResponse]
+	body, err := io.ReadAll(io.LimitReader(r.Body, int64(most)+1))
+	if a.more = len(body) > most; a.more {
+		body = body[:most]
 	}
 	a.body = body
 	return a, err

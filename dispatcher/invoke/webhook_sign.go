@@ -1,6 +1,7 @@
 package invoke
 
 import (
+	"context"
 	"crypto/ed25519"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -14,7 +15,9 @@ import (
 
 // sign returns the header webhook-signature of Standard Webhooks: one signature for each secret, in
 // the order of their names.
-func (h *webhooks) sign(r *request, s *dispatcher.Signing, id string, at time.Time) (string, error) {
+func (h *webhooks) sign(
+	ctx context.Context, r *request, s *dispatcher.Signing, id string, at time.Time,
+) (string, error) {
 	names := make([]string, 0, len(s.Secrets))
 	for name := range s.Secrets {
 		names = append(names, name)
@@ -23,7 +26,7 @@ func (h *webhooks) sign(r *request, s *dispatcher.Signing, id string, at time.Ti
 	head := append(strconv.AppendInt(append(make([]byte, 0, 64), id+"."...), at.Unix(), 10), '.')
 	header := make([]byte, 0, 64)
 	for _, name := range names {
-		text, err := h.reveal(r, "signing "+name, s.Secrets[name], at)
+		text, err := h.reveal(ctx, r, "signing "+name, s.Secrets[name], at)
 		if err != nil {
 			return "", err
 		}

@@ -212,7 +212,7 @@ func TestUnusableSecretsAreNamedButNotShown(t *testing.T) {
 		"file:key":  "ed25519",
 		"file:huge": "64 KiB", "file:none": "empty", "file:link": "escapes", "file:../outside": "escapes",
 		"file:.": "not a regular file", "file:nowhere": "no such file",
-		"vault:x": "does not know",
+		"consul:x": "does not know",
 	} {
 		call := callTo(url, "POST", ample)
 		call.Bounds = &dispatcher.Bounds{Secrets: []string{"*"}}

@@ -56,8 +56,10 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 	}))
 	defer server.Close()
 	call := callTo(server.URL+"/hook", "POST", ample)
+	call.Target.Webhook.TraceContext = true
 	call.Payload = []byte(`{"n": 1}`)
 	call.Missed = &dispatcher.MissedRange{From: call.Key.ScheduledAt.Add(-time.Hour), To: call.Key.ScheduledAt, Count: 61}
+	call.Cause = &dispatcher.RunCause{Run: "run0", On: "on_failure", State: dispatcher.RunFailed, Error: "no\r\nway: é"}
 	o := newInvoker(t).Invoke(t.Context(), call)
 	if o.State != dispatcher.RunSucceeded || o.HTTPStatus != 200 || o.EndedAt.Before(o.StartedAt) {
 		t.Fatalf("outcome = %+v, want success with 200", o)
@@ -70,6 +72,8 @@ func TestRequestCarriesIdentityAndPayload(t *testing.T) {
 		"Content-Type":         "text/x-own",
 		"Carillon-Missed-From": "2026-05-01T09:00:00.000Z", "Carillon-Missed-To": "2026-05-01T10:00:00.000Z",
 		"Carillon-Missed-Count": "61",
+		"Carillon-Parent-Run":   "run0", "Carillon-Parent-Event": "on_failure", "Carillon-Parent-State": "failed",
+		"Carillon-Parent-Class": "", "Carillon-Parent-Error": "no  way:",
 	}
 	for name, value := range want {
 		if got.Header.Get(name) != value {

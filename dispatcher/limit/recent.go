@@ -29,6 +29,12 @@ func (r *Recent[K, V]) Put(key K, value V) {
 	r.recent[key] = value
 }
 
+// Delete forgets a key.
+func (r *Recent[K, V]) Delete(key K) {
+	delete(r.recent, key)
+	delete(r.older, key)
+}
+
 // Clear forgets everything.
 func (r *Recent[K, V]) Clear() { r.recent, r.older = map[K]V{}, nil }
 

@@ -173,37 +173,41 @@ const maxJWT = 16 << 10 // bytes
 
 // Identify returns the token that stands for the identity that a JWT proves.
 func (i *Issuer) Identify(ctx context.Context, jwt string, now time.Time) (dispatcher.APIToken, error) {
-	var none dispatcher.APIToken
+	claims, err := i.verify(ctx, jwt, now)
+	if err != nil {
+		return dispatcher.APIToken{}, err
+	}
+	return i.identity(claims, now)
+}
+
+// verify returns the claims of a JWT that the issuer has signed.
+func (i *Issuer) verify(ctx context.Context, jwt string, now time.Time) (map[string]any, error) {
 	if len(jwt) > maxJWT {
-		return none, bad(fmt.Sprintf("it is larger than %d bytes", maxJWT))
+		return nil, bad(fmt.Sprintf("it is larger than %d bytes", maxJWT))
 	}
 	signed, err := jose.ParseSignedCompact(jwt, []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.ES384, jose.ES512, jose.EdDSA})
 	if err != nil || len(signed.Signatures) != 1 {
-		return none, bad("its form or its algorithm is not accepted")
+		return nil, bad("its form or its algorithm is not accepted")
 	}
 	header := signed.Signatures[0].Protected
 	if err := checkHeader(header); err != nil {
-		return none, err
+		return nil, err
 	}
 	// A JWT of another issuer is no reason to fetch keys. All else is read from what the signature covers.
 	if claims, err := parseClaims(signed.UnsafePayloadWithoutVerification()); err != nil {
-		return none, err
+		return nil, err
 	} else if claims["iss"] != i.url {
-		return none, bad("it is of another issuer")
+		return nil, bad("it is of another issuer")
 	}
 	key, err := i.key(ctx, header.KeyID, header.Algorithm, now)
 	if err != nil {
-		return none, err
+		return nil, err
 	}
 	payload, err := signed.Verify(key)
 	if err != nil {
-		return none, bad("its signature is wrong")
+		return nil, bad("its signature is wrong")
 	}
-	claims, err := parseClaims(payload)
-	if err != nil {
-		return none, err
-	}
-	return i.identity(claims, now)
+	return parseClaims(payload)
 }
 
 // checkHeader refuses a type that is not that of a token of identity or access, and extensions that must be understood.

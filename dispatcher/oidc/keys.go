@@ -42,6 +42,8 @@ const (
 type keySet struct {
 	keys []jose.JSONWebKey
 	at   time.Time
+	// authorize and exchange are where people sign in and where their codes are exchanged; empty: the issuer does not tell.
+	authorize, exchange string
 }
 
 // find returns the key that a header names. A header without a name fits if there is one key for its algorithm only.
@@ -115,6 +117,9 @@ func (i *Issuer) fetch(ctx context.Context, now time.Time) (*keySet, error) {
 	var discovery struct {
 		Issuer string `json:"issuer"`
 		Keys   string `json:"jwks_uri"`
+		// For the login of people.
+		Authorize string `json:"authorization_endpoint"`
+		Exchange  string `json:"token_endpoint"`
 	}
 	if err := i.get(ctx, strings.TrimSuffix(i.url, "/")+"/.well-known/openid-configuration", &discovery); err != nil {
 		return nil, err
@@ -131,7 +136,7 @@ func (i *Issuer) fetch(ctx context.Context, now time.Time) (*keySet, error) {
 	if err := i.get(ctx, discovery.Keys, &published); err != nil {
 		return nil, err
 	}
-	set := &keySet{keys: usable(published.Keys), at: now}
+	set := &keySet{keys: usable(published.Keys), at: now, authorize: discovery.Authorize, exchange: discovery.Exchange}
 	if len(set.keys) == 0 {
 		return nil, fmt.Errorf("%s holds no key for RS256, ES256, ES384, ES512 or EdDSA", discovery.Keys)
 	}

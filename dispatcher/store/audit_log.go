@@ -173,12 +173,11 @@ func (t *tx) auditedJob(ctx context.Context, job *dispatcher.Job) (any, error) {
 		return nil, nil
 	}
 	shown := *job
-	hashes, err := t.hashed(ctx, job.Target.Secrets())
+	hashes, err := t.hashed(ctx, job.Secrets())
 	if err != nil {
 		return nil, err
 	}
-	shown.Target = job.Target.WithSecrets(hashes)
-	parts, err := partsOf(shown.ForWire())
+	parts, err := partsOf(shown.WithSecrets(hashes).ForWire())
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +196,7 @@ func (t *tx) auditedJob(ctx context.Context, job *dispatcher.Job) (any, error) {
 // auditedApp returns what the audit log shows of an app.
 func auditedApp(app dispatcher.App) (any, error) {
 	parts, err := partsOf(app)
-	without(parts, "revision", "created_at", "updated_at", "breaks", "usage")
+	without(parts, "revision", "created_at", "updated_at", "breaks", "pauses", "usage")
 	return parts, err
 }
 
@@ -234,6 +233,21 @@ func auditedCalendar(calendar dispatcher.Calendar) (any, error) {
 // auditedRun returns what the audit log shows of a run.
 func auditedRun(run dispatcher.Run) any {
 	return map[string]any{"job": run.Job, "trigger": run.Trigger, "scheduled_at": run.ScheduledAt, "state": run.State}
+}
+
+// auditedInput returns what the audit log shows of what a run was given: not the payload, which may hold anything, but its sum.
+// nil: nothing.
+func auditedInput(input *dispatcher.RunInput) any {
+	if input == nil || input.Payload == nil {
+		return nil
+	}
+	return map[string]any{"payload": sumOf(input.Payload)}
+}
+
+// sumOf is what the audit log has of a payload.
+func sumOf(payload json.RawMessage) any {
+	sum := sha256.Sum256(payload)
+	return map[string]any{"bytes": len(payload), "sha256": hex.EncodeToString(sum[:])}
 }
 
 // auditImport adds the import of an app to the audit log: the app, and the names of what came with it.
@@ -289,8 +303,19 @@ func (s *store) withValues(ctx context.Context, q querier, job *dispatcher.Job) 
 		return nil, nil
 	}
 	opened := []dispatcher.JobVersion{{ID: job.Key(), Job: *job}}
+	for event := range job.EachFollow() {
+		attached := job.Attached(event)
+		opened = append(opened, dispatcher.JobVersion{ID: attached.Key(), Job: attached})
+	}
 	err := s.openSecrets(ctx, q, opened)
-	return &opened[0].Job, err
+	with, i := opened[0].Job, 1
+	for event, follow := range job.EachFollow() {
+		if follow.Target != nil {
+			with = with.WithFollowTarget(event, opened[i].Target)
+		}
+		i++
+	}
+	return &with, err
 }
 
 // replacedValues returns a job as it was applied, with the values of the secrets that were given for it, and of those
@@ -298,9 +323,9 @@ func (s *store) withValues(ctx context.Context, q querier, job *dispatcher.Job) 
 func replacedValues(applied, given dispatcher.Job, old *dispatcher.Job) *dispatcher.Job {
 	var kept map[string]dispatcher.Secret
 	if old != nil {
-		kept = old.Target.Secrets()
+		kept = old.Secrets()
 	}
-	applied.Target = applied.Target.WithSecrets(keptValues(given.Target.Secrets(), kept))
+	applied = applied.WithSecrets(keptValues(given.Secrets(), kept))
 	return &applied
 }
 

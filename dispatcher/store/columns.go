@@ -50,9 +50,12 @@ var (
 	outcomeColumns = []column{{"node", bigint}, {"started_at", bigint}, {"ended_at", bigint}, {"http_status", integer},
 		{"state", text}, {"class", text}, {"error", text}}
 	recordColumns = append(keyColumns[:5:5], outcomeColumns...)
-	// The last five are those of a HostWait.
+	// The state that a run returned, and the revision that it was given.
+	returnedColumns = append(recordColumns[:12:12], column{"returned", text}, column{"seen", bigint})
+	// Five are those of a HostWait, the last two those of a Callback.
 	nextColumns = []column{{"next_at", bigint}, {"until_at", bigint}, {"counts", integer}, {"not_attempted", integer}, {"stops", boolean},
-		{"waits_for", bigint}, {"wait_app", bigint}, {"wait_host", text}, {"wait_pause", bigint}, {"wait_probe", bigint}}
+		{"waits_for", bigint}, {"wait_app", bigint}, {"wait_host", text}, {"wait_pause", bigint}, {"wait_probe", bigint},
+		{"callback_id", bigint}, {"callback", text}}
 	againColumns = append(recordColumns[:12:12], nextColumns...)
 	// What the rows of live runs know and claims do not comes with the records of fires. All of these are first
 	// attempts of scheduled fires.
@@ -69,11 +72,15 @@ var (
 		{"from_at", bigint}, {"to_at", bigint}, {"trigger_id", bigint}, {"job_id", bigint}, {"missed", bigint},
 		{"decision", text}, {"reason", text}, {"decided_at", bigint},
 	}
-	endColumns  = append(keyColumns[:5:5], column{"error", text})
-	slotColumns = append(keyColumns[:5:5], column{"node", bigint}, column{"job_id", bigint})
-	idColumns   = []column{{"id", bigint}}
-	nameColumns = []column{{"name", text}}
-	lockColumns = []column{{"name", text}, {"holder", bigint}, {"fence", bigint}}
+	countColumns   = []column{{"minutes", bigint}, {"from_at", bigint}, {"good", bigint}, {"late", bigint}, {"missed", bigint}}
+	fireKeyColumns = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", bigint}}
+	endColumns     = append(keyColumns[:5:5], column{"error", text})
+	slotColumns    = append(keyColumns[:5:5], column{"node", bigint}, column{"job_id", bigint}, column{"endpoint", text})
+	idColumns      = []column{{"id", bigint}}
+	// Jobs, and endpoints that their runs wait for.
+	waitedColumns = []column{{"id", bigint}, {"endpoint", text}}
+	nameColumns   = []column{{"name", text}}
+	lockColumns   = []column{{"name", text}, {"holder", bigint}, {"fence", bigint}}
 	// Two lists side by side, the shorter filled up with empty texts.
 	lookColumns = []column{{"name", text}, {"labels", text}}
 	// Which runs are adopted, and what they wait for.
@@ -133,7 +140,7 @@ func newKeys(rows int) keys {
 func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
 	k.at = append(k.at, key.ScheduledAt.UnixMilli())
 	k.trigger = append(k.trigger, key.TriggerID)
-	k.kind = append(k.kind, int32(key.Kind.Code()))
+	k.kind = append(k.kind, int32(key.Code()))
 	k.token = append(k.token, int64(token))
 	k.attempt = append(k.attempt, int32(attempt))
 }
@@ -173,7 +180,7 @@ func sortedBy[T any](items []T, key func(T) dispatcher.RunKey) []T {
 func sortBy[T any](items []T, key func(T) dispatcher.RunKey) {
 	slices.SortFunc(items, func(x, y T) int {
 		a, b := key(x), key(y)
-		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID))
+		return cmp.Or(a.ScheduledAt.Compare(b.ScheduledAt), cmp.Compare(a.TriggerID, b.TriggerID), cmp.Compare(a.Code(), b.Code()))
 	})
 }
 

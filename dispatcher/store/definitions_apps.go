@@ -86,6 +86,9 @@ func (s *store) App(ctx context.Context, name string) (dispatcher.App, error) {
 	if err != nil {
 		return app, err
 	}
+	if app.Pauses, err = heldPauses(ctx, s.read, name); err != nil {
+		return app, err
+	}
 	now, err := s.clock(ctx, s.read)
 	if err == nil {
 		err = addUsage(ctx, s.read, &app, now)
@@ -183,6 +186,9 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 			return dispatcher.ErrPrecondition
 		}
 		stored.Breaks = breaks
+		if stored.Pauses, err = heldPauses(ctx, t, app.Name); err != nil {
+			return err
+		}
 		if err := addUsage(ctx, t, &stored, t.now); err != nil {
 			return err
 		}
@@ -235,13 +241,14 @@ func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
 	return before, err
 }
 
-// mustBeEmpty returns ErrNotEmpty with the names of a few jobs, calendars and groups of an app, if it has any.
+// mustBeEmpty returns ErrNotEmpty with the names of a few jobs, calendars, groups and alerts of an app, if it has any.
 func (t *tx) mustBeEmpty(ctx context.Context, app string) error {
 	const most = 3
 	// $1 id, $2 limit
-	const content = `SELECT 'job "' || name || '"' FROM jobs WHERE app_id = $1 AND deleted_at IS NULL
+	const content = `SELECT 'job "' || name || '"' FROM jobs WHERE app_id = $1 AND deleted_at IS NULL AND part_of = 0
 		UNION ALL SELECT 'calendar "' || name || '"' FROM calendars WHERE app_id = $1 AND deleted_at IS NULL
-		UNION ALL SELECT 'group "' || name || '"' FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL LIMIT $2`
+		UNION ALL SELECT 'group "' || name || '"' FROM endpoint_groups WHERE app_id = $1 AND deleted_at IS NULL
+		UNION ALL SELECT 'alert "' || name || '"' FROM alerts WHERE app_id = $1 AND deleted_at IS NULL LIMIT $2`
 	found, err := collect(ctx, t, scanText, content, dispatcher.AppID(app), most+1)
 	if err != nil || len(found) == 0 {
 		return err
@@ -253,7 +260,7 @@ func (t *tx) mustBeEmpty(ctx context.Context, app string) error {
 	return fmt.Errorf("%s%s: %w", strings.Join(found, ", "), more, dispatcher.ErrNotEmpty)
 }
 
-// DeleteApp deletes an app without jobs, calendars and groups.
+// DeleteApp deletes an app without jobs, calendars, groups and alerts.
 func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		app, err := findApp(ctx, t, name, t.lock())
@@ -269,6 +276,9 @@ func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Ch
 		// $1 now, $2 id
 		const remove = `UPDATE apps SET deleted_at = $1, updated_at = $1 WHERE id = $2`
 		if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), dispatcher.AppID(name)); err != nil {
+			return err
+		}
+		if err := t.endPauses(ctx, name); err != nil {
 			return err
 		}
 		if err := t.reserveNames(ctx, name); err != nil {

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -61,18 +62,28 @@ func (s *store) broken(ctx context.Context, t *tx, app string, before, next disp
 	}
 	// $1 app, $2 last name of the page before, $3 limit
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
-		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL ORDER BY j.name LIMIT $3`
+		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL AND j.part_of = 0 ORDER BY j.name LIMIT $3`
 	const page = 500
 	var breaks dispatcher.Breaks
+	groups := groupsOfJobs{}
 	for after, more := "", true; more; {
 		rows, err := collect(ctx, t, scanJob, list, dispatcher.AppID(app), after, page)
 		if err != nil {
 			return nil, err
 		}
 		for _, row := range rows {
-			if after = row.Name; row.Err == nil {
-				breaks.Add(*bounds, row.Job)
+			after = row.Name
+			if row.Err != nil {
+				continue
 			}
+			var problems dispatcher.Problems
+			problems.AddError("", bounds.CheckDefinition(row.Job))
+			group, err := groups.of(ctx, t, row.Job)
+			if err != nil {
+				return nil, err
+			}
+			problems.AddError("", bounds.CheckTarget(group))
+			breaks.Add(row.Name, problems)
 		}
 		more = len(rows) == page
 	}
@@ -80,6 +91,25 @@ func (s *store) broken(ctx context.Context, t *tx, app string, before, next disp
 		return nil, nil
 	}
 	return &breaks, nil
+}
+
+// groupsOfJobs are the endpoint groups of an app that were looked up, by name.
+type groupsOfJobs map[string]dispatcher.EndpointGroup
+
+// of returns the group that a job calls; an empty one if it calls none.
+func (g groupsOfJobs) of(ctx context.Context, q querier, job dispatcher.Job) (group dispatcher.EndpointGroup, err error) {
+	name := job.Target.GroupName()
+	if name == "" {
+		return group, nil
+	}
+	group, known := g[name]
+	if !known {
+		if group, err = findGroup(ctx, q, job.App, name, ""); errors.Is(err, dispatcher.ErrNotFound) {
+			err = nil // its attempts fail for that reason
+		}
+		g[name] = group
+	}
+	return group, err
 }
 
 // takeName refuses the name of a new app that differs from another's by _ and - only.

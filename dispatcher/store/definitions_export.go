@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -22,24 +23,26 @@ import (
 // runs do.
 const left = `r.state = 'claimed' AND r.node IN (SELECT id FROM nodes WHERE state = 'dead')`
 
-// inFlight are the runs of an app that a node works on. $1 app
+// inFlight are the runs of an app that a node works on, and those whose attempt a target has accepted. $1 app
 func inFlight(f flavor) string {
 	return `SELECT r.scheduled_at FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
-			WHERE j.app_id = $1 AND r.state NOT IN ('queued', 'retrying') AND NOT (` + left + `)
+			WHERE j.app_id = $1 AND (r.callback IS NOT NULL OR r.state NOT IN ('queued', 'retrying') AND NOT (` + left + `))
 		UNION ALL SELECT r.scheduled_at FROM (` + anyClaim(f) + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.app_id = $1`
 }
 
 // waitingRunsOfApp are the runs of an app that wait. What a dead node has left goes on as if another had adopted it. A run
 // that waits for its host is attempted over there when the host's next probe is due here. Runs of a job or trigger that is
-// deleted would end at their next attempt, so they stay. $1 app
-const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.scheduled_at,
+// deleted would end at their next attempt, so they stay. Shards stay, too: their parent, which waits because it was retried,
+// is spread again over there. $1 app
+const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.scheduled_at, r.trigger_id,
 		CASE WHEN r.state = 'claimed' THEN 'queued' ELSE r.state END,
 		CASE WHEN r.state = 'claimed' AND ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END, r.failures,
-		coalesce(w.probe_at, r.next_attempt_at), r.retry_until
+		coalesce(w.probe_at, r.next_attempt_at), r.retry_until, (SELECT x.input FROM run_inputs AS x
+			WHERE x.scheduled_at = r.scheduled_at AND x.trigger_id = r.trigger_id AND x.kind = r.kind)
 	FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id LEFT JOIN triggers AS t ON t.id = r.trigger_id AND t.deleted_at IS NULL
 		LEFT JOIN host_waits AS w ON w.id = r.waits_for AND r.waits_for <> 0
-	WHERE j.app_id = $1 AND j.deleted_at IS NULL AND (r.kind = 2 OR t.id IS NOT NULL)
-		AND (r.state IN ('queued', 'retrying') OR ` + left + `)
+	WHERE j.app_id = $1 AND j.deleted_at IS NULL AND (r.kind IN (2, 4, 6, 7) OR t.id IS NOT NULL) AND r.kind < 16
+		AND r.callback IS NULL AND (r.state IN ('queued', 'retrying') OR ` + left + `)
 	ORDER BY r.scheduled_at, r.trigger_id, r.kind`
 
 // ExportApp returns a disabled app with all that belongs to it.
@@ -86,12 +89,29 @@ func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 	if export.Groups, err = allGroups(ctx, tx, name); err != nil {
 		return export, err
 	}
+	if export.Alerts, err = allAlerts(ctx, tx, name); err != nil {
+		return export, err
+	}
 	if export.Jobs, err = s.exportedJobs(ctx, tx, name); err != nil {
 		return export, err
 	}
+	if export.Pauses, err = exportedPauses(ctx, tx, name); err != nil {
+		return export, err
+	}
 	export.Waiting, err = collect(ctx, tx, func(row scanner) (r dispatcher.ExportedRun, err error) {
-		return r, row.Scan(&r.Job, &r.Trigger, kindColumn(&r.Kind), instantColumn(&r.ScheduledAt), &r.State, &r.Attempt, &r.Failures,
-			optionalColumn(&r.NextAttemptAt), optionalColumn(&r.RetryUntil))
+		var key dispatcher.RunKey
+		var given *string
+		err = row.Scan(&r.Job, &r.Trigger, kindColumn(&key), instantColumn(&key.ScheduledAt), &key.TriggerID, &r.State, &r.Attempt,
+			&r.Failures, optionalColumn(&r.NextAttemptAt), optionalColumn(&r.RetryUntil), &given)
+		r.Kind, r.ScheduledAt = key.Kind, key.ScheduledAt
+		if r.Kind.HasOwnID() {
+			r.Run = key.String()
+		}
+		if err == nil && given != nil {
+			r.Input = &dispatcher.RunInput{}
+			*r.Input, err = dispatcher.DecodeRunInput(*given)
+		}
+		return r, err
 	}, waitingRunsOfApp, dispatcher.AppID(name))
 	return export, err
 }
@@ -109,6 +129,29 @@ func (s *store) movable(ctx context.Context, tx *sql.Tx, app dispatcher.App) err
 		}
 		return err
 	}
+	// $1 app
+	const pending = `SELECT 1 FROM pending_ends AS e JOIN jobs AS j ON j.id = e.job_id WHERE j.app_id = $1 LIMIT 1`
+	if _, left, err := first(ctx, tx, scanInt, pending, dispatcher.AppID(app.Name)); err != nil || left {
+		if left {
+			err = fmt.Errorf("runs of it ended a moment ago, and what follows them is not queued yet; try again: %w", dispatcher.ErrConflict)
+		}
+		return err
+	}
+	// $1 app
+	const open = `SELECT f.id, j.name FROM backfills AS f JOIN jobs AS j ON j.id = f.job_id WHERE f.app_id = $1 AND f.ended_at IS NULL
+		ORDER BY f.id`
+	backfills, err := collect(ctx, tx, func(row scanner) (text string, err error) {
+		var id int64
+		err = row.Scan(&id, &text)
+		return fmt.Sprintf("%s of job %s", dispatcher.BackfillID(id), text), err
+	}, open, dispatcher.AppID(app.Name))
+	if err != nil || len(backfills) > 0 {
+		if len(backfills) > 0 {
+			err = fmt.Errorf("it has backfills that do not move, %s; cancel them, or let them end while the app is enabled: %w",
+				strings.Join(backfills, ", "), dispatcher.ErrConflict)
+		}
+		return err
+	}
 	running, err := collect(ctx, tx, scanInt, inFlight(s.flavor), dispatcher.AppID(app.Name))
 	if err == nil && len(running) > 0 {
 		err = fmt.Errorf("%d of its runs are in flight; try again when they have ended: %w", len(running), dispatcher.ErrConflict)
@@ -119,12 +162,16 @@ func (s *store) movable(ctx context.Context, tx *sql.Tx, app dispatcher.App) err
 func (s *store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]dispatcher.ExportedJob, error) {
 	// $1 app
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
-		WHERE j.app_id = $1 AND j.deleted_at IS NULL ORDER BY j.name`
+		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.part_of = 0 ORDER BY j.name`
 	rows, err := collect(ctx, tx, scanJob, list, dispatcher.AppID(app))
 	if err != nil {
 		return nil, err
 	}
 	loaded, err := s.loadTriggers(ctx, tx, "", rows)
+	if err != nil {
+		return nil, err
+	}
+	states, err := carriedStatesOfApp(ctx, tx, app)
 	if err != nil {
 		return nil, err
 	}
@@ -134,13 +181,13 @@ func (s *store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]dis
 			return nil, job.Err
 		}
 		one := dispatcher.ExportedJob{
-			Job: job.Job, Revision: job.Revision, Paused: job.Paused, PauseReason: job.PauseReason,
-			Origin: job.Origin, Triggers: map[string]dispatcher.ExportedTrigger{},
+			Job: job.Job, Revision: job.Revision, Paused: job.Paused, PauseReason: job.PauseReason, PausedUntil: job.PausedUntil,
+			Origin: job.Origin, CarriedState: states[job.ID], Triggers: map[string]dispatcher.ExportedTrigger{},
 		}
 		for name, t := range job.Triggers {
 			one.Triggers[name] = dispatcher.ExportedTrigger{
-				Paused: t.Paused, PauseReason: t.PauseReason, State: t.State, Error: t.Error, AnchorAt: t.AnchorAt, PrevFireTime: t.PrevFireTime,
-				NextFireTime: t.NextFireTime, Fired: t.Fired, Origin: t.Origin,
+				Paused: t.Paused, PauseReason: t.PauseReason, PausedUntil: t.PausedUntil, State: t.State, Error: t.Error,
+				AnchorAt: t.AnchorAt, PrevFireTime: t.PrevFireTime, NextFireTime: t.NextFireTime, Fired: t.Fired, Origin: t.Origin,
 			}
 		}
 		jobs = append(jobs, one)
@@ -174,7 +221,16 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 		if err := s.importGroups(ctx, t, export, app); err != nil {
 			return err
 		}
+		if err := t.importPauses(ctx, export); err != nil {
+			return err
+		}
 		if err := s.importJobs(ctx, t, export, calendars); err != nil {
+			return err
+		}
+		if err := s.importFollows(ctx, t, export, app); err != nil {
+			return err
+		}
+		if err := s.importAlerts(ctx, t, export, app); err != nil {
 			return err
 		}
 		if err := t.importRuns(ctx, export); err != nil {
@@ -309,6 +365,27 @@ func (s *store) importJobs(ctx context.Context, t *tx, export dispatcher.Export,
 	return problems.Err()
 }
 
+// importFollows writes what follows the jobs, which have to be there before others name them.
+func (s *store) importFollows(ctx context.Context, t *tx, export dispatcher.Export, app dispatcher.App) error {
+	var problems dispatcher.Problems
+	for i, one := range export.Jobs {
+		job := one.WithOrigins()
+		if job.FollowMask() == 0 {
+			continue
+		}
+		job, all, err := s.putFollows(ctx, t, nil, job, app)
+		if err == nil {
+			err = t.writeFollowers(ctx, job, all)
+		}
+		var wrong dispatcher.Problems
+		if err != nil && !errors.As(err, &wrong) {
+			return fmt.Errorf("job %s: %w", one.Job.Name, err)
+		}
+		problems.AddError(dispatcher.Pointer("jobs", fmt.Sprint(i), "job"), err)
+	}
+	return problems.Err()
+}
+
 // importGroups creates the groups, which have to be there before jobs name them.
 func (s *store) importGroups(ctx context.Context, t *tx, export dispatcher.Export, app dispatcher.App) error {
 	var problems dispatcher.Problems
@@ -327,6 +404,30 @@ func (s *store) importGroups(ctx context.Context, t *tx, export dispatcher.Expor
 	return problems.Err()
 }
 
+// importAlerts creates the alerts. What holds of them is found out again.
+func (s *store) importAlerts(ctx context.Context, t *tx, export dispatcher.Export, app dispatcher.App) error {
+	var problems dispatcher.Problems
+	for i, alert := range export.Alerts {
+		alert.App = app.Name
+		_, err := t.replacedAlert(ctx, app, alert)
+		if err == nil {
+			_, err = s.writeAlert(ctx, t, app, alert.Resolved())
+		}
+		if err == nil && alert.Muted != nil {
+			err = t.writeMute(ctx, alert, alert.Muted)
+		}
+		var wrong dispatcher.Problems
+		if err != nil && !errors.As(err, &wrong) {
+			return err
+		}
+		problems.AddError(dispatcher.Pointer("alerts", fmt.Sprint(i)), wrong.Err())
+	}
+	if len(problems) > 0 || len(export.Alerts) == 0 {
+		return problems.Err()
+	}
+	return t.followAlertsOf(ctx, app.Name)
+}
+
 func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob, calendars imported) error {
 	prior, err := t.takeNames(ctx, one.WithOrigins())
 	if err != nil {
@@ -341,6 +442,8 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 		return err
 	}
 	app, shared, err := t.lockShared(ctx, job)
+	job.AppPaused = shared.paused()
+	job.State = job.RollUp(false)
 	if err == nil {
 		err = t.admit(ctx, app, nil, job)
 	}
@@ -349,6 +452,9 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 	}
 	if err == nil {
 		err = t.writeJobSecrets(ctx, nil, job, secrets)
+	}
+	if err == nil && one.CarriedState != nil {
+		err = t.setState(ctx, job.Key(), one.CarriedState)
 	}
 	if err != nil {
 		return err
@@ -367,29 +473,27 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 
 // importRuns queues the runs that waited.
 func (t *tx) importRuns(ctx context.Context, export dispatcher.Export) error {
-	jobs := map[string]dispatcher.Job{}
-	for _, one := range export.Jobs {
-		job := one.WithOrigins()
-		job.Revision = one.Revision
-		jobs[job.Name] = job
-	}
-	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 revision, $6 attempt, $7 failures, $8 state, $9 next attempt, $10 until
+	jobs := export.Runnable()
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 revision, $6 attempt, $7 failures, $8 state, $9 next attempt, $10 until,
+	// $11 whether it has an input
 	const put = `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, failures, state,
-		next_attempt_at,
-			retry_until)
-		VALUES ($1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10)`
+		next_attempt_at, retry_until, has_input)
+		VALUES ($1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10, $11)`
+	var given []queuedRun
 	// $1 scheduled instant, $2 trigger, $3 kind. It may have ended here because the app was deleted; see endLeftRuns.
 	const forget = `DELETE FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 	for _, run := range export.Waiting {
 		job := jobs[run.Job]
 		key := run.Key(job)
-		if _, err := t.ExecContext(ctx, forget, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code()); err != nil {
+		if _, err := t.ExecContext(ctx, forget, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Code()); err != nil {
 			return fmt.Errorf("run %s: %w", key, err)
 		}
-		if _, err := t.ExecContext(ctx, put, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Kind.Code(),
-			job.Key(), job.Revision, run.Attempt, run.Failures, run.State, orNullAt(run.NextAttemptAt), orNullAt(run.RetryUntil)); err != nil {
+		if _, err := t.ExecContext(ctx, put, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Code(),
+			job.Key(), job.Revision, run.Attempt, run.Failures, run.State, orNullAt(run.NextAttemptAt), orNullAt(run.RetryUntil),
+			run.Input != nil); err != nil {
 			return fmt.Errorf("run %s: %w", key, err)
 		}
+		given = append(given, queuedRun{RunKey: key, input: run.Input})
 	}
-	return nil
+	return t.writeInputs(ctx, given)
 }

@@ -60,7 +60,7 @@ func TestRenamedJobsMoveWithTheirEventIDs(t *testing.T) {
 		job.Triggers["t"] = job.Triggers["u"]
 		_, _, err = back.old.PutJob(ctx, job, back.at(0))
 		must(t, err)
-		requested, err := back.old.RequestRun(ctx, "app", "second", back.at(0))
+		requested, err := back.old.RequestRun(ctx, "app", "second", nil, back.at(0))
 		must(t, err)
 		want := map[string]map[string]string{}
 		for _, name := range names {

@@ -128,6 +128,45 @@ func TestImportedAppStandsWhereItStood(t *testing.T) {
 	})
 }
 
+// Pauses of an app move with it, and hold the same jobs from the first moment on; there they are of the import. One whose
+// time is over then is left behind.
+func TestPausesMoveWithTheirApp(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		m.declare("held", func(j *dispatcher.Job, _ *dispatcher.Trigger) { j.Labels = dispatcher.Labels{"team": "payments"} })
+		m.declare("free", nil)
+		over, later := m.now.Add(time.Millisecond), m.now.Add(time.Hour)
+		for _, asked := range []dispatcher.AppPauseRequest{
+			{Labels: dispatcher.Labels{"team": "payments"}, Reason: "a migration", Until: &later},
+			{Until: &over},
+		} {
+			_, err := m.old.PauseApp(t.Context(), "app", asked, m.at(-time.Minute))
+			must(t, err)
+		}
+		m.move()
+		pauses, err := m.new.AppPauses(t.Context(), "app")
+		must(t, err)
+		if len(pauses) != 1 || pauses[0].Reason != "a migration" || !pauses[0].Until.Equal(later) || !pauses[0].PausedAt.After(m.now) {
+			t.Errorf("the app has the pauses %+v, want the one whose time is not over, of the import", pauses)
+		}
+		states := map[string]dispatcher.JobState{}
+		for _, name := range []string{"held", "free"} {
+			job, err := m.new.Job(t.Context(), "app", name)
+			must(t, err)
+			states[name] = job.State
+		}
+		want := map[string]dispatcher.JobState{"held": dispatcher.JobPaused, "free": dispatcher.JobExecuting}
+		if diff := cmp.Diff(want, states); diff != "" {
+			t.Errorf("states of the jobs (-want +got):\n%s", diff)
+		}
+		due, err := m.new.Due(t.Context(), dispatcher.DueQuery{Until: later, Now: m.now.Add(-time.Hour), Limit: 10})
+		must(t, err)
+		if len(due) != 1 || due[0].ID != dispatcher.TriggerID("app", "free", "t") {
+			t.Errorf("due are %+v, want only the trigger of the job that is not held", due)
+		}
+	})
+}
+
 // A run that waits moves with its app. Another trigger may owe a fire from before, so that the history of the app begins
 // earlier than what the trigger of the run owes: verify knows where the run comes from.
 func TestVerifyExpectsRunsThatMoved(t *testing.T) {
@@ -161,6 +200,43 @@ func TestVerifyExpectsRunsThatMoved(t *testing.T) {
 			if len(trigger.Discrepancies) > 0 {
 				t.Errorf("%s/%s has discrepancies %+v, want none", trigger.Job, trigger.Trigger, trigger.Discrepancies)
 			}
+		}
+	})
+}
+
+// An attempt that its target accepted ends here, on any node: elsewhere, the target would be called again.
+func TestExportRefusesAcceptedAttempts(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		m.declare("job", nil)
+		must(t, m.old.Register(t.Context(), dispatcher.Node{ID: 1}, m.now))
+		run, err := m.old.RequestRun(t.Context(), "app", "job", nil, m.at(0))
+		must(t, err)
+		query := dispatcher.AdoptQuery{Node: 1, Token: 5, Limit: 1, Now: m.now}
+		adopt := func() dispatcher.HeldRun {
+			t.Helper()
+			found, err := m.old.Adoptable(t.Context(), query)
+			must(t, err)
+			held, err := m.old.Adopt(t.Context(), query, found)
+			if must(t, err); len(held) != 1 {
+				t.Fatalf("adopted %d runs, want 1", len(held))
+			}
+			return held[0]
+		}
+		held := adopt()
+		must(t, m.old.Record(t.Context(), []dispatcher.Record{{
+			RunKey: held.RunKey, JobID: held.JobID, Revision: held.Revision, Node: 1, Token: 5, Attempt: 1, ClaimedAt: m.now,
+			Outcome: dispatcher.Outcome{State: dispatcher.RunWaitingCallback, StartedAt: m.now, EndedAt: m.now},
+			Next:    &dispatcher.NextAttempt{At: m.now.Add(time.Hour), Callback: &dispatcher.Callback{Within: time.Hour}},
+		}}))
+		by := dispatcher.Change{Actor: dispatcher.ActorCallback, Now: m.now}
+		_, err = m.old.FailRun(t.Context(), run.ID, 1, dispatcher.CallbackResult{}, by)
+		must(t, err)
+		query.Retries, query.Token = true, 6
+		must(t, m.old.Release(t.Context(), []dispatcher.HeldRun{adopt()}))
+		m.disable()
+		if _, err := m.old.ExportApp(t.Context(), "app"); !errors.Is(err, dispatcher.ErrConflict) {
+			t.Errorf("got error %v, want ErrConflict", err)
 		}
 	})
 }

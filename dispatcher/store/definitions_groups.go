@@ -11,6 +11,8 @@ import (
 
 // groupDefinition is what a group's row holds as JSON: all that was declared, besides its description.
 type groupDefinition struct {
+	Kind dispatcher.GroupKind `json:"kind"`
+	dispatcher.XXLJobSettings
 	Path         string                               `json:"path,omitempty"`
 	Strategy     dispatcher.Strategy                  `json:"strategy"`
 	Signing      *dispatcher.Signing                  `json:"signing,omitempty"`
@@ -20,12 +22,16 @@ type groupDefinition struct {
 	Probe        dispatcher.Probe                     `json:"probe"`
 	Endpoints    map[string]dispatcher.StaticEndpoint `json:"endpoints,omitempty"`
 	Registration *dispatcher.Registration             `json:"registration,omitempty"`
+	DNS          map[string]dispatcher.DNSMembers     `json:"dns,omitempty"`
+	HealthCheck  *dispatcher.HealthCheck              `json:"health_check,omitempty"`
+	EjectAfter   int                                  `json:"eject_after,omitempty"`
 }
 
 // encodeGroup returns the JSON of a group.
 func encodeGroup(g dispatcher.EndpointGroup) (string, error) {
 	text, err := json.Marshal(groupDefinition{
-		g.Path, g.Strategy, g.Signing, g.Auth, g.TLS, g.ServerName, g.Probe, g.Endpoints, g.Registration})
+		g.Kind, g.XXLJobSettings, g.Path, g.Strategy, g.Signing, g.Auth, g.TLS, g.ServerName, g.Probe, g.Endpoints, g.Registration,
+		g.DNS, g.HealthCheck, g.EjectAfter})
 	return string(text), err
 }
 
@@ -45,8 +51,10 @@ func scanGroup(app string) func(scanner) (dispatcher.EndpointGroup, error) {
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
 			return g, fmt.Errorf("group %s/%s: stored definition: %w", app, g.Name, err)
 		}
+		g.Kind, g.XXLJobSettings = d.Kind, d.XXLJobSettings
 		g.Path, g.Strategy, g.Signing, g.Auth, g.TLS = d.Path, d.Strategy, d.Signing, d.Auth, d.TLS
 		g.ServerName, g.Probe, g.Endpoints, g.Registration = d.ServerName, d.Probe, d.Endpoints, d.Registration
+		g.DNS, g.HealthCheck, g.EjectAfter = d.DNS, d.HealthCheck, d.EjectAfter
 		return g, nil
 	}
 }
@@ -144,6 +152,7 @@ func (t *tx) admitGroup(ctx context.Context, app dispatcher.App, old *dispatcher
 	var problems dispatcher.Problems
 	problems.AddError("", app.Bounds.CheckGroup(group))
 	if old != nil {
+		problems.AddError("", group.CheckReplaces(*old))
 		problems.AddError("", group.CheckKept(*old))
 		return problems.Err()
 	}
@@ -259,16 +268,20 @@ func (t *tx) removeGroup(ctx context.Context, id int64) error {
 	return err
 }
 
-// checkGroup returns what is wrong with the group that a target names: it has to exist. The pointer is that in a job.
+// checkGroup returns what is wrong with the group that a target names: it has to exist, and to be of the kind that the target
+// is made for. The pointer is that in a job.
 func (t *tx) checkGroup(ctx context.Context, job dispatcher.Job) error {
 	name := job.Target.GroupName()
 	if name == "" {
 		return nil
 	}
-	_, err := findGroup(ctx, t, job.App, name, "")
+	group, err := findGroup(ctx, t, job.App, name, "")
 	if errors.Is(err, dispatcher.ErrNotFound) {
 		return &dispatcher.Problem{Path: "/target/group/name", Code: dispatcher.CodeGroupUnknown,
 			Message: "group " + dispatcher.Echo(name) + " does not exist in this app; make it first, or name one that does"}
+	}
+	if err == nil {
+		err = job.Target.CheckGroup(group)
 	}
 	return err
 }

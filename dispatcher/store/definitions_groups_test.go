@@ -138,6 +138,9 @@ func TestSecretsOfGroupsAreNotSentFurther(t *testing.T) {
 		"all of IPv6":   func(g *dispatcher.EndpointGroup) { g.Registration.Networks = []string{"::/0"} },
 		"a new port":    func(g *dispatcher.EndpointGroup) { g.Registration.Ports = append(g.Registration.Ports, 22) },
 		"a server name": func(g *dispatcher.EndpointGroup) { g.ServerName = "evil.test" },
+		"a name of DNS": func(g *dispatcher.EndpointGroup) {
+			g.DNS = map[string]dispatcher.DNSMembers{"evil": {Name: "evil.test", Port: 443, Scheme: "https"}}
+		},
 	} {
 		g := secretGroup(kept, dispatcher.Secret{Reference: "env:SECRET_DEMO_X"})
 		wider(&g)
@@ -160,6 +163,32 @@ func TestSecretsOfGroupsAreNotSentFurther(t *testing.T) {
 	}
 	if _, err := putGroup(t, s, secretGroup(kept, value("x"))); problemOf(err) != groupSigning+"/stored secret_origin" {
 		t.Errorf("back to the wider group = %v, want secret_origin", err)
+	}
+}
+
+func TestClientSecretsOfGroupsStayWithTheirTokenEndpoint(t *testing.T) {
+	t.Parallel()
+	s := openWith(t, newFile(t), sealKeys(t, "a"))
+	kept := dispatcher.Secret{Stored: true}
+	with := func(tokenURL string, signing, secret dispatcher.Secret) dispatcher.EndpointGroup {
+		g := secretGroup(signing, secret)
+		g.Auth = &dispatcher.Auth{OAuth2: &dispatcher.OAuth2Auth{TokenURL: tokenURL, ClientID: "a", ClientSecret: &secret}}
+		return g
+	}
+	const login = "https://login.example.com/token"
+	_, err := putGroup(t, s, with(login, value(first), value("hunter2")))
+	must(t, err)
+	_, err = putGroup(t, s, with("https://evil.test/token", kept, kept))
+	if problemOf(err) != "/auth/oauth2/client_secret/stored secret_origin" ||
+		!strings.Contains(err.Error(), "token endpoint \"https://evil.test\"") {
+		t.Errorf("tokens from elsewhere = %v, want secret_origin of the client secret alone", err)
+	}
+	_, err = putGroup(t, s, with(login+"/v2", kept, kept))
+	must(t, err)
+	_, err = putGroup(t, s, with("https://evil.test/token", kept, value("hunter3")))
+	must(t, err)
+	if got := openedOfGroup(t, s)["/auth/oauth2/client_secret"]; got != "hunter3" {
+		t.Errorf("client secret = %q, want hunter3", got)
 	}
 }
 

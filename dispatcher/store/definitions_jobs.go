@@ -22,12 +22,16 @@ var jobFields = fields[jobRow]{
 	{read: "a.bounds", ref: func(j *jobRow) any { return &j.bounds }, use: onlyRead},
 	{read: "a.longer_names", ref: func(j *jobRow) any { return &j.longer }, use: onlyRead},
 	{read: "a.external_id", ref: func(j *jobRow) any { return &j.AWSExternalID }, use: onlyRead},
+	{name: "app", ref: func(j *jobRow) any { return &j.App }, use: onlyNew},
 	{name: "name", ref: func(j *jobRow) any { return &j.Name }},
 	{name: "origin", ref: func(j *jobRow) any { return &j.Origin }},
 	{name: "description", ref: func(j *jobRow) any { return &j.Description }},
 	{name: "enabled", ref: func(j *jobRow) any { return &j.Enabled }},
 	{name: "paused", ref: func(j *jobRow) any { return &j.Paused }},
 	{name: "pause", ref: func(j *jobRow) any { return pauseColumn(&j.Pause) }},
+	{name: "paused_at", ref: func(j *jobRow) any { return optionalColumn(&j.PausedAt) }, use: onlyWritten},
+	{name: "pause_until", ref: func(j *jobRow) any { return optionalColumn(&j.PausedUntil) }, use: onlyWritten},
+	{name: "app_paused", ref: func(j *jobRow) any { return &j.AppPaused }},
 	{name: "priority", ref: func(j *jobRow) any { return &j.Priority }},
 	{name: "labels", ref: func(j *jobRow) any { return labelsColumn(&j.Labels) }},
 	{name: "node_labels", ref: func(j *jobRow) any { return labelsColumn(&j.NodeLabels) }},
@@ -35,11 +39,19 @@ var jobFields = fields[jobRow]{
 	{name: "concurrency_policy", ref: func(j *jobRow) any { return &j.ConcurrencyPolicy }},
 	{name: "max_concurrency", ref: func(j *jobRow) any { return &j.MaxConcurrency }},
 	{name: "queue_limit", ref: func(j *jobRow) any { return &j.QueueLimit }},
+	{name: "carry_state", ref: func(j *jobRow) any { return &j.CarryState }},
+	{name: "objective", ref: func(j *jobRow) any { return objectiveColumn(&j.Objective) }},
 	{name: "acknowledge", ref: func(j *jobRow) any { return listColumn(&j.Acknowledge) }},
 	{name: "retry", ref: func(j *jobRow) any { return &j.retry }},
 	{name: "target", ref: func(j *jobRow) any { return &j.target }},
+	{name: "target_kind", ref: func(j *jobRow) any { return new(j.Target.Kind()) }, use: onlyWritten},
+	{name: "target_name", ref: func(j *jobRow) any { return new(j.Target.Summary().Name) }, use: onlyWritten},
 	{name: "target_group", ref: func(j *jobRow) any { return new(j.Target.GroupName()) }, use: onlyWritten},
+	{name: "endpoint_concurrency", ref: func(j *jobRow) any { return new(j.EndpointPolicy()) }, use: onlyWritten},
 	{name: "payload", ref: func(j *jobRow) any { return &j.payload }},
+	{name: "followers", ref: func(j *jobRow) any { return &j.followers }},
+	{read: "j.follows", ref: func(j *jobRow) any { return &j.Follows }, use: onlyRead}, // see writeFollowers
+	{name: "part_of", ref: func(j *jobRow) any { return &j.partOf }, use: onlyNew},
 	{name: "trigger_names", ref: func(j *jobRow) any { return &j.triggers }},
 	{name: "trigger_origins", ref: func(j *jobRow) any { return &j.origins }},
 	{name: "delete_after_completion", ref: func(j *jobRow) any { return durationColumn(&j.DeleteAfterCompletion) }},
@@ -60,6 +72,8 @@ type jobRow struct {
 	dispatcher.JobVersion
 	retry, target, payload, bounds string // JSON
 	triggers, origins              string // JSON
+	followers                      string // JSON of followersOf; empty: nothing follows
+	partOf                         int64  // as in jobs
 	longer                         string // as in apps
 }
 
@@ -81,8 +95,8 @@ func scanJob(row scanner) (jobRow, error) {
 }
 
 // rowOf returns the row that holds a job.
-func rowOf(job dispatcher.Job) (jobRow, error) {
-	j := jobRow{JobVersion: dispatcher.JobVersion{ID: job.Key(), Job: job, TriggerNames: sortedKeys(job.Triggers)}}
+func rowOf(job dispatcher.Job) (j jobRow, err error) {
+	j = jobRow{JobVersion: dispatcher.JobVersion{ID: job.Key(), Job: job, TriggerNames: sortedKeys(job.Triggers)}}
 	j.payload = string(job.Payload)
 	for name, t := range job.Triggers {
 		if t.Origin != "" {
@@ -101,6 +115,9 @@ func rowOf(job dispatcher.Job) (jobRow, error) {
 			return j, err
 		}
 		*part.text = string(encoded)
+	}
+	if j.followers, err = encodeFollowers(job); err != nil {
+		return j, err
 	}
 	if j.TriggerOrigins != nil {
 		encoded, err := json.Marshal(j.TriggerOrigins)
@@ -129,6 +146,9 @@ func (j *jobRow) decode() error {
 		if !json.Valid(j.Payload) {
 			return errors.New("payload: it is not JSON")
 		}
+	}
+	if err := j.decodeFollowers(); err != nil {
+		return err
 	}
 	return j.decodeTriggers()
 }
@@ -164,7 +184,8 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 	args := statementArgs{dispatcher.AppID(app), page.Cursor, page.Limit}
 	// $1 app, $2 last name of the page before, $3 limit, from $4 on: labels
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
-		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL` + withLabels(page.Labels, &args) + ` ORDER BY j.name LIMIT $3`
+		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL AND j.part_of = 0` + withLabels(page.Labels, &args) + `
+		ORDER BY j.name LIMIT $3`
 	rows, ended := collectPage(ctx, s.read, page, scanJob, func(j jobRow) int { return len(j.TriggerNames) * triggerBytes },
 		list, args...)
 	if ended != nil && !errors.Is(ended, dispatcher.ErrPageBytes) {
@@ -172,7 +193,7 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 	}
 	loaded, err := s.loadTriggers(ctx, s.read, "", rows)
 	if err == nil {
-		err = s.addWarnings(ctx, s.read, app, loaded)
+		err = s.addShown(ctx, s.read, app, loaded)
 	}
 	jobs := make([]dispatcher.Job, len(loaded))
 	for i, job := range loaded {
@@ -222,7 +243,7 @@ func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) (dispatcher.Job, error) {
 	// $1 app, $2 name
 	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
-		WHERE j.app_id = $1 AND j.name = $2 AND j.deleted_at IS NULL` + lockOf(lock, "j")
+		WHERE j.app_id = $1 AND j.name = $2 AND j.deleted_at IS NULL AND j.part_of = 0` + lockOf(lock, "j")
 	rows, err := collect(ctx, q, scanJob, query, dispatcher.AppID(app), name)
 	if err != nil {
 		return dispatcher.Job{}, err
@@ -235,44 +256,6 @@ func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) 
 		return dispatcher.Job{}, dispatcher.NotFound("job", app+"/"+name)
 	}
 	return jobs[0].Job, jobs[0].Err
-}
-
-// shownJob is findJob with Warnings.
-func (s *store) shownJob(ctx context.Context, q querier, app, name string) (dispatcher.Job, error) {
-	job, err := s.findJob(ctx, q, app, name, "")
-	if err != nil {
-		return job, err
-	}
-	shown := []dispatcher.JobVersion{{Job: job}}
-	err = s.addWarnings(ctx, q, app, shown)
-	return shown[0].Job, err
-}
-
-// complete adds to jobs of one app the warnings that people see.
-func (s *store) addWarnings(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
-	bare := make([]dispatcher.Job, len(jobs))
-	for i, job := range jobs {
-		bare[i] = job.Job
-	}
-	_, calendars, err := calendarsOf(ctx, q, app, bare...)
-	if err != nil {
-		return err
-	}
-	owner, err := findApp(ctx, q, app, "")
-	if err != nil {
-		return err
-	}
-	for i := range jobs {
-		job := &jobs[i]
-		if job.Err != nil {
-			job.State = dispatcher.JobError
-		} else {
-			warnings := dispatcher.Problems(job.Warn(calendars))
-			warnings.AddError("", owner.Bounds.CheckJob(job.Job)) // its attempts fail
-			job.Warnings = warnings
-		}
-	}
-	return nil
 }
 
 // PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether
@@ -304,13 +287,14 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatche
 		if err != nil {
 			return err
 		}
-		applied, err := s.applyJob(ctx, t, old, job, prior, shared)
+		applied, err := s.applyJob(ctx, t, old, job, prior, app, shared)
 		if err != nil {
 			return err
 		}
 		if stored, err = asStored(applied); err != nil {
 			return err
 		}
+		stored.Pauses = shared.pauses
 		t.notify(dispatcher.Notification{JobID: applied.Key()})
 		err = t.auditJob(ctx, auditEntry{action: "put", app: job.App, subject: "job " + job.Name, revision: applied.Revision},
 			before, replacedValues(applied, job, before))
@@ -357,7 +341,7 @@ func (s *store) replacedJob(ctx context.Context, t *tx, app, name string) (old *
 
 // applyJob puts job in place of old, which is nil for a new one, and returns what it wrote.
 func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, prior dispatcher.Prior,
-	shared sharedOff) (dispatcher.Job, error) {
+	app dispatcher.App, shared sharedOff) (dispatcher.Job, error) {
 	users := []dispatcher.Job{job}
 	if old != nil {
 		users = append(users, *old)
@@ -369,6 +353,7 @@ func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job di
 	if err := t.priorTriggers(ctx, old, job, &prior); err != nil {
 		return job, err
 	}
+	job.AppPaused = shared.paused()
 	applied, missed, err := dispatcher.Apply(old, job, prior, calendars, t.now)
 	if err != nil {
 		return job, err
@@ -377,9 +362,16 @@ func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job di
 	if err != nil {
 		return job, err
 	}
+	applied, followers, err := s.putFollows(ctx, t, old, applied, app)
+	if err != nil {
+		return job, err
+	}
 	err = t.writeJob(ctx, old, applied, revision, shared)
 	if err == nil {
 		err = t.writeJobSecrets(ctx, old, applied, secrets)
+	}
+	if err == nil && (applied.FollowMask() != 0 || old != nil && old.FollowMask() != 0) {
+		err = t.writeFollowers(ctx, applied, followers)
 	}
 	if err != nil {
 		return job, fmt.Errorf("put job %s/%s: %w", job.App, job.Name, err)
@@ -387,7 +379,10 @@ func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job di
 	if err := t.insertMisfires(ctx, missed); err != nil {
 		return job, err
 	}
-	return applied, t.remember(ctx, dispatcher.CausePut, triggerIDs(applied))
+	if err := t.remember(ctx, dispatcher.CausePut, triggerIDs(applied)); err != nil {
+		return job, err
+	}
+	return applied, t.followAlertsOfJob(ctx, job.App, applied.Key())
 }
 
 // asStored returns a job as reading it back would, so that a PUT need not.
@@ -409,7 +404,7 @@ func asStored(job dispatcher.Job) (dispatcher.Job, error) {
 		for _, at := range []**time.Time{&t.StartAt, &t.EndAt, &t.PrevFireTime, &t.NextFireTime, &t.DueAt} {
 			*at = optional(orNullAt(*at))
 		}
-		t.State = shownState(t.State, t.Paused || job.Paused)
+		t.State = shownState(t.State, t.Paused || job.Paused || job.AppPaused)
 		row.Triggers[name] = t
 	}
 	return row.Job, nil
@@ -427,7 +422,7 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 	if _, err := t.ExecContext(ctx, put, jobFields.values(&row)...); err != nil {
 		return err
 	}
-	if err := t.writeState(ctx, job); err != nil {
+	if err := errors.Join(t.writeState(ctx, job), t.writeObjective(ctx, job)); err != nil {
 		return err
 	}
 	failpoint.Hit(failpoint.InDefinition)
@@ -440,58 +435,4 @@ func (t *tx) writeJob(ctx context.Context, old *dispatcher.Job, job dispatcher.J
 		return stays
 	})
 	return t.retireTriggers(ctx, job, removed)
-}
-
-// DeleteJob deletes a job and retires its triggers. Its ledger stays.
-func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatcher.Change) error {
-	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		// As a PUT locks them: removeUnused needs the app.
-		if _, err := findApp(ctx, t, app, t.lock()); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
-			return err
-		}
-		job, err := s.findJob(ctx, t, app, name, t.lock())
-		if err != nil {
-			return err
-		}
-		if err := t.allow(job.Revision); err != nil {
-			return err
-		}
-		before, err := s.withValues(ctx, t, &job)
-		if err != nil {
-			return err
-		}
-		return t.removeJob(ctx, *before, "delete")
-	})
-}
-
-// removeJob deletes a job, which may have the values of its secrets; action is what the audit log calls it.
-func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) error {
-	id := job.Key()
-	// $1 now, $2 id
-	const remove = `UPDATE jobs SET deleted_at = $1, updated_at = $1, trigger_names = '[]', trigger_origins = '' WHERE id = $2`
-	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), id); err != nil {
-		return err
-	}
-	if err := t.removeSecrets(ctx, id); err != nil {
-		return err
-	}
-	if _, err := t.countJobs(ctx, job.App, -1, -len(job.Triggers)); err != nil {
-		return err
-	}
-	if err := t.retireTriggers(ctx, job, job.Triggers); err != nil {
-		return fmt.Errorf("delete job %s/%s: %w", job.App, job.Name, err)
-	}
-	_, calendars, err := calendarsOf(ctx, t, job.App, job)
-	if err != nil {
-		return err
-	}
-	if err := t.insertMisfires(ctx, dispatcher.Retire(job, calendars, t.now)); err != nil {
-		return err
-	}
-	t.notify(dispatcher.Notification{JobID: id})
-	err = t.auditJob(ctx, auditEntry{action: action, app: job.App, subject: "job " + job.Name, revision: job.Revision}, &job, nil)
-	if err != nil {
-		return err
-	}
-	return t.removeUnused(ctx, job.App, usedCalendars(&job))
 }

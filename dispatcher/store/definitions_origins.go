@@ -102,14 +102,16 @@ func (t *tx) takeNames(ctx context.Context, job dispatcher.Job) (prior int64, er
 	if prior, _, err = first(ctx, t, scanInt, latest, job.Key(), dispatcher.AppID(job.App), job.Name); err != nil {
 		return 0, err
 	}
-	// $1 app, $2 name, $3 id that gets the name
-	const park = `UPDATE jobs SET origin = ` + ownOrigin + `, name = ` + ownOrigin + ` || '~'
-		WHERE app_id = $1 AND name = $2 AND id <> $3 AND deleted_at IS NOT NULL`
-	if _, err = t.ExecContext(ctx, park, dispatcher.AppID(job.App), job.Name, job.Key()); err != nil {
+	if _, err = t.ExecContext(ctx, parkDeleted, dispatcher.AppID(job.App), job.Name, job.Key()); err != nil {
 		return 0, err
 	}
 	return prior, t.parkTriggers(ctx, job)
 }
+
+// parkDeleted takes its name from a deleted job of another id.
+// $1 app, $2 name, $3 id that gets the name
+const parkDeleted = `UPDATE jobs SET origin = ` + ownOrigin + `, name = ` + ownOrigin + ` || '~'
+	WHERE app_id = $1 AND name = $2 AND id <> $3 AND deleted_at IS NOT NULL`
 
 // parkTriggers takes their names from deleted triggers of a job if others of its triggers have them now. "~" is in no name,
 // and each origin has one row, so nothing else is called as they are then.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -20,59 +21,72 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 		return same, nil
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		job, err := s.findJob(ctx, t, app, name, t.lock())
-		if err != nil {
-			return err
-		}
-		if err := t.allow(job.Revision); err != nil {
-			return err
-		}
-		subject, before := "job "+name, job.Paused
-		pause := dispatcher.Pause{}
-		if paused {
-			pause = dispatcher.Pause{PausedBy: change.Actor, PausedAt: &t.now, PauseReason: change.Reason}
-		}
-		if trigger == "" {
-			job.Paused, job.Pause = paused, pause
-		} else {
-			one, found := job.Triggers[trigger]
-			if !found {
-				return dispatcher.NotFound("trigger", app+"/"+name+"/"+trigger)
-			}
-			before, one.Paused, one.Pause = one.Paused, paused, pause
-			job.Triggers[trigger] = one
-			subject += " trigger " + trigger
-		}
-		cause := dispatcher.CauseResume
-		if paused {
-			cause = dispatcher.CausePause
-		}
-		if !paused && inError(job, trigger) {
-			err = s.restartTriggers(ctx, t, &job)
-		} else {
-			job.Revision++
-			err = t.writePauses(ctx, job)
-		}
-		if err != nil {
-			return fmt.Errorf("pause job %s/%s: %w", app, name, err)
-		}
-		if err := t.remember(ctx, cause, triggerIDs(job)); err != nil {
-			return err
-		}
-		if stored, err = s.shownJob(ctx, t, app, name); err != nil {
-			return err
-		}
-		t.notify(dispatcher.Notification{JobID: job.Key()})
-		return t.auditChange(ctx, auditEntry{action: string(cause), app: app, subject: subject, revision: job.Revision,
-			before: auditedPause{Paused: before}, after: auditedPause{paused, pause.PauseReason}})
+		stored, err = s.pauseJob(ctx, t, app, name, trigger, paused)
+		return err
 	})
 	return stored, err
 }
 
+// pauseJob is PauseJob in a transaction.
+func (s *store) pauseJob(ctx context.Context, t *tx, app, name, trigger string, paused bool) (stored dispatcher.Job, err error) {
+	job, err := s.findJob(ctx, t, app, name, t.lock())
+	if err != nil {
+		return stored, err
+	}
+	if err := t.allow(job.Revision); err != nil {
+		return stored, err
+	}
+	subject, before := "job "+name, job.Paused
+	pause := dispatcher.Pause{}
+	if paused {
+		if err := dispatcher.CheckUntil(t.by.Until, t.now); err != nil {
+			return stored, err
+		}
+		pause = dispatcher.Pause{PausedBy: t.by.Actor, PausedAt: &t.now, PauseReason: t.by.Reason, PausedUntil: inMillis(t.by.Until)}
+	}
+	if trigger == "" {
+		job.Paused, job.Pause = paused, pause
+	} else {
+		one, found := job.Triggers[trigger]
+		if !found {
+			return stored, dispatcher.NotFound("trigger", app+"/"+name+"/"+trigger)
+		}
+		before, one.Paused, one.Pause = one.Paused, paused, pause
+		job.Triggers[trigger] = one
+		subject += " trigger " + trigger
+	}
+	cause := dispatcher.CauseResume
+	if paused {
+		cause = dispatcher.CausePause
+	}
+	if !paused && inError(job, trigger) {
+		err = s.restartTriggers(ctx, t, &job)
+	} else {
+		job.Revision++
+		err = t.writePauses(ctx, job)
+	}
+	if err != nil {
+		return stored, fmt.Errorf("pause job %s/%s: %w", app, name, err)
+	}
+	if err := t.remember(ctx, cause, triggerIDs(job)); err != nil {
+		return stored, err
+	}
+	if stored, err = s.shownJob(ctx, t, app, name); err != nil {
+		return stored, err
+	}
+	t.notify(dispatcher.Notification{JobID: job.Key()})
+	return stored, t.auditChange(ctx, auditEntry{action: string(cause), app: app, subject: subject, revision: job.Revision,
+		before: auditedPause{Paused: before}, after: auditedPause{paused, pause.PauseReason, pause.PausedUntil}})
+}
+
+// inMillis is a time as the database keeps it.
+func inMillis(at *time.Time) *time.Time { return optional(orNullAt(at)) }
+
 // auditedPause is what the audit log shows of a pause.
 type auditedPause struct {
-	Paused bool   `json:"paused"`
-	Reason string `json:"reason,omitempty"`
+	Paused bool       `json:"paused"`
+	Reason string     `json:"reason,omitempty"`
+	Until  *time.Time `json:"until,omitempty"`
 }
 
 // pauseColumn is NULL for no pause.
@@ -93,10 +107,11 @@ func pauseText(p dispatcher.Pause) string {
 
 // writePauses writes the pauses of a job and its triggers, and the revision.
 func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
-	// $1 id, $2 paused, $3 revision, $4 now, $5 pause
-	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4, pause = $5 WHERE id = $1`
+	// $1 id, $2 paused, $3 revision, $4 now, $5 pause, $6 since when, $7 until when
+	const ofJob = `UPDATE jobs SET paused = $2, revision = $3, updated_at = $4, pause = $5, paused_at = $6, pause_until = $7 WHERE id = $1`
 	jobID := job.Key()
-	if _, err := t.ExecContext(ctx, ofJob, jobID, job.Paused, job.Revision, t.now.UnixMilli(), pauseColumn(&job.Pause)); err != nil {
+	if _, err := t.ExecContext(ctx, ofJob, jobID, job.Paused, job.Revision, t.now.UnixMilli(), pauseColumn(&job.Pause),
+		orNullAt(job.PausedAt), orNullAt(job.PausedUntil)); err != nil {
 		return err
 	}
 	job.State = job.RollUp(false)
@@ -106,16 +121,19 @@ func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
 	// $1 revision, from $2 on: id, off
 	ofClocks := t.rows(0, 2, "", column{"id", bigint}, column{"off", integer}) + ` UPDATE trigger_clock AS c
 		SET off = (c.off & ~6) | b.off, revision = $1 FROM b WHERE c.id = b.id`
-	// $1 job paused, $2 revision, from $3 on: id, paused, pause
-	ofTriggers := t.rows(0, 3, "", column{"id", bigint}, column{"paused", boolean}, column{"pause", text}) + ` UPDATE triggers AS t
-		SET paused = b.paused, pause = b.pause, job_paused = $1, revision = $2 FROM b WHERE t.id = b.id`
+	// $1 job paused, $2 revision, from $3 on: id, paused, pause, since when, until when
+	ofTriggers := t.rows(0, 3, "", column{"id", bigint}, column{"paused", boolean}, column{"pause", text}, column{"since", bigint},
+		column{"until", bigint}) + ` UPDATE triggers AS t
+		SET paused = b.paused, pause = b.pause, paused_at = b.since, pause_until = b.until,
+			 job_paused = $1, revision = $2 FROM b WHERE t.id = b.id`
 	var ids []int64
 	var paused []bool
 	var pauses []*string
+	var since, until []*int64
 	var off []int32
 	for name, trigger := range job.Triggers {
 		ids, paused = append(ids, job.TriggerKey(name)), append(paused, trigger.Paused)
-		pauses = append(pauses, nil)
+		pauses, since, until = append(pauses, nil), append(since, orNullAt(trigger.PausedAt)), append(until, orNullAt(trigger.PausedUntil))
 		if trigger.Paused {
 			pauses[len(pauses)-1] = new(pauseText(trigger.Pause))
 		}
@@ -124,7 +142,7 @@ func (t *tx) writePauses(ctx context.Context, job dispatcher.Job) error {
 	if _, err := t.ExecContext(ctx, ofClocks, append([]any{job.Revision}, t.batch(ids, off)...)...); err != nil {
 		return err
 	}
-	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.batch(ids, paused, pauses)...)...)
+	_, err := t.ExecContext(ctx, ofTriggers, append([]any{job.Paused, job.Revision}, t.batch(ids, paused, pauses, since, until)...)...)
 	return err
 }
 

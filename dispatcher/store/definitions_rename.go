@@ -35,7 +35,16 @@ func (s *store) RenameJob(ctx context.Context, app, name string, rename dispatch
 		if err := t.writeNames(ctx, renamed); err != nil {
 			return fmt.Errorf("rename job %s/%s: %w", app, name, err)
 		}
+		if err := t.renameAttached(ctx, renamed); err != nil {
+			return err
+		}
+		if err := t.renameFollower(ctx, job, renamed); err != nil {
+			return err
+		}
 		if err := t.remember(ctx, dispatcher.CauseRename, triggerIDs(renamed)); err != nil {
+			return err
+		}
+		if err := t.followAlertsOfJob(ctx, app, renamed.Key()); err != nil {
 			return err
 		}
 		if stored, err = s.shownJob(ctx, t, app, renamed.Name); err != nil {

@@ -34,25 +34,27 @@ type secretOwner struct {
 	at    string // JSON pointer to what its secrets are in
 	// A secret is bound to what stands before and after its field here. Without a key, even someone who can write to the
 	// database cannot move it to another owner, nor a job's to another origin.
-	before, after string
-	secrets       map[string]dispatcher.Secret
+	before  string
+	after   func(path string) string
+	secrets map[string]dispatcher.Secret
 }
 
 func ownerJob(job dispatcher.Job) secretOwner {
 	return secretOwner{id: job.Key(), name: "job " + job.App + "/" + job.Name, table: "jobs", at: "/target",
-		before: job.App + "/" + job.CreatedAs(), after: " " + job.Target.Origin(), secrets: job.Target.Secrets()}
+		before: job.App + "/" + job.CreatedAs(), after: func(path string) string { return " " + job.Target.Origin(path) },
+		secrets: job.Target.Secrets()}
 }
 
 func ownerGroup(group dispatcher.EndpointGroup) secretOwner {
 	name := group.App + "/" + group.Name
 	return secretOwner{id: dispatcher.GroupID(group.App, group.Name), name: "group " + name, table: "endpoint_groups",
-		before: "group " + name, secrets: group.Secrets()}
+		before: "group " + name, after: func(string) string { return "" }, secrets: group.Secrets()}
 }
 
 // sealedFor is what a secret is bound to: its owner, its field, where a job sends it, and its version, so that nobody can put
 // an older row in its place.
 func (o secretOwner) sealedFor(path, version string) string {
-	return o.before + path + o.after + " " + version
+	return o.before + path + o.after(path) + " " + version
 }
 
 // secretVersions has the version of each stored secret of its owner, by its path. It is a column of jobs and groups, so that
@@ -89,8 +91,8 @@ func (s *store) sealSecrets(before map[string]dispatcher.Secret, next secretOwne
 		case secret.Value.IsZero():
 		case s.keys == nil:
 			problems.Add(at+"/value", dispatcher.CodeSecretKeys, "value cannot be stored, for the node has no key to encrypt it with; "+
-				"start the nodes with --secret-keys-file (or CARILLON_SECRET_KEYS), or refer to the secret as env:%sNAME or file:PATH",
-				dispatcher.SecretEnvPrefix)
+				"start the nodes with --secret-keys-file (or CARILLON_SECRET_KEYS), or refer to the secret as %s",
+				dispatcher.SecretForms)
 		default:
 			version := rand.Text()
 			sealed[path] = versionedSecret{s.keys.Seal(secret.Value.Reveal(), next.sealedFor(path, version)), version}
@@ -296,6 +298,11 @@ func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (in
 			}
 			count += rewrapped
 		}
+		rewrapped, err := s.rewrapCallbackKey(ctx, t)
+		if err != nil {
+			return err
+		}
+		count += rewrapped
 		return t.auditChange(ctx, auditEntry{action: "rewrap", subject: "secrets",
 			after: map[string]any{"key": s.keys.Current(), "secrets": count}})
 	})

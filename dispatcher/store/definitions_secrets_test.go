@@ -191,6 +191,52 @@ func TestSecretsStayWithTheOriginTheyWereGivenFor(t *testing.T) {
 	})
 }
 
+// A client secret is bound to the token endpoint and to the target, to which the token goes.
+func TestClientSecretsStayWithTheirTokenEndpoint(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := openWith(t, database, sealKeys(t, "a"))
+		kept := dispatcher.Secret{Stored: true}
+		to := func(url, tokenURL string, signing, secret dispatcher.Secret) dispatcher.Job {
+			job := secretJob(signing, secret)
+			job.Target.Webhook.URL = url
+			job.Target.Webhook.Auth = &dispatcher.Auth{OAuth2: &dispatcher.OAuth2Auth{TokenURL: tokenURL, ClientID: "a", ClientSecret: &secret}}
+			return job
+		}
+		const here, login, clientSecret = "https://example.com/", "https://login.example.com/token", "/webhook/auth/oauth2/client_secret"
+		put(t, s, to(here, login, value(first), value("hunter2")))
+		for url, tokenURL := range map[string]string{
+			here: "https://evil.test/token", "https://EXAMPLE.com/b": "http://login.example.com/token",
+			"https://example.com:443": "https://login.example.com:8443/",
+		} {
+			_, _, err := s.PutJob(t.Context(), to(url, tokenURL, kept, kept), dispatcher.Change{})
+			if problemOf(err) != "/target"+clientSecret+"/stored secret_origin" || !strings.Contains(fmt.Sprint(err), "login.example.com") {
+				t.Errorf("tokens from %s = %v, want secret_origin of the client secret alone", tokenURL, err)
+			}
+		}
+		_, _, err := s.PutJob(t.Context(), to("https://evil.test/", login, value(first), kept), dispatcher.Change{})
+		if problemOf(err) != "/target"+clientSecret+"/stored secret_origin" {
+			t.Errorf("tokens to another target = %v, want secret_origin", err)
+		}
+		put(t, s, to(here+"b", login+"/v2?a=b", kept, kept))
+		if diff := cmp.Diff(map[string]string{signingPath: first, clientSecret: "hunter2"}, opened(t, s)); diff != "" {
+			t.Errorf("values at another path (-want +got):\n%s", diff)
+		}
+		put(t, s, to(here, "https://evil.test/token", kept, value("hunter3")))
+		if diff := cmp.Diff(map[string]string{signingPath: first, clientSecret: "hunter3"}, opened(t, s)); diff != "" {
+			t.Errorf("values at another token endpoint (-want +got):\n%s", diff)
+		}
+		must(t, s.Close())
+		again := openWith(t, database, sealKeys(t, "ba"))
+		if n, err := again.RewrapSecrets(t.Context(), dispatcher.Change{Actor: "test"}); n != 2 || err != nil {
+			t.Errorf("rewrapped %d, %v, want both", n, err)
+		}
+		if diff := cmp.Diff(map[string]string{signingPath: first, clientSecret: "hunter3"}, opened(t, again)); diff != "" {
+			t.Errorf("values under another key (-want +got):\n%s", diff)
+		}
+	})
+}
+
 func problemOf(err error) string {
 	var problems dispatcher.Problems
 	if !errors.As(err, &problems) || len(problems) != 1 {

@@ -15,6 +15,7 @@ const (
 	offJob                // its job is paused
 	offLabels             // no live node has the labels that its job requires
 	offError              // it is in state error
+	offPauses             // a pause of its app holds its job
 )
 
 // ownOff returns the reasons that the definition of a trigger and its state give.
@@ -34,19 +35,33 @@ func ownOff(state dispatcher.TriggerState, paused, jobPaused bool) int {
 
 // sharedOff is what becomes of the reasons that a trigger shares with others when its row is written: those of
 // keep stay as its clock has them, and set are those that there are.
-type sharedOff struct{ keep, set int }
+type sharedOff struct {
+	keep, set int
+	pauses    []dispatcher.AppPause // of the app, that hold the job
+}
+
+// paused tells whether a pause of the app holds the job.
+func (o sharedOff) paused() bool { return o.set&offPauses != 0 }
 
 // keepShared is for a change that concerns neither the app nor the labels of a trigger.
-var keepShared = sharedOff{keep: offApp | offLabels}
+var keepShared = sharedOff{keep: offApp | offLabels | offPauses}
 
 // lockShared locks the app of a job and the set of labels that the job requires, in this order, and returns the app and
-// what both mean for the job's triggers. The locks make a switch wait whose portions would pass over the triggers.
+// what both and the pauses of the app mean for the job's triggers. The locks make a switch wait whose portions would pass
+// over the triggers.
 func (t *tx) lockShared(ctx context.Context, job dispatcher.Job) (app dispatcher.App, shared sharedOff, err error) {
 	if app, err = findApp(ctx, t, job.App, t.lock()); err != nil {
 		return app, shared, err
 	}
 	if !app.Enabled || app.Bounds.Suspended {
 		shared.set |= offApp
+	}
+	pauses, err := heldPauses(ctx, t, job.App)
+	if err != nil {
+		return app, shared, err
+	}
+	if shared.pauses = dispatcher.HeldBy(pauses, job.Labels); len(shared.pauses) > 0 {
+		shared.set |= offPauses
 	}
 	served, err := t.requireLabels(ctx, job.NodeLabels)
 	if !served {
@@ -118,37 +133,44 @@ func (t *tx) switchClocks(ctx context.Context, ids []int64, reason int, off bool
 // pendingMost bounds how many switches one call lets go on.
 const pendingMost = 100
 
-// FollowSwitches lets clocks follow the switches of apps and sets of labels that were changed: of each some, in a
-// transaction of its own.
+// FollowSwitches lets clocks follow the switches and pauses of apps and the sets of labels that were changed: of each some,
+// in a transaction of its own.
 func (s *store) FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	// $1 limit
-	const apps = `SELECT id, name FROM apps WHERE switched_to IS NOT NULL ORDER BY id LIMIT $1`
-	type app struct {
-		id   int64
-		name string
-	}
-	switched, err := collect(ctx, s.read, func(row scanner) (a app, err error) {
-		err = row.Scan(&a.id, &a.name)
-		return a, err
-	}, apps, pendingMost)
+	const (
+		ofSwitch = `SELECT name FROM apps WHERE switched_to IS NOT NULL ORDER BY id LIMIT $1`
+		ofPauses = `SELECT name FROM apps WHERE paused_to IS NOT NULL ORDER BY id LIMIT $1`
+	)
+	switched, err := collect(ctx, s.read, scanText, ofSwitch, pendingMost)
 	if err != nil {
 		return 0, false, fmt.Errorf("look for switched apps: %w", err)
+	}
+	pausing, err := collect(ctx, s.read, scanText, ofPauses, pendingMost)
+	if err != nil {
+		return 0, false, fmt.Errorf("look for apps whose pauses changed: %w", err)
 	}
 	sets, err := s.switchedSets(ctx)
 	if err != nil {
 		return 0, false, err
 	}
 	var errs []error
-	for _, a := range switched {
-		n, err := s.follow(ctx, dispatcher.Notification{App: a.name}, func(ctx context.Context, t *tx) (int, error) {
-			return t.followApp(ctx, a.id, limit)
+	for _, app := range switched {
+		n, err := s.follow(ctx, dispatcher.Notification{App: app}, func(ctx context.Context, t *tx) (int, error) {
+			return t.followApp(ctx, dispatcher.AppID(app), limit)
 		})
 		if err != nil {
-			errs = append(errs, fmt.Errorf("let %d triggers follow the switch of app %s: %w", limit, a.name, err))
+			errs = append(errs, fmt.Errorf("let %d triggers follow the switch of app %s: %w", limit, app, err))
 		}
 		followed, more = followed+n, more || n == limit
+	}
+	for _, app := range pausing {
+		n, left, err := s.followPauses(ctx, app, limit)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		followed, more = followed+n, more || left
 	}
 	for _, labels := range sets {
 		n, err := s.follow(ctx, dispatcher.Notification{}, func(ctx context.Context, t *tx) (int, error) {
@@ -159,7 +181,7 @@ func (s *store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 		}
 		followed, more = followed+n, more || n == limit
 	}
-	more = more || len(switched) == pendingMost || len(sets) == pendingMost
+	more = more || len(switched) == pendingMost || len(pausing) == pendingMost || len(sets) == pendingMost
 	return followed, more && len(errs) == 0, errors.Join(errs...)
 }
 

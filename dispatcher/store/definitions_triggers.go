@@ -28,6 +28,8 @@ var triggerFields = fields[triggerRow]{
 	{"enabled", boolean, func(t *triggerRow) any { return &t.Enabled }, always, ""},
 	{"paused", boolean, func(t *triggerRow) any { return &t.Paused }, always, ""},
 	{"pause", text, func(t *triggerRow) any { return pauseColumn(&t.Pause) }, always, ""},
+	{"paused_at", bigint, func(t *triggerRow) any { return optionalColumn(&t.PausedAt) }, onlyWritten, ""},
+	{"pause_until", bigint, func(t *triggerRow) any { return optionalColumn(&t.PausedUntil) }, onlyWritten, ""},
 	{"job_paused", boolean, func(t *triggerRow) any { return &t.jobPaused }, always, ""},
 	{"error", text, func(t *triggerRow) any { return &t.Error }, always, ""},
 	{"anchor_at", bigint, func(t *triggerRow) any { return instantColumn(&t.AnchorAt) }, always, ""},
@@ -158,7 +160,9 @@ func (s *store) loadTriggers(ctx context.Context, q querier, lock string, jobs [
 		return nil, err
 	}
 	for _, t := range triggers {
-		byID[t.jobID].Triggers[t.name] = t.Trigger
+		job := byID[t.jobID]
+		t.State = shownState(t.State, job.AppPaused)
+		job.Triggers[t.name] = t.Trigger
 	}
 	return all, nil
 }

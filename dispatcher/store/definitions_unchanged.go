@@ -25,7 +25,7 @@ func (s *store) unchangedJob(ctx context.Context, app, name string, change dispa
 		return job, false
 	}
 	shown := []dispatcher.JobVersion{{Job: job}}
-	if err := s.addWarnings(ctx, s.read, app, shown); err != nil {
+	if err := s.addShown(ctx, s.read, app, shown); err != nil {
 		return job, false
 	}
 	// The job and its triggers were read one after the other: they belong together if the job has not changed since.
@@ -61,7 +61,7 @@ func (s *store) unchangedGroup(ctx context.Context, group dispatcher.EndpointGro
 // declaredAgain tells whether a PUT of job leaves old as it is. What is outside the bounds of its app is refused also then.
 func declaredAgain(job dispatcher.Job) func(dispatcher.Job, *dispatcher.Bounds) bool {
 	return func(old dispatcher.Job, bounds *dispatcher.Bounds) bool {
-		return bounds.CheckJob(job) == nil && old.Declares(job)
+		return bounds.CheckDefinition(job) == nil && old.Declares(job)
 	}
 }
 

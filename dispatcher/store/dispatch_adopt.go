@@ -19,18 +19,23 @@ const mayRun = `j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + ` AND ($5 
 // unsent selects the runs of dead nodes that were surely not sent: their node knew the job as it is.
 const unsent = `r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision`
 
+// repeats selects the runs of dead nodes that are adopted in the same attempt: those that were surely not sent, and those
+// of which the node was only to record how the attempt had ended.
+const repeats = unsent + ` OR r.node <> 0 AND r.callback IS NOT NULL`
+
 // insertLost keeps the attempts of runs c that are lost with their node; where dead is 0, there is none.
 const insertLost = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status,
 	state, class, error)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'lost', 'other', c.why
 	FROM c WHERE c.dead > 0 ON CONFLICT DO NOTHING`
 
-// adoptRuns gives the node what was chosen. It knows the job as it is now.
+// adoptRuns gives the node what was chosen. It knows the job as it is now. What is known of an accepted attempt stays until
+// its end is recorded: a node that adopts the run from this one then still knows that there is nothing to call.
 // $1 node, $2 token
 func adoptRuns(f flavor) string {
 	return ` UPDATE live_runs AS r SET node = $1, token = $2, revision = c.job_revision, claimed_at = c.now, started_at = NULL,
 		attempt = c.over + 1, state = 'claimed', next_attempt_at = NULL, waits_for = 0, http_status = 0, class = '', error = ''
-	FROM c WHERE` + ofChosen(f) + ` RETURNING ` + heldColumns
+	FROM c WHERE` + ofChosen(f) + ` RETURNING ` + adoptedColumns
 }
 
 // adoptOf is a statement that adopts those live runs r of the batch that meet conditions, after other steps. What another
@@ -47,9 +52,10 @@ const stillMay = ` j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + `)
 	AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
 // lookFor is a statement that looks for runs to adopt.
-// $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger, from $8 on: lookColumns
+// $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger, $8 kind, from $9 on:
+// lookColumns
 func lookFor(f flavor, choose string) statement {
-	return read(f.rows(2, 8, "", lookColumns...) + choose)
+	return read(f.rows(2, 9, "", lookColumns...) + choose)
 }
 
 // idleRuns chooses runs that no node works on. Its order lets none starve; the sums in it keep PostgreSQL from
@@ -58,21 +64,22 @@ func lookFor(f flavor, choose string) statement {
 func idleRuns(f flavor) string {
 	return ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.scheduled_at
 	FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT o.id FROM nodes AS o WHERE ` + mayHaveLeft + `) AS gone
-		` + f.runsOf(`gone.id`, `r.state <> 'running'`, ` OFFSET 0`) + ` CROSS JOIN jobs AS j
-	WHERE j.id = r.job_id AND r.scheduled_at + 0 >= $4 AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7) AND ` + mayRun + `
-	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $3`
+		` + f.runsOf(`gone.id`, `r.state NOT IN ('running', 'waiting_shards')`, ` OFFSET 0`) + ` CROSS JOIN jobs AS j
+	WHERE j.id = r.job_id AND r.scheduled_at + 0 >= $4 AND (r.scheduled_at + 0, r.trigger_id, r.kind) > ($6, $7, $8) AND ` + mayRun + `
+	ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind LIMIT $3`
 }
 
 // takeIdle chooses those of the batch that no node works on now.
 // A run that a dead node had claimed may have been sent, unless its job wants a request at most once:
 // then the node would have begun it first. The number of an attempt that was not made is used again.
 const takeIdle = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
-		CASE WHEN ` + unsent + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
-		CASE WHEN ` + unsent + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
+		CASE WHEN ` + repeats + ` THEN r.attempt - 1 ELSE r.attempt END AS over,
+		CASE WHEN ` + repeats + ` THEN 0 ELSE r.node END AS dead, r.claimed_at AS since,
 		'the node died' AS why, j.revision AS job_revision, b.now`
 
 // How whichIdle compares the state keeps PostgreSQL from the index of all that nodes have.
-const whichIdle = `(r.state IN ('running', 'retrying')) = b.no AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))`
+const whichIdle = `(r.state IN ('running', 'retrying', 'waiting_callback', 'waiting_shards')) = b.no
+		AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))`
 
 // Adoptable looks for runs that nobody works on, retries that are due, or runs that wait for a host.
 func (s *store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
@@ -96,7 +103,7 @@ func (s *store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]d
 	var found []dispatcher.Adoptable
 	_, err = s.run(ctx, look, s.lookArgs(query, names, served), func(row scanner) error {
 		var one dispatcher.Adoptable
-		err := row.Scan(instantColumn(&one.ScheduledAt), &one.TriggerID, kindColumn(&one.Kind), &one.JobID, &one.Revision,
+		err := row.Scan(instantColumn(&one.ScheduledAt), &one.TriggerID, kindColumn(&one.RunKey), &one.JobID, &one.Revision,
 			instantColumn(&one.DueAt))
 		found = append(found, one)
 		return err
@@ -117,7 +124,7 @@ func (s *store) lookArgs(query dispatcher.AdoptQuery, names, served []string) []
 		fourth = query.WaitsFor
 	}
 	return append([]any{int64(query.Node), orZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps)),
-		orZero(query.After.ScheduledAt), query.After.TriggerID}, s.batch(names, served)...)
+		orZero(query.After.ScheduledAt), query.After.TriggerID, int64(query.After.Code())}, s.batch(names, served)...)
 }
 
 // Adopt gives a node those of runs that it may still adopt.
@@ -133,10 +140,10 @@ func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 	var kind []int32
 	for _, run := range sortedBy(runs, func(r dispatcher.Adoptable) dispatcher.RunKey { return r.RunKey }) {
 		at, trigger = append(at, run.ScheduledAt.UnixMilli()), append(trigger, run.TriggerID)
-		kind, wait = append(kind, int32(run.Kind.Code())), append(wait, query.WaitsFor)
+		kind, wait = append(kind, int32(run.Code())), append(wait, query.WaitsFor)
 	}
 	args := append([]any{int64(query.Node), int64(query.Token), orZero(query.Now)}, s.batch(at, trigger, kind, wait)...)
-	held, err := s.heldRuns(ctx, otherTimeout, 0, adopt, args)
+	held, err := s.readHeld(ctx, otherTimeout, newAdoptedRow(), adopt, args)
 	if err != nil {
 		return nil, fmt.Errorf("adopt %d runs: %w", len(runs), err)
 	}
@@ -174,7 +181,7 @@ const deadNodes = ` SELECT o.id FROM nodes AS o WHERE ` + mayHaveLeft + ` ORDER 
 // hasNothing tells that a node o has neither claims nor live runs, also such as this node may not adopt. The limits
 // keep PostgreSQL from joining whole tables. It comes behind a CASE that reads b: PostgreSQL would else ask it of each node.
 const hasNothing = `NOT EXISTS (SELECT 1 FROM claims AS k WHERE k.node = o.id LIMIT 1 OFFSET 0)
-			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.node = o.id AND r.state <> 'retrying' LIMIT 1 OFFSET 0)`
+			AND NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.node = o.id AND ` + notParked + ` LIMIT 1 OFFSET 0)`
 
 // noteEmpty notes of which of some dead nodes nothing is left.
 // $1 now, from $2 on: idColumns

@@ -113,12 +113,20 @@ const heldColumns = `scheduled_at, trigger_id, kind, job_id, revision, token, at
 // heldFire are those of a fire f of a claim.
 const heldFire = `f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.token, 1, 0, CAST(NULL AS BIGINT), f.claimed_at, FALSE`
 
-// heldRuns runs a hot statement that returns runs, mostly so many, the latest last.
+// adoptedColumns are heldColumns, what is known of an attempt that is over, and whether the run has an input. No other
+// statement meets a run with one before it was adopted.
+const adoptedColumns = heldColumns + `, callback, has_input`
+
+// heldRuns runs a hot statement that returns heldColumns of runs, mostly so many, the latest last.
 func (s *store) heldRuns(ctx context.Context, most time.Duration, rows int, hot statement, args []any) ([]dispatcher.HeldRun, error) {
+	return s.readHeld(ctx, most, newHeldRow(rows), hot, args)
+}
+
+// readHeld is heldRuns for what a row is read into.
+func (s *store) readHeld(ctx context.Context, most time.Duration, into *heldRow, hot statement, args []any) ([]dispatcher.HeldRun, error) {
 	ctx, cancel := bound(ctx, most)
 	defer cancel()
-	held := make([]dispatcher.HeldRun, 0, rows)
-	into := newHeldRow()
+	held := make([]dispatcher.HeldRun, 0, into.rows)
 	err := retry(ctx, s.transient, func() error {
 		held = held[:0]
 		_, err := s.run(ctx, hot, args, func(row scanner) error {
@@ -138,35 +146,48 @@ type heldRow struct {
 	at             int64
 	kind           int16
 	until, claimed pgtype.Int8
+	callback       *string
 	refs           []any
+	rows           int // about so many are read
 }
 
-func newHeldRow() *heldRow {
-	r := &heldRow{}
+func newHeldRow(rows int) *heldRow {
+	r := &heldRow{rows: rows}
 	run := &r.run
 	r.refs = []any{&r.at, &run.TriggerID, &r.kind, &run.JobID, &run.Revision, &run.Token, &run.Attempt, &run.Failures, &r.until, &r.claimed,
 		&run.Live}
 	return r
 }
 
-// scan reads heldColumns.
+// newAdoptedRow is newHeldRow for adoptedColumns.
+func newAdoptedRow() *heldRow {
+	r := newHeldRow(0)
+	r.refs = append(r.refs, &r.callback, &r.run.HasInput)
+	return r
+}
+
+// scan reads the columns.
 func (r *heldRow) scan(row scanner) (dispatcher.HeldRun, error) {
 	err := row.Scan(r.refs...)
 	run := r.run
-	run.ScheduledAt, run.Kind = instant(r.at), kindOf(byte(r.kind))
+	run.ScheduledAt = instant(r.at)
+	run.SetCode(int(r.kind))
 	if r.until.Valid {
 		run.RetryUntil = instant(r.until.Int64)
 	}
 	if r.claimed.Valid {
 		run.ClaimedAt = instant(r.claimed.Int64)
 	}
+	if r.callback != nil && err == nil {
+		run.Accepted, err = acceptedAttempt(*r.callback)
+	}
 	return run, err
 }
 
 // heldRows are the rows among the live runs that a node holds and has not begun.
 // $1 node, $2 token, 0 for any
-const heldRows = `SELECT ` + heldColumns + ` FROM live_runs
-	WHERE node = $1 AND (token = $2 OR $2 = 0) AND state <> 'retrying' AND state <> 'running'`
+const heldRows = `SELECT ` + adoptedColumns + ` FROM live_runs AS r
+	WHERE node = $1 AND (token = $2 OR $2 = 0) AND ` + notParked + ` AND state <> 'running'`
 
 // Held returns the runs that a node holds and has not begun. Claims that this process knows to be the node's are
 // left out of those under any token: they are as many as there is work in flight, and to tell which of their
@@ -178,7 +199,7 @@ func (s *store) Held(ctx context.Context, node dispatcher.NodeID, token dispatch
 	claimed, err := s.heldInClaims(ctx, node, token)
 	var held []dispatcher.HeldRun
 	if err == nil {
-		held, err = s.heldRuns(ctx, claimTimeout, 0, s.hot.held, []any{int64(node), int64(token)})
+		held, err = s.readHeld(ctx, claimTimeout, newAdoptedRow(), s.hot.held, []any{int64(node), int64(token)})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read held runs: %w", err)

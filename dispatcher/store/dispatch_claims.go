@@ -134,7 +134,7 @@ func (o *openClaims) split(records []dispatcher.Record) (open, others []dispatch
 	isOpen := func(i int) bool {
 		r := &records[i]
 		twice := i > 0 && records[i-1].RunKey == r.RunKey
-		return r.Kind == dispatcher.KindSchedule && r.Attempt == 1 && !twice && o.isOpen(r)
+		return r.Kind == dispatcher.KindSchedule && r.Shard == 0 && r.Attempt == 1 && !twice && o.isOpen(r)
 	}
 	all := 0 // so many are open, mostly all
 	for all < len(records) && isOpen(all) {

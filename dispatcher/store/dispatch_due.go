@@ -205,3 +205,20 @@ func (s *store) Upcoming(ctx context.Context, apps []string, until time.Time, li
 	}
 	return int(n), nil
 }
+
+// awaitedCallbacks counts the runs that wait for a callback, up to a limit, by an index that has no others.
+// $1 limit, $2 number of apps
+const awaitedCallbacks = ` SELECT count(*) FROM (SELECT 1 FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
+	WHERE r.state = 'waiting_callback' AND ($2 = 0 OR j.app_id IN (SELECT app FROM b)) LIMIT $1) AS u`
+
+// AwaitedCallbacks counts the runs that wait for a callback.
+func (s *store) AwaitedCallbacks(ctx context.Context, apps []string, limit int) (int, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	args := append([]any{int64(limit), int64(len(apps))}, s.batch(dueListsOf(apps, nil, nil)...)...)
+	n, _, err := first(ctx, s.read, scanInt, s.rows(0, 3, "", dueLists...)+awaitedCallbacks, args...)
+	if err != nil {
+		return 0, fmt.Errorf("count runs that wait for a callback: %w", err)
+	}
+	return int(n), nil
+}

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -46,16 +47,22 @@ func millisBefore(end, at string) string {
 	return `CASE WHEN ` + end + ` - ` + at + ` BETWEEN -2147483648 AND 2147483647 THEN ` + end + ` - ` + at + ` END`
 }
 
-// noteEnd tells the clocks of fixed delays when their runs c ended.
+// noteEnd tells the clocks of fixed delays when their runs c ended. Manual runs and shards leave them alone.
 const noteEnd = ` UPDATE trigger_clock AS t SET ended_at = c.of_end FROM c
-	WHERE t.id = c.of_trigger AND t.delayed AND t.prev_fire_time = c.of_at AND c.of_kind <> 2`
+	WHERE t.id = c.of_trigger AND t.delayed AND t.prev_fire_time = c.of_at AND c.of_kind IN (1, 3)`
+
+// followedEndSteps are endSteps after which somebody may follow the runs.
+func followedEndSteps(f flavor, condition string) []string {
+	return append([]string{insertPending(cmp.Or(condition, allChosen))}, endSteps(f, condition)...)
+}
+
+// allChosen is a condition that all of c meet.
+const allChosen = `1 = 1`
 
 // endSteps are the steps by which those of c end that meet a condition; empty: all. The last deletes their
 // rows.
 func endSteps(f flavor, condition string) []string {
-	if condition == "" {
-		condition = `1 = 1`
-	}
+	condition = cmp.Or(condition, allChosen)
 	return []string{
 		insertEnded(` WHERE ` + condition + ` ON CONFLICT DO NOTHING`),
 		noteEnd + ` AND ` + condition,
@@ -67,6 +74,11 @@ func endSteps(f flavor, condition string) []string {
 // before are steps before the end.
 // $1 now, $2 limit, from $3 on a batch that says nothing
 func endingOf(f flavor, choose string, before ...string) statement {
+	return f.steps(1, f.rows(1, 3, "", idColumns...), choose, skipLocked, 1, append(before, followedEndSteps(f, "")...)...)
+}
+
+// endingUnfollowed is endingOf for runs that nothing is to follow.
+func endingUnfollowed(f flavor, choose string, before ...string) statement {
 	return f.steps(1, f.rows(1, 3, "", idColumns...), choose, skipLocked, 1, append(before, endSteps(f, "")...)...)
 }
 
@@ -81,7 +93,10 @@ func (s *store) endRuns(ctx context.Context, by statement, now time.Time) (int, 
 	if err != nil || ended == 0 {
 		return 0, err
 	}
-	return int(ended), s.announce(ctx, dispatcher.Notification{Adopt: true}) // fixed delays go on from here
+	return int(ended), s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		t.notify(dispatcher.Notification{Adopt: true}) // fixed delays go on from here
+		return t.notifyEnds(ctx)
+	})
 }
 
 // GiveUp ends the retrying runs whose time is over, and returns how many.

@@ -25,7 +25,7 @@ const endedSo = `SELECT 1 FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 
 func (s *store) Disable(ctx context.Context, ended dispatcher.Record, reason string, now time.Time) (done bool, err error) {
 	err = s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
 		run := ended.RunKey
-		_, done, err = first(ctx, t, scanInt, endedSo, run.ScheduledAt.UnixMilli(), run.TriggerID, int64(run.Kind.Code()), int64(ended.Node),
+		_, done, err = first(ctx, t, scanInt, endedSo, run.ScheduledAt.UnixMilli(), run.TriggerID, int64(run.Code()), int64(ended.Node),
 			ended.Attempt, ended.Outcome.HTTPStatus)
 		if err != nil || !done {
 			return err

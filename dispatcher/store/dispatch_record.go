@@ -15,25 +15,49 @@ import (
 type recordStatements struct {
 	// Of fires of claims. $1 claims that stay, $2 claims that go, $3 on: the batch
 	ended, again statement
-	// Of live runs. $1 on: the batch
-	liveEnded, liveAgain statement
+	// Of live runs; liveReturned ends those that returned a state. $1 on: the batch
+	liveEnded, liveReturned, liveAgain statement
+	// followed are the same for batches in which there are runs that something may follow; nil among these.
+	followed *recordStatements
 }
 
 func recordStatementsOf(f flavor) recordStatements {
+	all := recordsOf(f, func(string) []string { return nil })
+	followed := recordsOf(f, func(condition string) []string { return []string{insertPending(condition)} })
+	all.followed = &followed
+	return all
+}
+
+// recordsOf are the statements that take further steps before runs c, of which a condition is given, enter the history.
+func recordsOf(f flavor, before func(condition string) []string) recordStatements {
 	batch := f.rows(0, 3, "", fireColumns...)
-	ended := f.steps(0, batch+f.claimFence(), chooseFires, "", 1, insertEnded(""))
-	once := f.steps(0, batch+f.claimFence(), chooseFires, "", 1, insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`))
-	ended.orElse = once.parts[0]
-	again := f.steps(0, f.rows(0, 3, "", fireAgainColumns...)+f.claimFence(), chooseFailedFires, "", 2,
-		insertFailed, noteWaits, insertEnded(` WHERE NOT `+goesOn+` ON CONFLICT DO NOTHING`), insertRetrying)
+	ended := f.steps(0, batch+f.claimFence(), chooseFires, "", 1, append(before(allChosen), insertEnded(""))...)
+	ended.orElse = f.steps(0, batch+f.claimFence(), chooseFires, "", 1,
+		append(before(notRecorded(f)), insertEnded(` WHERE 1 = 1 ON CONFLICT DO NOTHING`))...).parts
+	// A fire that ends in place of its next attempt, and is recorded again, may be followed again: under the same keys, so that
+	// nothing is queued twice. To look for it in the history would cost each batch more.
+	again := slices.Concat([]string{insertFailed, noteWaits}, before(`NOT `+goesOn),
+		[]string{insertEnded(` WHERE NOT ` + goesOn + ` ON CONFLICT DO NOTHING`), insertRetrying})
+	liveEnded := slices.Concat([]string{leaveSlots}, before(allChosen), endSteps(f, ""))
+	liveAgain := slices.Concat([]string{insertFailed, noteWaits, leaveSlots}, before(`NOT `+goesOn), endSteps(f, `NOT `+goesOn),
+		[]string{retryRuns(f)})
 	return recordStatements{
 		ended: f.thenClose(ended),
-		again: f.thenClose(again),
-		liveEnded: f.steps(0, f.rows(0, 1, "", recordColumns...), chooseEnded(f), lockToDelete, 1,
-			append([]string{leaveSlots}, endSteps(f, "")...)...),
-		liveAgain: f.steps(0, f.rows(0, 1, "", againColumns...), chooseFailed(f), lockToDelete, 2,
-			append(append([]string{insertFailed, noteWaits, leaveSlots}, endSteps(f, `NOT `+goesOn)...), retryRuns(f))...),
+		again: f.thenClose(f.steps(0, f.rows(0, 3, "", fireAgainColumns...)+f.claimFence(), chooseFailedFires, "", 2, again...)),
+
+		liveEnded: f.steps(0, f.rows(0, 1, "", recordColumns...), chooseEnded(f, ""), lockToDelete, 1, liveEnded...),
+		liveReturned: f.steps(0, f.rows(0, 1, "", returnedColumns...), chooseEnded(f, `, b.returned AS of_returned, b.seen AS of_seen`),
+			lockToDelete, 1, append([]string{keepState}, liveEnded...)...),
+		liveAgain: f.steps(0, f.rows(0, 1, "", againColumns...), chooseFailed(f), lockToDelete, 2, liveAgain...),
 	}
+}
+
+// recordBy returns the statements for some records.
+func (s *store) recordBy(records []dispatcher.Record) *recordStatements {
+	if slices.ContainsFunc(records, func(r dispatcher.Record) bool { return r.Followed }) {
+		return s.hot.record.followed
+	}
+	return &s.hot.record
 }
 
 // firesOfBatch are the columns of c for fires of the batch, which the history has first.
@@ -48,10 +72,10 @@ const heldByClaim = ` (b.token IN (SELECT token FROM f)) = b.yes`
 
 const chooseFires = `SELECT` + firesOfBatch + ` FROM b WHERE` + heldByClaim
 
-// chooseEnded chooses the runs of the batch that are still held.
-func chooseEnded(f flavor) string {
+// chooseEnded chooses the runs of the batch that are still held. more are further columns.
+func chooseEnded(f flavor, more string) string {
 	return `SELECT` + chosenEnd(end{started: `b.started_at`, at: `b.ended_at`, status: `b.http_status`, state: `b.state`, class: `b.class`,
-		message: `b.error`}) + `, b.token AS of_token FROM b JOIN live_runs AS r ON` + fence(f)
+		message: `b.error`}) + `, b.token AS of_token` + more + ` FROM b JOIN live_runs AS r ON` + fence(f)
 }
 
 // leaveSlots frees the slots of the attempts c from their node. A slot stays with its run until that ends.
@@ -92,8 +116,8 @@ func recordKey(r dispatcher.Record) dispatcher.RunKey { return r.RunKey }
 func (s *store) recordOutcomes(ctx context.Context, records []dispatcher.Record) error {
 	fires, others := s.claims.split(records)
 	ended, again := partRetries(fires)
-	fencedEnded, err := s.recordFires(ctx, s.hot.record.ended, ended)
-	fencedAgain, againErr := s.recordFires(ctx, s.hot.record.again, again)
+	fencedEnded, err := s.recordFires(ctx, s.recordBy(ended).ended, ended)
+	fencedAgain, againErr := s.recordFires(ctx, s.recordBy(again).again, again)
 	if len(fencedEnded)+len(fencedAgain) > 0 {
 		others = sortedBy(append(append(others, fencedEnded...), fencedAgain...), recordKey)
 	}
@@ -140,7 +164,7 @@ func (s *store) recordLive(ctx context.Context, records []dispatcher.Record) err
 	}
 	var unknown []int64
 	for _, r := range records {
-		if r.Kind == dispatcher.KindSchedule && r.Attempt == 1 && !s.claims.knows(r.Token) {
+		if r.Kind == dispatcher.KindSchedule && r.Shard == 0 && r.Attempt == 1 && !s.claims.knows(r.Token) {
 			unknown = append(unknown, int64(r.Token))
 		}
 	}
@@ -157,12 +181,17 @@ func (s *store) recordLive(ctx context.Context, records []dispatcher.Record) err
 // recordRows records those of records that are of rows among the live runs, and tells whether these are all.
 func (s *store) recordRows(ctx context.Context, records []dispatcher.Record) (all bool, err error) {
 	ended, again := partRetries(records)
+	ended, returned := partReturned(ended)
 	var recorded int64
 	if len(ended) > 0 {
-		recorded, err = s.exec(ctx, s.hot.record.liveEnded, s.batch(attempts(ended)...))
+		recorded, err = s.exec(ctx, s.recordBy(ended).liveEnded, s.batch(attempts(ended)...))
+	}
+	if len(returned) > 0 {
+		n, returnedErr := s.exec(ctx, s.recordBy(returned).liveReturned, s.batch(append(attempts(returned), states(returned)...)...))
+		recorded, err = recorded+n, errors.Join(err, returnedErr)
 	}
 	if len(again) > 0 {
-		n, againErr := s.exec(ctx, s.hot.record.liveAgain, s.batch(append(attempts(again), nextAttempts(again)...)...))
+		n, againErr := s.exec(ctx, s.recordBy(again).liveAgain, s.batch(append(attempts(again), nextAttempts(again)...)...))
 		recorded, err = recorded+n, errors.Join(err, againErr)
 	}
 	return int(recorded) == len(records), err

@@ -15,7 +15,8 @@ import (
 const until = `CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
 			WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
 			ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-		b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe`
+		b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe, b.callback_id AS of_callback_id,
+		b.callback AS of_callback`
 
 // goesOn tells whether a run c is attempted again.
 const goesOn = `(c.next_at <= c.until_at)`
@@ -34,56 +35,67 @@ func chooseFailed(f flavor) string {
 	FROM b JOIN live_runs AS r ON` + fence(f) + ` LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id`
 }
 
-// The row of a run that goes on makes place for its next attempt.
+// The row of a run that goes on makes place for its next attempt. An attempt that its target accepted is not over.
 const insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
 	http_status, state, class, error)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, c.of_started, c.of_end, c.of_status, c.of_state, c.of_class, c.of_error
-	FROM c WHERE c.not_attempted = 0 AND ` + goesOn + ` ON CONFLICT DO NOTHING`
+	FROM c WHERE c.not_attempted = 0 AND c.of_callback IS NULL AND ` + goesOn + ` ON CONFLICT DO NOTHING`
+
+// goesOnAs is the state in which a run c goes on.
+const goesOnAs = `CASE WHEN c.of_callback IS NULL THEN 'retrying' ELSE 'waiting_callback' END`
 
 // insertRetrying makes live runs of the fires that go on. No other fire of their claims is touched.
 const insertRetrying = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, started_at,
-	next_attempt_at, waits_for, retry_until, attempt, failures, http_status, state, class, error)
+	next_attempt_at, waits_for, retry_until, attempt, failures, http_status, state, class, error, callback_id, callback)
 	SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, 0, c.of_claimed, c.of_started, ` + nextAt + `,
-		c.of_wait, c.until_at,
-		c.over - c.not_attempted, c.of_failures, c.of_status, 'retrying', c.of_class, c.of_error
+		c.of_wait, CASE WHEN c.of_callback IS NULL THEN c.until_at END,
+		c.over - c.not_attempted, c.of_failures, c.of_status, ` + goesOnAs + `, c.of_class, c.of_error,
+		c.of_callback_id, c.of_callback
 	FROM c WHERE ` + goesOn + ` ON CONFLICT DO NOTHING`
 
-// retryRuns sets the live runs that go on to retrying.
+// retryRuns sets the live runs that go on to retrying or waiting_callback. If the target has said meanwhile that the attempt
+// which it now accepts failed, that is kept, and due. The time of the retries of a run that waits stays as it is.
 func retryRuns(f flavor) string {
-	return ` UPDATE live_runs AS r SET token = 0, state = 'retrying', next_attempt_at = ` + nextAt + `,
+	return ` UPDATE live_runs AS r SET token = 0, state = ` + goesOnAs + `,
+		next_attempt_at = CASE WHEN c.of_callback IS NOT NULL AND r.callback IS NOT NULL THEN c.of_end ELSE ` + nextAt + ` END,
+		callback_id = c.of_callback_id,
+		callback = CASE WHEN c.of_callback IS NOT NULL THEN coalesce(r.callback, c.of_callback) END,
 		waits_for = c.of_wait, attempt = c.over - c.not_attempted,
-		retry_until = c.until_at, failures = c.of_failures, started_at = c.of_started, http_status = c.of_status, class = c.of_class,
-		error = c.of_error
+		retry_until = CASE WHEN c.of_callback IS NULL THEN c.until_at ELSE r.retry_until END, failures = c.of_failures,
+		started_at = c.of_started, http_status = c.of_status, class = c.of_class, error = c.of_error
 	FROM c WHERE` + ofChosen(f) + ` AND ` + goesOn
 }
 
-// notHeld tells the retrying runs r that no pause holds. A pause, or a switch, of the job or trigger holds them, as it
-// holds fires, but not what was asked for by hand. Those whose job or trigger is gone end at their next attempt.
-const notHeld = `(r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL
-			OR j.enabled AND NOT j.paused AND COALESCE(t.enabled, TRUE) AND NOT COALESCE(t.paused, FALSE))`
+// notHeld tells the runs r, retrying or past the deadline of their callback, that no pause holds. A pause, or a switch, of
+// the job or trigger holds retries, as it holds fires, but not what was asked for otherwise, nor the end of an attempt. Runs
+// whose job or trigger is gone end at their next attempt.
+const notHeld = `(r.kind % 16 NOT IN (1, 3) OR r.state = 'waiting_callback' OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL
+			OR j.enabled AND NOT j.paused AND NOT j.app_paused AND COALESCE(t.enabled, TRUE) AND NOT COALESCE(t.paused, FALSE))`
 
-// dueRetries chooses retrying runs that are due and not over. One that was never attempted is not over. The query for now
+// dueRetries chooses retrying runs that are due and not over, and those whose callback did not come in time or said that the
+// attempt failed. One that was never attempted is not over. The query for now
 // makes PostgreSQL look only at what is due, and CROSS JOIN keeps SQLite from beginning with the jobs.
-// $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger
+// $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger, $8 kind
 const dueRetries = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
 	FROM n CROSS JOIN live_runs AS r CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id
-	WHERE j.id = r.job_id AND r.state = 'retrying' AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n)
-		AND (r.retry_until >= n.now OR r.attempt = 0)
-		AND r.next_attempt_at >= $4 AND (r.next_attempt_at, r.scheduled_at, r.trigger_id) > ($4, $6, $7)
+	WHERE j.id = r.job_id AND ` + isParked + ` AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n)
+		AND (r.retry_until >= n.now OR r.attempt = 0 OR r.state = 'waiting_callback')
+		AND r.next_attempt_at >= $4 AND (r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind) > ($4, $6, $7, $8)
 		AND ` + mayRun + ` AND ` + notHeld + `
-	ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id LIMIT $3`
+	ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind LIMIT $3`
 
-// takeRetries chooses those of the batch that are still as they were found.
-const takeRetries = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
-		j.revision AS job_revision, b.now`
+// takeRetries chooses those of the batch that are still as they were found. The attempt of a run that waits for a callback
+// keeps its number: the node records how it ended.
+const takeRetries = ` SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind,
+		CASE WHEN r.state = 'waiting_callback' THEN r.attempt - 1 ELSE r.attempt END AS over, j.revision AS job_revision, b.now`
 
 // How whichRetries compares the state keeps PostgreSQL from the indexes of retrying runs.
-const whichRetries = `(r.state = 'retrying') = b.yes AND r.waits_for = b.waits_for AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)`
+const whichRetries = `(` + isParked + `) = b.yes AND r.waits_for = b.waits_for AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)`
 
 // expiredRetries chooses retrying runs whose time is over, if they were ever attempted. They end as their latest attempts
 // ended, which the class tells. $2 limit
 var expiredRetries = ` SELECT` + chosenEnd(end{
-	state: `CASE WHEN r.class IN ('timeout', 'function_timeout') THEN 'timed_out' ELSE 'failed' END`,
+	state: `CASE WHEN r.class IN ('timeout', 'function_timeout', 'callback_timeout') THEN 'timed_out' ELSE 'failed' END`,
 }) + `
 	FROM n CROSS JOIN live_runs AS r WHERE r.state = 'retrying' AND r.retry_until < (SELECT now FROM n) AND r.attempt > 0
 	ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
@@ -110,8 +122,13 @@ func nextAttempts(records []dispatcher.Record) []any {
 	var stops []bool
 	var wait, app, pause, probe []int64
 	var host []string
-	for _, r := range records {
-		at, until = append(at, r.Next.At.UnixMilli()), append(until, r.Next.Until.UnixMilli())
+	callbackID, callback := make([]*int64, len(records)), make([]*string, len(records))
+	for i, r := range records {
+		last := r.Next.Until
+		if r.Next.Callback != nil {
+			last, callbackID[i], callback[i] = r.Next.At, callbackIDOf(r.Next), newCallbackNote(r).column()
+		}
+		at, until = append(at, r.Next.At.UnixMilli()), append(until, last.UnixMilli())
 		counts, notAttempted = append(counts, number(r.Next.CountsAsFailure)), append(notAttempted, number(r.Next.NotAttempted))
 		stops = append(stops, r.Next.StopAtNextFire)
 		w, probeAt := dispatcher.HostWait{}, int64(0)
@@ -121,7 +138,7 @@ func nextAttempts(records []dispatcher.Record) []any {
 		wait, app, host = append(wait, w.ID), append(app, w.AppID), append(host, w.Host)
 		pause, probe = append(pause, w.Pause.Milliseconds()), append(probe, probeAt)
 	}
-	return []any{at, until, counts, notAttempted, stops, wait, app, host, pause, probe}
+	return []any{at, until, counts, notAttempted, stops, wait, app, host, pause, probe, callbackID, callback}
 }
 
 // number is 1 for true.
@@ -134,7 +151,7 @@ func number(yes bool) int32 {
 
 // NextRetry returns when the first retries are due, and whether runs wait for a host.
 func (s *store) NextRetry(ctx context.Context, from, after time.Time) (dispatcher.RetryTimes, error) {
-	const retry = `(SELECT next_attempt_at FROM live_runs WHERE state = 'retrying' AND waits_for = 0 AND next_attempt_at `
+	const retry = `(SELECT next_attempt_at FROM live_runs AS r WHERE ` + isParked + ` AND waits_for = 0 AND next_attempt_at `
 	// $1 from, $2 after
 	const earliest = `SELECT ` + retry + `>= $1 ORDER BY next_attempt_at LIMIT 1),
 		` + retry + `> $2 ORDER BY next_attempt_at LIMIT 1),

@@ -10,9 +10,9 @@ type statement struct {
 	parts []string
 	reads bool // changes nothing
 	// orElse is run instead if the first part, which has then changed nothing, finds a row that
-	// it was to insert; empty: that is an error. To be ready for such a row in each insert, as
+	// it was to insert; nil: that is an error. To be ready for such a row in each insert, as
 	// ON CONFLICT is, makes PostgreSQL insert it tentatively first: a record cost a sixth more.
-	orElse string
+	orElse []string
 	// now is the number of the parameter that holds now, for a statement of several parts that must
 	// share it.
 	now int
@@ -40,6 +40,8 @@ type statements struct {
 	heartbeat           statement
 	takeLocks, giveBack string
 	markDead            [3]string // run in this order
+	broadcast           broadcastStatements
+	queue               queueStatements
 }
 
 // within bounds the attempts r by the days of the batch, so that the planner leaves the
@@ -58,6 +60,16 @@ func ofBatch(f flavor) string { return f.sameRun("r", "b.scheduled_at", "b.trigg
 
 // ofChosen joins what was chosen to the rows r of its runs.
 func ofChosen(f flavor) string { return f.sameRun("r", "c.of_at", "c.of_trigger", "c.of_kind") }
+
+// parked are the states of live runs that no node holds, and that wait for a time and not for a node. They are not in
+// live_runs_node; these texts are also the conditions of the indexes.
+const parked = `('retrying', 'waiting_callback')`
+
+// isParked tells the live runs r in these states, and notParked the others.
+const (
+	isParked  = `r.state IN ` + parked
+	notParked = `r.state NOT IN ` + parked
+)
 
 // fence joins the batch to the live runs r, and lets only the holder of a run pass, in the attempt that it
 // holds the run for.
@@ -109,8 +121,10 @@ func common(f flavor) statements {
 		noteEmpty:    write(f.rows(1, 2, "", idColumns...) + noteEmpty(f)),
 		failLost:     endingOf(f, begunByDeadNodes(f), insertLost),
 		giveUp:       endingOf(f, expiredRetries),
-		rollbackSkip: endingOf(f, skippableRuns, insertLost),
+		rollbackSkip: endingUnfollowed(f, skippableRuns, insertLost),
 		slots:        slotStatementsOf(f),
+		broadcast:    broadcastStatementsOf(f),
+		queue:        queueStatementsOf(f),
 		takeLocks:    f.rows(1, 5, "", nameColumns...) + takeLocks,
 		giveBack:     f.rows(0, 1, "", lockColumns...) + freeLocks,
 		markDead:     [3]string{asker + clampHeartbeats, asker + purgeNodes, asker + markDeadNodes},

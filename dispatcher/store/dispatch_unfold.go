@@ -222,7 +222,7 @@ func (s *store) heldInClaims(ctx context.Context, node dispatcher.NodeID, token 
 	if err != nil {
 		return nil, err
 	}
-	held, err := collect(ctx, s.read, newHeldRow().scan, s.hot.unfold.open, args...)
+	held, err := collect(ctx, s.read, newHeldRow(0).scan, s.hot.unfold.open, args...)
 	if err == nil && token != 0 {
 		s.claims.add(held, true)
 	}

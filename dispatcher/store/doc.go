@@ -32,7 +32,7 @@
 //
 // # Days
 //
-// On PostgreSQL runs, attempts and responses are partitioned by the UTC day of the scheduled instant. A
+// On PostgreSQL runs, attempts, responses, broadcasts and run_inputs are partitioned by the UTC day of the scheduled instant. A
 // statement that looks for runs there bounds the day by parameters, because the planner, which plans each
 // batch again, takes longer the more partitions it sees. Purge makes the partitions of the days
 // to come and drops those past retention; what cannot go by days (the history of apps that keep

@@ -197,14 +197,14 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	days := []any{day(at), day(at) + dayMillis}
 	window := []any{at, at, int64(-1), zero, many, zero, int64(math.MaxInt64), zero, zero}
 	claim := []any{node, token, at, zero}
-	adopt, look := []any{node, token, at}, []any{node, at, many, zero, zero, zero, zero}
+	adopt, look := []any{node, token, at}, []any{node, at, many, zero, zero, zero, zero, zero}
 	ends, tokens := []any{at, many}, []int64{1, 2, 3}
 	shown := map[string]HotStatement{}
 	add := func(name string, hot statement, args []any, columns ...column) {
 		for _, c := range columns {
 			args = append(args[:len(args):len(args)], example(c, at))
 		}
-		shown[name] = HotStatement{Parts: hot.parts, OrElse: hot.orElse, Args: args}
+		shown[name] = HotStatement{Parts: hot.parts, OrElse: strings.Join(hot.orElse, "\n"), Args: args}
 	}
 	add("due", all.due.window, window, dueLists...)
 	add("due_of_jobs", all.due.ofJobs, window, dueOfJobs...)
@@ -218,6 +218,8 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("begin", all.begin, nil, keyColumns...)
 	add("record", all.record.ended, []any{tokens, tokens}, fireColumns...)
 	add("record_retry", all.record.again, []any{tokens, tokens}, fireAgainColumns...)
+	add("record_followed", all.record.followed.ended, []any{tokens, tokens}, fireColumns...)
+	add("record_followed_retry", all.record.followed.again, []any{tokens, tokens}, fireAgainColumns...)
 	add("record_live", all.record.liveEnded, nil, recordColumns...)
 	add("record_live_retry", all.record.liveAgain, nil, againColumns...)
 	add("record_late", all.late, days, lateColumns...)
@@ -229,7 +231,7 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("adopt_find", all.idle, look, lookColumns...)
 	add("adopt", all.adopt, adopt, adoptColumns...)
 	add("retry_find", all.dueRetries, look, lookColumns...)
-	add("retry_find_waiting", all.waiting, []any{node, at, many, node, zero, zero, zero}, lookColumns...)
+	add("retry_find_waiting", all.waiting, []any{node, at, many, node, zero, zero, zero, zero}, lookColumns...)
 	add("retry", all.retry, adopt, adoptColumns...)
 	add("lost", all.failLost, ends, idColumns...)
 	add("give_up", all.giveUp, ends, idColumns...)
@@ -245,6 +247,7 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("slots_held", write(all.slots.held), nil, idColumns...)
 	add("slots_asking", write(all.slots.asking), nil, keyColumns...)
 	add("slots_waiting", write(all.slots.waiting), nil, idColumns...)
+	add("slots_gone", write(all.slots.gone), nil, waitedColumns...)
 	add("slots_edges", write(all.slots.edges), []any{many}, idColumns...)
 	add("slots_free", write(all.slots.free), nil, slotColumns...)
 	add("slots_leave", write(all.slots.leave), nil, slotColumns...)
@@ -253,6 +256,16 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("slots_wake", write(all.slots.wake), nil, keyColumns...)
 	add("slots_skip", all.slots.skip, []any{at}, endColumns...)
 	add("slots_cancel", all.slots.cancel, []any{at}, endColumns...)
+	add("broadcast_spread", write(all.broadcast.insert), []any{many, true}, append(keyColumns[:5:5], column{"job_id", bigint})...)
+	add("queue", write(all.queue.insert), days, queuedColumns...)
+	add("queue_recheck", write(all.queue.recheck), days, queuedColumns...)
+	add("queue_inputs", write(all.queue.input), nil, inputColumns...)
+	add("broadcast_shards", read(all.broadcast.shards), nil, keyColumns[:3]...)
+	add("broadcast_keep_slot", write(all.broadcast.keepSlot), nil, slotColumns...)
+	add("broadcast_end", all.broadcast.end, []any{at}, broadcastEndColumns...)
+	add("broadcasts_done", read(all.broadcast.done), []any{many})
+	add("broadcast_done", read(doneAttempt), []any{at, many, int16(1)})
+	add("broadcasts_orphaned", read(all.broadcast.orphaned), []any{many})
 	return shown
 }
 

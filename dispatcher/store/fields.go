@@ -200,12 +200,15 @@ func listColumn(l *[]string) any {
 	}, func(words []string) string { return strings.Join(words, ",") }}
 }
 
-// kindColumn holds the code of a kind.
-func kindColumn(k *dispatcher.RunKind) any {
-	return converted[dispatcher.RunKind, byte]{k, kindOf, dispatcher.RunKind.Code}
-}
+// kindColumn holds the kind and the shard of a key.
+func kindColumn(k *dispatcher.RunKey) any { return kindScanner{k} }
 
-func kindOf(code byte) dispatcher.RunKind {
-	kind, _ := dispatcher.KindOfCode(code)
-	return kind
+type kindScanner struct{ key *dispatcher.RunKey }
+
+// Scan reads what RunKey.Code wrote.
+func (s kindScanner) Scan(src any) error {
+	var code sql.Null[int]
+	err := code.Scan(src)
+	s.key.SetCode(code.V)
+	return err
 }

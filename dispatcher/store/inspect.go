@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"golang.org/x/sys/unix"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
@@ -129,9 +130,12 @@ func (i *Inspection) Rights(ctx context.Context) error {
 const foreignTables = `SELECT c.relname || ' (of ' || pg_get_userbyid(c.relowner) || ')' FROM pg_class AS c
 	WHERE c.relnamespace = CAST(quote_ident(current_schema()) AS regnamespace) AND c.relkind IN ('r', 'p') AND NOT c.relispartition
 		AND NOT pg_has_role(c.relowner, 'USAGE') AND c.relname IN ('goose_db_version', 'goose_lock', 'installation', 'apps', 'jobs',
-		'app_usage', 'app_bytes', 'secrets', 'triggers', 'trigger_clock', 'label_sets', 'claims', 'live_runs', 'host_waits', 'runs', 'attempts',
-		'responses', 'slots', 'misfires', 'nodes', 'locks', 'calendars', 'trigger_revisions', 'calendar_revisions', 'audit_log',
-		'endpoint_groups', 'endpoints', 'api_tokens', 'notifications')
+		'app_pauses', 'app_usage', 'app_bytes', 'secrets', 'triggers', 'trigger_clock', 'label_sets', 'claims', 'live_runs',
+		'host_waits', 'runs', 'attempts', 'responses', 'broadcasts', 'slots', 'misfires', 'nodes', 'locks', 'calendars',
+		'trigger_revisions', 'calendar_revisions', 'audit_log', 'endpoint_groups', 'endpoints', 'api_tokens', 'sessions',
+		'notifications', 'run_inputs', 'backfills', 'backfill_runs', 'bulk_actions', 'alerts', 'alert_states', 'alert_events',
+		'followers', 'pending_ends', 'carried_states', 'objectives', 'objective_triggers', 'objective_pending', 'objective_counts',
+		'run_statistics')
 	ORDER BY c.relname`
 
 // Capabilities tells what the database has, apart from what it is to be used without.
@@ -234,4 +238,22 @@ func (i *Inspection) MissingKeys(ctx context.Context, keys *seal.Keys) (missing 
 	}
 	stored, _, err = first(ctx, i.db, scanInt, `SELECT count(*) FROM secrets`)
 	return missing, stored, err
+}
+
+// SetAsideEnds returns the earliest ends that are set aside, at most limit, and how many there are.
+func (i *Inspection) SetAsideEnds(ctx context.Context, limit int) (ends []dispatcher.SetAsideEnd, count int64, err error) {
+	if i.db == nil {
+		return nil, 0, nil
+	}
+	// $1 limit
+	const earliest = `SELECT * FROM pending_ends WHERE try_at > 0 ORDER BY ended_at, trigger_id, scheduled_at, kind LIMIT $1`
+	found, err := collect(ctx, i.db, scanPendingEnd, pendingEnds(earliest), limit)
+	if err != nil {
+		return nil, 0, err
+	}
+	for _, end := range found {
+		ends = append(ends, end.setAside())
+	}
+	count, _, err = first(ctx, i.db, scanInt, `SELECT count(*) FROM pending_ends WHERE try_at > 0`)
+	return ends, count, err
 }

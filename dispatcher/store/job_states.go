@@ -36,11 +36,12 @@ func (s *store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 		return rolled, err
 	}
 	// $1 last id of the page before, $2 limit
-	const page = `SELECT j.id, a.name, j.name, j.origin, j.enabled, j.paused, j.trigger_names, j.trigger_origins, j.revision, j.state
+	const page = `SELECT j.id, a.name, j.name, j.origin, j.enabled, j.paused, j.app_paused, j.trigger_names, j.trigger_origins,
+			j.revision, j.state
 		FROM jobs AS j
-		JOIN apps AS a ON a.id = j.app_id WHERE j.id > $1 AND j.deleted_at IS NULL ORDER BY j.id LIMIT $2`
+		JOIN apps AS a ON a.id = j.app_id WHERE j.id > $1 AND j.deleted_at IS NULL AND j.part_of = 0 ORDER BY j.id LIMIT $2`
 	jobs, err := collect(ctx, s.read, func(row scanner) (j stateRow, err error) {
-		err = row.Scan(&j.ID, &j.App, &j.Name, &j.Origin, &j.Enabled, &j.Paused, &j.triggers, &j.origins, &j.Revision, &j.State)
+		err = row.Scan(&j.ID, &j.App, &j.Name, &j.Origin, &j.Enabled, &j.Paused, &j.AppPaused, &j.triggers, &j.origins, &j.Revision, &j.State)
 		return j, err
 	}, page, after, limit)
 	if err != nil {

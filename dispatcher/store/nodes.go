@@ -28,6 +28,7 @@ var nodeFields = fields[nodeRow]{
 	{name: "clock_offset", ref: func(n *nodeRow) any { return durationColumn(&n.ClockOffset) }},
 	{name: "long_since", ref: func(n *nodeRow) any { return optionalColumn(&n.LongSince) }},
 	{name: "api_addresses", ref: func(n *nodeRow) any { return appsColumn(&n.APIAddresses) }},
+	{name: "deregistered", ref: func(n *nodeRow) any { return &n.Deregistered }},
 	{name: "zones", ref: func(*nodeRow) any { return new(schedule.ZonesVersion()) }, use: onlyNew},
 	{name: "paused_by_rollback", ref: func(n *nodeRow) any { return &n.pausedByRollback }, use: onlyNew},
 }
@@ -215,7 +216,7 @@ func (s *store) renew(ctx context.Context, id dispatcher.NodeID, report dispatch
 func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
 	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id
-		_, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0 WHERE id = $1`, id)
+		_, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0, deregistered = TRUE WHERE id = $1`, id)
 		t.notify(dispatcher.Notification{Nodes: true})
 		return err
 	})

@@ -33,7 +33,8 @@ func coalesced(all []dispatcher.Notification) []dispatcher.Notification {
 		kept = append(kept, dispatcher.Notification{})
 	}
 	for _, one := range all {
-		said := everything && one.Run == "" && !one.Nodes // a node that looks at everything finds this, too
+		// A node that looks at everything finds the rest, too.
+		said := everything && one.Run == "" && !one.Nodes && !one.Callback && !one.Backfill && !one.Bulk && !one.Ends
 		if !said && !slices.Contains(kept, one) {
 			kept = append(kept, one)
 		}
@@ -59,7 +60,9 @@ func payloads(all []dispatcher.Notification) []string {
 const (
 	lineAll, lineAdopt, lineNodes = "all", "adopt", "nodes"
 	lineJob, lineApp, lineGroup   = "job", "app", "group"
-	lineCancelled                 = "cancelled"
+	lineCancelled, lineCallback   = "cancelled", "callback"
+	lineEnds                      = "ends"
+	lineBackfill, lineBulk        = "backfill", "bulk"
 )
 
 func notificationLine(one dispatcher.Notification) string {
@@ -68,6 +71,14 @@ func notificationLine(one dispatcher.Notification) string {
 		return fmt.Sprintf("%s %s %d %d", lineCancelled, one.Run, one.Token, one.Attempt)
 	case one.Adopt:
 		return lineAdopt
+	case one.Callback:
+		return lineCallback
+	case one.Ends:
+		return lineEnds
+	case one.Backfill:
+		return lineBackfill
+	case one.Bulk:
+		return lineBulk
 	case one.Nodes:
 		return lineNodes
 	case one.JobID != 0:
@@ -98,6 +109,14 @@ func readNotification(words []string) dispatcher.Notification {
 	switch {
 	case kind == lineAdopt:
 		return dispatcher.Notification{Adopt: true}
+	case kind == lineCallback:
+		return dispatcher.Notification{Callback: true}
+	case kind == lineEnds:
+		return dispatcher.Notification{Ends: true}
+	case kind == lineBackfill:
+		return dispatcher.Notification{Backfill: true}
+	case kind == lineBulk:
+		return dispatcher.Notification{Bulk: true}
 	case kind == lineNodes:
 		return dispatcher.Notification{Nodes: true}
 	case kind == lineJob && len(words) == 2:

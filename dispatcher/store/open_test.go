@@ -192,7 +192,7 @@ func testDuePlan(t *testing.T, s dispatcher.Store, want, unwanted, wantEnded str
 // the history.
 func TestAbandonedRunsAreFoundByAnIndex(t *testing.T) {
 	t.Parallel()
-	for index, database := range map[string]string{"INDEX live_runs_node": newFile(t), "on live_runs_node": pgtest.New(t)} {
+	for index, database := range map[string]string{"INDEX live_runs_node": newFile(t), "live_runs_node": pgtest.New(t)} {
 		look, failLost, err := store.ExplainAbandoned(t.Context(), open(t, database))
 		must(t, err)
 		for _, plan := range []string{look, failLost} {

@@ -26,9 +26,12 @@ const (
 	daysAhead  = 3
 )
 
+// datedTables have partitions of one day each, runs first.
+var datedTables = []string{"runs", "attempts", "responses", "broadcasts", "run_inputs"}
+
 // partition is one day of a table.
 type partition struct {
-	table string // runs, attempts or responses
+	table string // one of datedTables
 	day   int64  // its first instant
 }
 
@@ -37,9 +40,9 @@ func (p partition) name() string { return p.table + "_" + instant(p.day).Format(
 
 // parsePartition reads what name wrote; ok is false for the default partitions.
 func parsePartition(name string) (p partition, ok bool) {
-	table, date, _ := strings.Cut(name, "_")
-	at, err := time.Parse("20060102", date)
-	return partition{table: table, day: at.UnixMilli()}, err == nil
+	end := max(strings.LastIndexByte(name, '_'), 0)
+	at, err := time.Parse("_20060102", name[end:])
+	return partition{table: name[:end], day: at.UnixMilli()}, err == nil
 }
 
 // limitLockWait gives up after the lead by which fires are claimed: a transaction that waits for a
@@ -95,12 +98,29 @@ func (p *postgres) rotatePartitions(ctx context.Context, c cleaner, now, horizon
 	return dropped, errors.Join(errs...)
 }
 
+func (p *postgres) daysAhead(ctx context.Context, q querier, now int64) (*int, error) {
+	if !p.byDay() {
+		return nil, nil
+	}
+	there, err := partitions(ctx, q)
+	if err != nil {
+		return nil, err
+	}
+	days := 0
+	for slices.IndexFunc(datedTables, func(table string) bool {
+		return !slices.Contains(there, partition{table: table, day: day(now) + int64(days+1)*dayMillis})
+	}) < 0 {
+		days++
+	}
+	return &days, nil
+}
+
 // partitions returns those that there are, the runs of each day first.
 func partitions(ctx context.Context, q querier) ([]partition, error) {
+	// $1 tables
 	const list = `SELECT c.relname FROM pg_inherits AS i JOIN pg_class AS c ON c.oid = i.inhrelid
-		WHERE i.inhparent IN (CAST('runs' AS regclass), CAST('attempts' AS regclass), CAST('responses' AS regclass))
-		ORDER BY right(c.relname, 8), c.relname DESC`
-	names, err := collect(ctx, q, scanText, list)
+		WHERE i.inhparent = ANY (CAST(CAST($1 AS text[]) AS regclass[])) ORDER BY right(c.relname, 8), c.relname DESC`
+	names, err := collect(ctx, q, scanText, list, datedTables)
 	var all []partition
 	for _, name := range names {
 		if one, ok := parsePartition(name); ok {
@@ -135,7 +155,7 @@ func (p *postgres) firstDays(ctx context.Context, db *sql.DB) error {
 // makeDays makes the partitions that are missing.
 func makeDays(ctx context.Context, c cleaner, there []partition, now int64) error {
 	for n := -daysBehind; n <= daysAhead; n++ {
-		for _, table := range []string{"runs", "attempts", "responses"} {
+		for _, table := range datedTables {
 			one := partition{table: table, day: day(now) + int64(n)*dayMillis}
 			if slices.Contains(there, one) {
 				continue

@@ -23,7 +23,7 @@ import (
 func partitionsOf(first time.Time, n int) (names []string) {
 	for i := range n {
 		date := first.Add(days(i)).Format("20060102")
-		names = append(names, "runs_"+date, "responses_"+date, "attempts_"+date)
+		names = append(names, "runs_"+date, "run_inputs_"+date, "responses_"+date, "broadcasts_"+date, "attempts_"+date)
 	}
 	return names
 }
@@ -88,10 +88,10 @@ func TestPartitionsAreMadeAndDropped(t *testing.T) {
 	if got := purge(t, s, may1.Add(days(11))); got != (dispatcher.Purged{}) {
 		t.Errorf("a day after its retention: removed %+v, want nothing: what is less than a day late ended within it", got)
 	}
-	if got := purge(t, s, may1.Add(days(12))); got != (dispatcher.Purged{Partitions: 3}) {
+	if got := purge(t, s, may1.Add(days(12))); got != (dispatcher.Purged{Partitions: 5}) {
 		t.Errorf("two days after it: removed %+v, want the partitions of the day", got)
 	}
-	if got := purge(t, s, may1.Add(days(13))); got != (dispatcher.Purged{Partitions: 3}) {
+	if got := purge(t, s, may1.Add(days(13))); got != (dispatcher.Purged{Partitions: 5}) {
 		t.Errorf("a day of which runs are live: removed %+v, want its partitions", got)
 	}
 	if runs, rest := count(t, s, `SELECT count(*) FROM live_runs`), count(t, s, `SELECT (SELECT count(*) FROM attempts_default)
@@ -110,16 +110,16 @@ func TestRunsThatEndedLateOutliveTheirDay(t *testing.T) {
 	insertRuns(t, s, job, may1.Add(time.Hour), 100, false)
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`UPDATE runs SET ended_at = %d WHERE scheduled_at < %d`,
 		may1.Add(days(9)).UnixMilli(), may1.Add(time.Hour).UnixMilli()+30)))
-	rows := func() (all [3]int64) {
-		for i, table := range []string{"runs", "attempts", "responses"} {
+	rows := func() (all [5]int64) {
+		for i, table := range []string{"runs", "attempts", "responses", "broadcasts", "run_inputs"} {
 			all[i] = count(t, s, `SELECT count(*) FROM `+table)
 		}
 		return all
 	}
-	if got := purge(t, s, may1.Add(days(12))); got != (dispatcher.Purged{Partitions: 6}) || rows() != [3]int64{30, 30, 30} {
+	if got := purge(t, s, may1.Add(days(12))); got != (dispatcher.Purged{Partitions: 10}) || rows() != [5]int64{30, 30, 30, 30, 30} {
 		t.Errorf("of an expired day: removed %+v, left %v, want its partitions gone and the 30 late runs kept", got, rows())
 	}
-	if got := purge(t, s, may1.Add(days(20))); got.Runs != 30 || rows() != [3]int64{} {
+	if got := purge(t, s, may1.Add(days(20))); got.Runs != 30 || rows() != [5]int64{} {
 		t.Errorf("when they have expired, too: removed %+v, left %v, want nothing left", got, rows())
 	}
 }
@@ -156,7 +156,7 @@ func TestDayWithRowsInTheDefaultPartition(t *testing.T) {
 		}
 		wantPartitions(t, "next to the default", s, append(partitionsOf(may1.Add(-days(1)), 1), partitionsOf(may1.Add(days(1)), 3)...))
 	}
-	if got := purge(t, s, may1.Add(days(11))); got.Runs != 10 || got.Partitions != 3 {
+	if got := purge(t, s, may1.Add(days(11))); got.Runs != 10 || got.Partitions != 5 {
 		t.Errorf("after its retention: removed %+v, want the runs, and the empty day before", got)
 	}
 }
@@ -216,7 +216,7 @@ func TestPurgeGivesUpRatherThanWaits(t *testing.T) {
 			_, err = tx.Exec(t.Context(), lock)
 			must(t, err)
 			begin := time.Now()
-			if got := purge(t, s, may1.Add(days(12))); got.Runs != 0 || got.Partitions > 3 {
+			if got := purge(t, s, may1.Add(days(12))); got.Runs != 0 || got.Partitions > 4 {
 				t.Errorf("next to a lock: removed %+v, want nothing but the empty day", got)
 			}
 			// Statements of others wait for two seconds, see the store's session.

@@ -61,8 +61,8 @@ func (p *postgres) sameRun(r, at, trigger, kind string) string {
 
 // runsOf is a query of its own for the same reason as eachRun: cut keeps it so.
 func (p *postgres) runsOf(node, conditions, cut string) string {
-	return ` CROSS JOIN LATERAL (SELECT r.* FROM live_runs AS r WHERE r.node = ` + node + ` AND r.state <> 'retrying' AND ` +
-		conditions + cut + `) AS r`
+	return ` CROSS JOIN LATERAL (SELECT r.* FROM live_runs AS r WHERE r.node = ` + node + ` AND ` + notParked +
+		` AND ` + conditions + cut + `) AS r`
 }
 
 // eachRun is a query of its own, which PostgreSQL does not mix with what is around it because it locks its rows. It
@@ -109,7 +109,7 @@ func (p *postgres) deleteChosen(condition string) string {
 }
 
 func (p *postgres) edges() string {
-	const of = `(SELECT` + contenderColumns + ` FROM live_runs AS r WHERE r.job_id = b.id ORDER BY r.scheduled_at + 0`
+	const of = `(SELECT` + contenderColumns + ` FROM live_runs AS r WHERE r.job_id = b.id AND r.kind < 16 ORDER BY r.scheduled_at + 0`
 	return p.rows(0, 2, "", idColumns...) + ` SELECT r.* FROM b CROSS JOIN LATERAL (` + of + `, r.trigger_id, r.kind LIMIT $1)
 		UNION ALL ` + of + ` DESC, r.trigger_id DESC, r.kind DESC LIMIT $1)) AS r`
 }
@@ -145,7 +145,7 @@ func (p *postgres) statements() statements {
 	all.claimLive = write(won + `, l AS (` + insertLive + `c.live = c.yes` + returnLive + `)` + fires + ` WHERE c.live = c.no
 		UNION ALL SELECT * FROM l`)
 	all.settle = write(p.rows(3, 5, settleExtra, settleColumns...) + chosen(advanceSettled+` RETURNING `+settledRow) +
-		`, m AS (` + insertDecisions + `)` + insertCaughtUp)
+		`, m AS (` + insertDecisions + `), e AS (` + insertPendingMisfires + `)` + insertCaughtUp)
 	return all
 }
 
@@ -155,8 +155,8 @@ func (p *postgres) run(ctx context.Context, hot statement, args []any, scan func
 	}
 	affected, err = p.query(ctx, hot.parts[0], args, scan)
 	var e *pgconn.PgError
-	if hot.orElse != "" && errors.As(err, &e) && e.Code == "23505" { // unique_violation
-		return p.query(ctx, hot.orElse, args, scan)
+	if len(hot.orElse) > 0 && errors.As(err, &e) && e.Code == "23505" { // unique_violation
+		return p.query(ctx, hot.orElse[0], args, scan)
 	}
 	return affected, err
 }

@@ -15,7 +15,7 @@ import (
 // admit refuses a job that is outside the bounds of its app, and counts it. old is what it replaces; nil: nothing.
 func (t *tx) admit(ctx context.Context, app dispatcher.App, old *dispatcher.Job, job dispatcher.Job) error {
 	var problems dispatcher.Problems
-	problems.AddError("", app.Bounds.CheckJob(job))
+	problems.AddError("", app.Bounds.CheckDefinition(job))
 	if err := t.checkGroup(ctx, job); err != nil {
 		unknown, is := errors.AsType[*dispatcher.Problem](err)
 		if !is {
@@ -111,7 +111,7 @@ func (t *tx) countManual(ctx context.Context, name string) error {
 func (t *tx) countWaiting(ctx context.Context, app string, most int) (waiting int64, err error) {
 	// $1 app, $2 limit
 	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id
-		WHERE j.app_id = $1 AND r.state IN ('queued', 'retrying') LIMIT $2) AS waiting`
+		WHERE j.app_id = $1 AND r.state IN ('queued', 'retrying') AND r.kind < 16 LIMIT $2) AS waiting`
 	waiting, _, err = first(ctx, t, scanInt, count, dispatcher.AppID(app), most)
 	if waiting++; err == nil {
 		// $1 app, $2 count, $3 now

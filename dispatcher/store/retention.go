@@ -158,11 +158,14 @@ func (t *purge) run(ctx context.Context, now time.Time) error {
 		{"remove what no app keeps", func() error { return t.repeat(ctx, t.size, before, t.removeOldest) }},
 		{"remove what single apps do not keep", func() error { return t.sweepApps(ctx, apps, longest, present) }},
 		{"remove revisions", func() error { return t.repeat(ctx, t.size, before, t.removeRevisions) }},
+		{"remove events of alerts", func() error { return t.repeat(ctx, t.size, present, t.purgeAlertEvents) }},
 		{"remove entries of the audit log", func() error { return t.repeat(ctx, t.size, audited, t.purgeAuditLog) }},
+		{"remove ended sessions", func() error { return t.repeat(ctx, t.size, present, t.purgeSessions) }},
 		{"remove entries of the switches of apps", func() error { return t.repeat(ctx, t.size, min(before, audited), t.purgeSwitches) }},
 		// The last day before goes a day later, and may have many runs of the job.
 		{"remove triggers", func() error { return t.repeat(ctx, t.size, before-dayMillis, t.removeTriggers) }},
 		{"remove deleted jobs", func() error { return t.repeat(ctx, t.size/jobShare, before, t.removeDeleted) }},
+		{"remove deleted alerts", func() error { return t.repeat(ctx, t.size, before, t.removeAlerts) }},
 		{"delete completed jobs", func() error { return t.removeExpired(ctx, present) }},
 	} {
 		if ctx.Err() != nil {

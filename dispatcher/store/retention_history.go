@@ -34,6 +34,10 @@ const deleteAttempts = ` DELETE FROM attempts AS r` + ofExpired
 
 const deleteResponses = ` DELETE FROM responses AS r` + ofExpired
 
+const deleteInputs = ` DELETE FROM run_inputs AS r` + ofExpired
+
+const deleteBroadcasts = ` DELETE FROM broadcasts AS r` + ofExpired
+
 // ofExpired are the rows of the batch's runs, in their days.
 // $1 first day, $2 end of the last
 const ofExpired = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT scheduled_at, trigger_id, kind FROM b)
@@ -63,7 +67,7 @@ func scanKey(row scanner) (k expiredKey, err error) {
 	return k, err
 }
 
-// removeRuns deletes runs with their attempts and responses.
+// removeRuns deletes runs with their attempts, responses, inputs and the endpoints of their shards.
 func (t *purge) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) error {
 	if len(keys) == 0 {
 		return nil
@@ -73,7 +77,7 @@ func (t *purge) removeRuns(ctx context.Context, tx *sql.Tx, keys []expiredKey) e
 		return err
 	}
 	t.result.Runs += len(removed)
-	for _, statement := range []string{deleteAttempts, deleteResponses} {
+	for _, statement := range []string{deleteAttempts, deleteResponses, deleteBroadcasts, deleteInputs} {
 		if _, err := tx.ExecContext(ctx, t.rows(0, 3, "", keyColumns[:3]...)+statement, t.expired(removed)...); err != nil {
 			return err
 		}
@@ -102,7 +106,7 @@ func (t *purge) removeMisfires(ctx context.Context, tx *sql.Tx, query string, ar
 // Purge also removes revisions, once they are older than all of the ledger that is kept, and the audit log, which has a
 // retention of its own.
 
-// removeRevisions removes the revisions that ended before all that is kept. They are few, so the longest
+// removeRevisions removes the revisions, backfills and bulk actions that ended before all that is kept. They are few, so the longest
 // retention counts for all.
 func (t *purge) removeRevisions(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
 	// $1 before, $2 limit
@@ -111,6 +115,10 @@ func (t *purge) removeRevisions(ctx context.Context, tx *sql.Tx, before int64, s
 			SELECT job_id, id, revision, calendar_revision, from_at, cause FROM trigger_revisions WHERE to_at < $1 ORDER BY to_at LIMIT $2)`,
 		`DELETE FROM calendar_revisions WHERE (app_id, name, calendar_revision) IN (
 			SELECT app_id, name, calendar_revision FROM calendar_revisions WHERE to_at < $1 ORDER BY to_at LIMIT $2)`,
+		`DELETE FROM backfills WHERE id IN (SELECT id FROM backfills WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)`,
+		`DELETE FROM bulk_actions WHERE id IN (SELECT id FROM bulk_actions WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)`,
+		`DELETE FROM app_pauses WHERE (app_id, id) IN (
+			SELECT app_id, id FROM app_pauses WHERE ended_at < $1 ORDER BY ended_at LIMIT $2)`,
 	} {
 		n, err := affect(ctx, tx, statement, before, size)
 		if err != nil {
@@ -130,6 +138,15 @@ func (t *purge) purgeAuditLog(ctx context.Context, tx *sql.Tx, before int64, siz
 	const remove = `DELETE FROM audit_log WHERE (at, id) IN (SELECT a.at, a.id FROM audit_log AS a WHERE a.at < $1
 		AND NOT (` + switches + `) ORDER BY a.at, a.id LIMIT $2)`
 	return t.removeEntries(ctx, tx, remove, before, size)
+}
+
+// purgeAlertEvents removes the transitions of alerts that are older than the history of their apps.
+func (t *purge) purgeAlertEvents(ctx context.Context, tx *sql.Tx, present int64, size int) (removed int, err error) {
+	// $1 now, $2 limit
+	const remove = `DELETE FROM alert_events WHERE (app_id, at, id) IN (SELECT e.app_id, e.at, e.id FROM apps AS a
+		JOIN alert_events AS e ON e.app_id = a.id AND e.at < $1 - a.retention LIMIT $2)`
+	n, err := affect(ctx, tx, remove, present, size)
+	return int(n), err
 }
 
 // purgeSwitches removes switches that are older than all history, but for the latest of each app: it says what the app

@@ -49,6 +49,10 @@ func insertRuns(t *testing.T, s dispatcher.Store, job int64, at time.Time, n int
 				late_result)
 			SELECT scheduled_at, trigger_id, kind, 1, 1, scheduled_at, scheduled_at, 0, 'failed', '', '', NULL
 		FROM %[4]s WHERE job_id = %[1]d AND scheduled_at >= %[2]d AND scheduled_at <= %[2]d + %[3]d;
+		INSERT INTO broadcasts (scheduled_at, trigger_id, kind, endpoints) SELECT scheduled_at, trigger_id, kind, '[]'
+		FROM %[4]s WHERE job_id = %[1]d AND scheduled_at >= %[2]d AND scheduled_at <= %[2]d + %[3]d;
+		INSERT INTO run_inputs (scheduled_at, trigger_id, kind, input) SELECT scheduled_at, trigger_id, kind, '{}'
+		FROM %[4]s WHERE job_id = %[1]d AND scheduled_at >= %[2]d AND scheduled_at <= %[2]d + %[3]d;
 		INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response) SELECT scheduled_at, trigger_id, kind, 2, '{}'
 		FROM %[4]s WHERE job_id = %[1]d AND scheduled_at >= %[2]d AND scheduled_at <= %[2]d + %[3]d`,
 		job, at.UnixMilli(), n-1, table, columns, values)))

@@ -49,6 +49,10 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 		if held, err := holds(ctx, tx, t.flavor, t.lock, t.now); err != nil || !held {
 			return err
 		}
+		// As a PUT locks them: no job comes to name this one meanwhile.
+		if _, err := findApp(ctx, tx, app, tx.lock()); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+			return err
+		}
 		job, err := t.findJob(ctx, tx, app, name, tx.lock())
 		if job.Name == "" { // of one that cannot be read there is at least that
 			if errors.Is(err, dispatcher.ErrNotFound) {
@@ -64,6 +68,12 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 		_, expired, err := first(ctx, tx, scanInt, over, id, present)
 		if err != nil {
 			return err
+		}
+		if expired {
+			err := tx.notFollowing(ctx, job)
+			if expired = err == nil; err != nil && !errors.Is(err, dispatcher.ErrInUse) {
+				return err
+			}
 		}
 		if removed = expired && job.Complete(); removed {
 			return tx.removeJob(ctx, job, "delete after completion")
@@ -103,11 +113,28 @@ func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, siz
 	if jobs, err = collect(ctx, tx, scanInt, remove, append([]any{before}, t.batch(jobs)...)...); err != nil || len(jobs) == 0 {
 		return 0, err
 	}
+	// From $1 on: ids
+	states := t.rows(0, 1, "", idColumns...) + ` DELETE FROM carried_states WHERE job_id IN (SELECT id FROM b)`
+	if _, err := tx.ExecContext(ctx, states, t.batch(jobs)...); err != nil {
+		return 0, fmt.Errorf("remove the states of deleted jobs: %w", err)
+	}
 	triggers, err := collect(ctx, tx, scanInt, t.rows(0, 1, "", idColumns...)+removeTriggersOf, t.batch(jobs)...)
 	if err != nil {
 		return 0, err
 	}
 	return len(jobs), t.removeClocks(ctx, tx, triggers)
+}
+
+// removeAlerts removes the rows of alerts that were deleted before an instant and have no transition left, once the job that
+// made their deliveries is gone.
+func (t *purge) removeAlerts(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error) {
+	// $1 before, $2 limit
+	const remove = `DELETE FROM alerts WHERE deleted_at < $1 AND id IN (SELECT a.id FROM alerts AS a WHERE a.deleted_at < $1
+		AND NOT EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = a.job_id)
+		AND NOT EXISTS (SELECT 1 FROM alert_events AS e WHERE e.app_id = a.app_id AND e.alert = a.name)
+		ORDER BY a.deleted_at LIMIT $2)`
+	n, err := affect(ctx, tx, remove, before, size)
+	return int(n), err
 }
 
 // removeTriggersOf removes the triggers of jobs.

@@ -39,6 +39,7 @@ var revisionFields = fields[revisionRow]{
 	{name: "anchor_at", ref: func(r *revisionRow) any { return instantColumn(&r.AnchorAt) }},
 	{name: "enabled", ref: func(r *revisionRow) any { return &r.Enabled }, read: `t.enabled AND j.enabled AND t.deleted_at IS NULL`},
 	{name: "paused", ref: func(r *revisionRow) any { return &r.Paused }, read: `t.paused OR t.job_paused`},
+	{name: "labels", ref: func(r *revisionRow) any { return labelsColumn(&r.Labels) }, read: "j.labels"},
 	{name: "cause", ref: func(r *revisionRow) any { return &r.Cause }, read: `$2`},
 	{name: "from_at", ref: func(r *revisionRow) any { return instantColumn(&r.From) }, read: `b.now`},
 	// A removed trigger's revision has ended as it begins.
@@ -116,8 +117,8 @@ func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 	var bounds string
 	// $1 id
 	_, found, err := first(ctx, s.read, func(row scanner) (struct{}, error) {
-		return struct{}{}, row.Scan(&kept, &from, &bounds)
-	}, `SELECT retention, history_from, bounds FROM apps WHERE id = $1 AND deleted_at IS NULL`, dispatcher.AppID(app))
+		return struct{}{}, row.Scan(&kept, &from, &bounds, &record.DisabledNow)
+	}, `SELECT retention, history_from, bounds, NOT enabled FROM apps WHERE id = $1 AND deleted_at IS NULL`, dispatcher.AppID(app))
 	if err == nil && !found {
 		err = dispatcher.NotFound("app", app)
 	}
@@ -132,6 +133,9 @@ func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 		record.Suspended = dispatcher.App{Name: app, Bounds: given}.SuspendedMessage()
 	}
 	record.Since = instant(max(from, day(record.Now.UnixMilli()-kept)))
+	if record.Pauses, err = pausesAround(ctx, s.read, app, at); err != nil {
+		return record, err
+	}
 	// $1 app, $2 its subject, $3 at
 	const switched = `SELECT at, action FROM audit_log WHERE app = $1 AND subject = $2 AND action IN ('enable', 'disable') AND at <= $3
 		ORDER BY at DESC LIMIT 1`
@@ -148,7 +152,7 @@ func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 // EveryJobName returns a page of the names of jobs that an app has or had.
 func (s *store) EveryJobName(ctx context.Context, app string, page dispatcher.Page) ([]string, error) {
 	// $1 app, $2 last name of the page before, $3 limit
-	const list = `SELECT name FROM jobs WHERE app_id = $1 AND name > $2 ORDER BY name LIMIT $3`
+	const list = `SELECT name FROM jobs WHERE app_id = $1 AND name > $2 AND part_of = 0 ORDER BY name LIMIT $3`
 	return collect(ctx, s.read, scanText, list, dispatcher.AppID(app), page.Cursor, page.Limit)
 }
 

@@ -172,9 +172,39 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 		if again, found, err := t.lockRollback(ctx); err != nil || !found || again != r {
 			return err
 		}
+		if err := t.dropRolledBack(ctx, r, reason); err != nil {
+			return err
+		}
 		return t.settleRollback(ctx)
 	})
 }
+
+// dropRolledBack drops what would ask for requests that may have been sent after the commits that were lost: what follows ends
+// from before, or fires that were skipped, and the rest of backfills and bulk
+// actions.
+func (t *tx) dropRolledBack(ctx context.Context, r rollback, reason string) error {
+	// $1 when it was noticed
+	if _, err := t.ExecContext(ctx, `DELETE FROM pending_ends WHERE ended_at <= $1 OR kind = 0`, r.At.UnixMilli()); err != nil {
+		return fmt.Errorf("drop what follows ends from before the rollback: %w", err)
+	}
+	// $1 why, $2 when it was noticed
+	const cancel = `UPDATE backfills SET state = 'cancelling', error = $1 WHERE ended_at IS NULL AND created_at <= $2`
+	if _, err := t.ExecContext(ctx, cancel, reason, r.At.UnixMilli()); err != nil {
+		return fmt.Errorf("cancel backfills from before the rollback: %w", err)
+	}
+	t.notify(dispatcher.Notification{Backfill: true})
+	// $1 why, $2 when it was noticed, $3 now
+	const end = `UPDATE bulk_actions SET state = 'cancelled', problem = $1, waits = '', ended_at = $3
+		WHERE ended_at IS NULL AND created_at <= $2`
+	if _, err := t.ExecContext(ctx, end, reason, r.At.UnixMilli(), t.now.UnixMilli()); err != nil {
+		return fmt.Errorf("cancel bulk actions from before the rollback: %w", err)
+	}
+	return nil
+}
+
+// noRollback tells that no rollback awaits its choice, or is being skipped. Until then nothing is queued that follows what the
+// database has: it may have been queued and sent before.
+const noRollback = `NOT EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL)`
 
 // unfoldRolledBack makes live runs of what claims from before a rollback hold.
 func (s *store) unfoldRolledBack(ctx context.Context) error {

@@ -241,7 +241,7 @@ func (c claimedRun) lost(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	)
 	var found int
 	err := conn.QueryRow(ctx, there, pgx.QueryExecModeExec, c.run.ScheduledAt.UnixMilli(), c.run.TriggerID,
-		int64(c.run.Kind.Code()), int64(c.run.Token), int64(c.run.Attempt), int64(c.node)).Scan(&found)
+		int64(c.run.Code()), int64(c.run.Token), int64(c.run.Attempt), int64(c.node)).Scan(&found)
 	return found == 0, err
 }
 

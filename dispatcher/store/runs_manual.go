@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"time"
 
@@ -9,42 +10,52 @@ import (
 )
 
 // RequestRun queues a manual run of a job.
-func (s *store) RequestRun(ctx context.Context, app, name string, change dispatcher.Change) (run dispatcher.Run, err error) {
+func (s *store) RequestRun(ctx context.Context, app, name string, payload json.RawMessage, change dispatcher.Change) (
+	run dispatcher.Run, err error,
+) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		job, err := s.findJob(ctx, t, app, name, "")
-		if err != nil {
-			return err
-		}
-		if err := t.allow(job.Revision); err != nil {
-			return err
-		}
-		if err := t.countManual(ctx, app); err != nil {
-			return err
-		}
-		key := dispatcher.RunKey{TriggerID: job.Key(), ScheduledAt: t.now, Kind: dispatcher.KindManual}
-		if err := t.queue(ctx, &key, job.Revision); err != nil {
-			return err
-		}
-		if run, err = s.findRun(ctx, t, key.String()); err != nil {
-			return err
-		}
-		t.notify(dispatcher.Notification{Adopt: true})
-		return t.audit(ctx, "run", app, "job "+name+" run "+run.ID, job.Revision)
+		run, err = s.requestRun(ctx, t, app, name, payload)
+		return err
 	})
 	return run, err
 }
 
+// requestRun is RequestRun in a transaction.
+func (s *store) requestRun(ctx context.Context, t *tx, app, name string, payload json.RawMessage) (run dispatcher.Run, err error) {
+	job, err := s.findJob(ctx, t, app, name, "")
+	if err != nil {
+		return run, err
+	}
+	if err := t.allow(job.Revision); err != nil {
+		return run, err
+	}
+	if err := job.CheckPayloadOf(payload); err != nil {
+		return run, err
+	}
+	if err := t.countManual(ctx, app); err != nil {
+		return run, err
+	}
+	key := dispatcher.RunKey{TriggerID: job.Key(), ScheduledAt: t.now, Kind: dispatcher.KindManual}
+	var input *dispatcher.RunInput
+	if payload != nil || t.by.Traceparent != "" {
+		input = &dispatcher.RunInput{Payload: payload, Traceparent: t.by.Traceparent}
+	}
+	if err := t.queue(ctx, &key, job.Revision, input); err != nil {
+		return run, err
+	}
+	if run, err = s.findRun(ctx, t, key.String()); err != nil {
+		return run, err
+	}
+	return run, t.auditChange(ctx, auditEntry{action: "run", app: app, subject: "job " + name + " run " + run.ID,
+		revision: job.Revision, after: auditedInput(input)})
+}
+
 // queue inserts a manual run. Requests of one millisecond get instants of their own: key is
 // moved to the first free one.
-func (t *tx) queue(ctx context.Context, key *dispatcher.RunKey, revision int64) error {
+func (t *tx) queue(ctx context.Context, key *dispatcher.RunKey, revision int64, input *dispatcher.RunInput) error {
 	const most = 1000
 	for range most {
-		// $1 scheduled instant, $2 job, $3 kind, $4 revision
-		const insert = `INSERT INTO live_runs (scheduled_at, trigger_id, job_id, kind, revision, node, token, attempt, state)
-			SELECT CAST($1 AS BIGINT), CAST($2 AS BIGINT), $2, CAST($3 AS SMALLINT), CAST($4 AS BIGINT), 0, 0, 0, 'queued'
-			WHERE NOT EXISTS (SELECT 1 FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3) ON CONFLICT DO NOTHING`
-		n, err := t.execute(ctx, insert, key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code()), revision)
-		if err != nil || n == 1 {
+		if queued, err := t.queueRun(ctx, *key, key.TriggerID, revision, input); err != nil || queued {
 			return err
 		}
 		key.ScheduledAt = key.ScheduledAt.Add(time.Millisecond)
@@ -53,110 +64,146 @@ func (t *tx) queue(ctx context.Context, key *dispatcher.RunKey, revision int64) 
 }
 
 // RetryRun queues a run again, with all the attempts that its job allows. A run that is over comes back from the
-// history, which keeps its attempts.
+// history, which keeps its attempts. A broadcast comes back with the shards that failed.
 func (s *store) RetryRun(ctx context.Context, id string, change dispatcher.Change) (dispatcher.Run, error) {
-	return s.changeRun(ctx, id, "retry", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
-		if run.EndedAt == nil && run.State != dispatcher.RunRetrying {
-			return fmt.Errorf("run %s is not finished: %w", id, dispatcher.ErrConflict)
-		}
-		if err := t.countManual(ctx, run.App); err != nil {
+	return s.changeRun(ctx, id, "retry", change, retryRun)
+}
+
+// retryRun is RetryRun in a transaction, of a run that is locked; see changeRun.
+func retryRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
+	if run.EndedAt == nil && run.State != dispatcher.RunRetrying {
+		return fmt.Errorf("run %s is not finished: %w", run.ID, dispatcher.ErrConflict)
+	}
+	if err := t.countManual(ctx, run.App); err != nil {
+		return err
+	}
+	if run.EndedAt != nil && (run.Shard != nil || run.Shards != nil) {
+		return t.retryBroadcast(ctx, run.ID, run.Shards)
+	}
+	if n := len(run.Attempts); n > 0 {
+		if err := t.insertAttempt(ctx, key, run.Attempts[n-1]); err != nil {
 			return err
 		}
-		if n := len(run.Attempts); n > 0 {
-			if err := t.insertAttempt(ctx, key, run.Attempts[n-1]); err != nil {
-				return err
-			}
-		}
-		t.notify(dispatcher.Notification{Adopt: true})
-		// The retry runs the job as it is now.
-		const now = `(SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id)`
-		const ofRun = ` WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
-		if run.EndedAt == nil {
-			// $1 scheduled instant, $2 trigger, $3 kind
-			const queue = `UPDATE live_runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
-				failures = 0, next_attempt_at = NULL, retry_until = NULL, waits_for = 0, http_status = 0, class = '', error = '',
-				revision = ` + now + ofRun
-			_, err := t.ExecContext(ctx, queue, key...)
+	}
+	t.notify(dispatcher.Notification{Adopt: true})
+	// The retry runs the job as it is now.
+	const now = `(SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id)`
+	const ofRun = ` WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+	if run.EndedAt == nil {
+		// $1 scheduled instant, $2 trigger, $3 kind
+		const queue = `UPDATE live_runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
+			failures = 0, next_attempt_at = NULL, retry_until = NULL, waits_for = 0, http_status = 0, class = '', error = '',
+			revision = ` + now + ofRun
+		_, err := t.ExecContext(ctx, queue, key...)
+		return err
+	}
+	for _, step := range []string{
+		`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, kind, revision, node, token, attempt, state, has_input)
+			SELECT r.scheduled_at, r.trigger_id, r.job_id, r.kind, ` + now + `, 0, 0, r.attempt, 'queued', ` + hasInput + `
+			FROM runs AS r` + ofRun,
+		`DELETE FROM runs AS r` + ofRun,
+		// A fixed delay that has no next fire yet waits for the new end.
+		`UPDATE trigger_clock AS r SET ended_at = NULL WHERE r.prev_fire_time = $1 AND r.id = $2 AND $3 IN (1, 3) AND r.delayed
+			AND r.next_fire_time IS NULL`,
+	} {
+		if _, err := t.ExecContext(ctx, step, key...); err != nil {
 			return err
 		}
-		for _, step := range []string{
-			`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, kind, revision, node, token, attempt, state)
-				SELECT r.scheduled_at, r.trigger_id, r.job_id, r.kind, ` + now + `, 0, 0, r.attempt, 'queued' FROM runs AS r` + ofRun,
-			`DELETE FROM runs AS r` + ofRun,
-			// A fixed delay that has no next fire yet waits for the new end.
-			`UPDATE trigger_clock AS r SET ended_at = NULL WHERE r.prev_fire_time = $1 AND r.id = $2 AND $3 <> 2 AND r.delayed
-				AND r.next_fire_time IS NULL`,
-		} {
-			if _, err := t.ExecContext(ctx, step, key...); err != nil {
-				return err
-			}
-		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // CancelRun ends a live run as cancelled.
 func (s *store) CancelRun(ctx context.Context, id string, change dispatcher.Change) (dispatcher.Run, error) {
-	return s.changeRun(ctx, id, "cancel", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
-		if run.EndedAt != nil {
-			return fmt.Errorf("run %s is finished: %w", id, dispatcher.ErrConflict)
-		}
-		// $1 scheduled instant, $2 trigger, $3 kind
-		const of = `SELECT` + contenderColumns + ` FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
-		held, _, err := first(ctx, t, func(row scanner) (held dispatcher.HeldRun, err error) {
-			var node dispatcher.NodeID
-			err = row.Scan(&held.JobID, instantColumn(&held.ScheduledAt), &held.TriggerID, kindColumn(&held.Kind), &node, &held.Token,
-				&held.Attempt)
-			return held, err
-		}, of, key...)
-		if err != nil {
-			return err
-		}
-		// A fixed delay goes on from here.
-		t.notify(dispatcher.Notification{Run: id, Token: held.Token, Attempt: held.Attempt})
-		t.notify(dispatcher.Notification{Adopt: true})
-		const why = "cancelled on request"
-		return t.take(ctx, t.hot.slots.cancel,
-			endingArgs(t, t.now.UnixMilli(), []ending{{contender: &contender{held: held}, why: why}})...)
-	})
+	return s.changeRun(ctx, id, "cancel", change, cancelRun)
 }
 
-// changeRun reads a run under a lock, lets do write it, and returns it as it is then. A run that is in a claim
-// gets a row first, so that do finds it among the live runs or in the history.
-func (s *store) changeRun(ctx context.Context, id, action string, change dispatcher.Change,
-	do func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error,
-) (run dispatcher.Run, err error) {
-	key, err := dispatcher.ParseRunKey(id)
-	if err != nil {
-		return run, dispatcher.NotFound("run", id)
+// cancelRun is CancelRun in a transaction, of a run that is locked; see changeRun.
+func cancelRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
+	if run.EndedAt != nil {
+		return fmt.Errorf("run %s is finished: %w", run.ID, dispatcher.ErrConflict)
 	}
-	args := []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())}
+	// $1 scheduled instant, $2 trigger, $3 kind
+	const of = `SELECT` + contenderColumns + ` FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+	held, _, err := first(ctx, t, func(row scanner) (held dispatcher.HeldRun, err error) {
+		var node dispatcher.NodeID
+		err = row.Scan(&held.JobID, instantColumn(&held.ScheduledAt), &held.TriggerID, kindColumn(&held.RunKey), &node, &held.Token,
+			&held.Attempt)
+		return held, err
+	}, of, key...)
+	if err != nil {
+		return err
+	}
+	// A fixed delay goes on from here.
+	t.notify(dispatcher.Notification{Run: run.ID, Token: held.Token, Attempt: held.Attempt})
+	t.notify(dispatcher.Notification{Adopt: true})
+	if held.Kind == dispatcher.KindBackfill {
+		t.notify(dispatcher.Notification{Backfill: true}) // another run may take its place
+	}
+	const why = "cancelled on request"
+	if held.Shard == 0 {
+		if err := t.cancelShards(ctx, []dispatcher.RunKey{held.RunKey}, t.now.UnixMilli(), why); err != nil {
+			return err
+		}
+	}
+	err = t.take(ctx, t.hot.slots.cancel,
+		endingArgs(t, t.now.UnixMilli(), []ending{{contender: &contender{held: held}, why: why}})...)
+	if err == nil && held.Shard > 0 {
+		_, err = t.endBroadcast(ctx, held.Parent())
+	}
+	return err
+}
+
+// runChange writes a run that is locked. key is that of the run, as parameters.
+type runChange func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error
+
+// changeRun reads a run under a lock, lets do write it, and returns it as it is then. A run that is in a claim
+// gets a row first, so that do finds it among the live runs or in the history. An empty action is not audited.
+func (s *store) changeRun(ctx context.Context, id, action string, change dispatcher.Change, do runChange) (run dispatcher.Run, err error) {
 	var unfolded []int64
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if unfolded, err = t.lockRun(ctx, key, args); err != nil {
-			return err
-		}
-		before, err := s.findRun(ctx, t, id)
-		if err != nil {
-			return err
-		}
-		if err := do(ctx, t, before, args[:3:3]); err != nil {
-			return err
-		}
-		if run, err = s.findRun(ctx, t, id); err != nil {
-			return err
-		}
-		return t.auditChange(ctx, auditEntry{action: action, app: run.App, subject: "run " + id, revision: run.Revision,
-			before: auditedRun(before), after: auditedRun(run)})
+		run, unfolded, err = s.changeRunIn(ctx, t, id, action, do)
+		return err
 	})
 	s.claims.forget(unfolded...)
 	return run, err
 }
 
+// changeRunIn is changeRun in a transaction. The caller forgets the claims that it has unfolded, whether it is committed or not.
+func (s *store) changeRunIn(ctx context.Context, t *tx, id, action string, do runChange) (
+	run dispatcher.Run, unfolded []int64, err error,
+) {
+	key, err := dispatcher.ParseRunKey(id)
+	if err != nil {
+		return run, nil, dispatcher.NotFound("run", id)
+	}
+	args := keyArgs(key)
+	if unfolded, err = t.lockRun(ctx, key, args); err != nil {
+		return run, unfolded, err
+	}
+	before, err := s.findRun(ctx, t, id)
+	if err != nil {
+		return run, unfolded, err
+	}
+	if err := do(ctx, t, before, args[:3:3]); err != nil {
+		return run, unfolded, err
+	}
+	if run, err = s.findRun(ctx, t, id); err != nil || action == "" {
+		return run, unfolded, err
+	}
+	return run, unfolded, t.auditChange(ctx, auditEntry{action: action, app: run.App, subject: "run " + id, revision: run.Revision,
+		before: auditedRun(before), after: auditedRun(run)})
+}
+
 // lockRun locks the row of a run, in the order in which a run moves: a claim that lists it is unfolded, then it is
 // among the live runs or in the history.
 func (t *tx) lockRun(ctx context.Context, key dispatcher.RunKey, args []any) (unfolded []int64, err error) {
-	if key.Kind == dispatcher.KindSchedule {
+	if key.Shard > 0 { // what ends the parent looks at its shards under this lock
+		if _, err := t.lockRun(ctx, key.Parent(), keyArgs(key.Parent())); err != nil {
+			return nil, err
+		}
+	}
+	if key.Kind == dispatcher.KindSchedule && key.Shard == 0 {
 		tokens, err := collect(ctx, t, scanInt, t.hot.unfold.listing, args[:2]...)
 		if err == nil && len(tokens) > 0 {
 			unfolded, _, err = t.unfold(ctx, tokens, false)

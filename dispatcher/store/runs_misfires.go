@@ -9,6 +9,11 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
+// misfireSelected is what scanMisfire reads, of misfires AS m with their names.
+const misfireSelected = `a.name, j.name, t.name, m.job_id, m.trigger_id, m.from_at, m.to_at, m.count, m.decision, m.reason, m.catch_up,
+	m.node, m.decided_at
+	FROM misfires AS m JOIN jobs AS j ON j.id = m.job_id JOIN apps AS a ON a.id = j.app_id JOIN triggers AS t ON t.id = m.trigger_id`
+
 func scanMisfire(row scanner) (dispatcher.Misfire, error) {
 	var m dispatcher.Misfire
 	var catchUp *time.Time
@@ -55,10 +60,8 @@ func (s *store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]disp
 		}
 		w.add("(m.from_at, m.trigger_id) < (%s, %s)", key.ScheduledAt.UnixMilli(), key.TriggerID)
 	}
-	list := `SELECT a.name, j.name, t.name, m.job_id, m.trigger_id, m.from_at, m.to_at, m.count, m.decision, m.reason, m.catch_up, m.node,
-			m.decided_at
-		FROM misfires AS m JOIN jobs AS j ON j.id = m.job_id JOIN apps AS a ON a.id = j.app_id JOIN triggers AS t ON t.id = m.trigger_id
-		WHERE 1 = 1` + w.text + ` ORDER BY m.from_at DESC, m.trigger_id DESC LIMIT ` + strconv.Itoa(query.Page.Limit)
+	list := `SELECT ` + misfireSelected + ` WHERE 1 = 1` + w.text +
+		` ORDER BY m.from_at DESC, m.trigger_id DESC LIMIT ` + strconv.Itoa(query.Page.Limit)
 	return collect(ctx, s.read, scanMisfire, list, w.args...)
 }
 
@@ -83,5 +86,13 @@ func (t *tx) insertMisfires(ctx context.Context, missed []dispatcher.Misfire) er
 	if _, err := t.ExecContext(ctx, insert, t.batch(from, to, trigger, job, count, decision, reason, decided)...); err != nil {
 		return fmt.Errorf("insert %d misfires: %w", len(missed), err)
 	}
-	return nil
+	// From $1 on: misfireColumns
+	follow := t.rows(0, 1, "", misfireColumns...) + ` INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt,
+		http_status, state, class, error)
+		SELECT b.decided_at, b.trigger_id, b.from_at, 0, b.job_id, 0, 0, '', '', '' FROM b
+		JOIN jobs AS j ON j.id = b.job_id AND j.follows <> 0 WHERE (j.follows & 12) <> 0 ON CONFLICT DO NOTHING`
+	if _, err := t.ExecContext(ctx, follow, t.batch(from, to, trigger, job, count, decision, reason, decided)...); err != nil {
+		return fmt.Errorf("follow %d misfires: %w", len(missed), err)
+	}
+	return t.notifyEnds(ctx)
 }

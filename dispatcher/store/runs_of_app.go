@@ -31,22 +31,31 @@ func (s *store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of con
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
+	return s.lookBack(ctx, query, of, func(w conditions, most int) ([]dispatcher.Run, error) {
+		return s.runsOfJobs(ctx, w, jobs, dispatcher.AppID(query.App), most)
+	})
+}
+
+// lookBack returns a page of the runs of all jobs of an app, which look finds by conditions, at most so many.
+func (s *store) lookBack(ctx context.Context, query dispatcher.RunQuery, of conditions,
+	look func(w conditions, most int) ([]dispatcher.Run, error),
+) ([]dispatcher.Run, error) {
 	latest, err := s.latestInstant(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	var page []dispatcher.Run
 	span := firstSpan
-	for look := range spans {
+	for n := range spans {
 		w, from := of, latest.Add(-span)
-		if look > 0 {
+		if n > 0 {
 			w.add("r.scheduled_at < %s", latest.Add(-span/spanGrowth).UnixMilli())
 		}
-		last := look == spans-1 || from.Before(query.From)
+		last := n == spans-1 || from.Before(query.From)
 		if !last {
 			w.add("r.scheduled_at >= %s", from.UnixMilli())
 		}
-		found, err := s.runsOfJobs(ctx, w, jobs, dispatcher.AppID(query.App), query.Page.Limit-len(page))
+		found, err := look(w, query.Page.Limit-len(page))
 		if err != nil {
 			return nil, fmt.Errorf("look for runs of app %s, of which %d are found, back to %s; name a job, or an earlier time "+
 				"to look back from: %w", dispatcher.Echo(query.App), len(page), dispatcher.FormatInstant(from), err)

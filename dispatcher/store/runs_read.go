@@ -16,13 +16,16 @@ const (
 	endedRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.revision, coalesce(r.state, 'succeeded') AS state,
 		r.attempt, r.node, r.ended_at - r.claimed_ms AS claimed_at, r.ended_at - r.started_ms AS started_at, r.ended_at,
 		CAST(NULL AS BIGINT) AS next_attempt_at, r.http_status, coalesce(r.class, '') AS class, coalesce(r.error, '') AS error,
-		'' AS waits_for, CAST(NULL AS BIGINT) AS probe_at
+		'' AS waits_for, '' AS waits_at, CAST(NULL AS BIGINT) AS probe_at, CAST(NULL AS TEXT) AS callback
 		FROM runs AS r`
 
 	unendedRuns = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.revision, r.state, r.attempt, r.node, r.claimed_at,
 		r.started_at, CAST(NULL AS BIGINT) AS ended_at, CASE WHEN r.waits_for = 0 THEN r.next_attempt_at END AS next_attempt_at,
 		r.http_status, r.class, r.error, coalesce((SELECT h.host FROM host_waits AS h WHERE h.id = r.waits_for), '') AS waits_for,
-		(SELECT h.probe_at FROM host_waits AS h WHERE h.id = r.waits_for AND h.pause > 0) AS probe_at
+		CASE WHEN r.node = -1 THEN coalesce((SELECT s.endpoint FROM slots AS s WHERE s.job_id = r.job_id
+			AND s.scheduled_at = r.scheduled_at AND s.trigger_id = r.trigger_id AND s.kind = r.kind AND s.node = -1), '')
+			ELSE '' END AS waits_at,
+		(SELECT h.probe_at FROM host_waits AS h WHERE h.id = r.waits_for AND h.pause > 0) AS probe_at, r.callback
 		FROM live_runs AS r`
 )
 
@@ -37,7 +40,7 @@ func claimedRuns(f flavor, of, lookedUp string) string {
 	return `SELECT f.scheduled_at, f.trigger_id, CAST(1 AS SMALLINT) AS kind, f.job_id, f.revision, 'claimed' AS state,
 		1 AS attempt, f.node, f.claimed_at, CAST(NULL AS BIGINT) AS started_at, CAST(NULL AS BIGINT) AS ended_at,
 		CAST(NULL AS BIGINT) AS next_attempt_at, CAST(0 AS SMALLINT) AS http_status, '' AS class, '' AS error, '' AS waits_for,
-		CAST(NULL AS BIGINT) AS probe_at
+		'' AS waits_at, CAST(NULL AS BIGINT) AS probe_at, CAST(NULL AS TEXT) AS callback
 		FROM (` + f.claimedFires() + `) AS f
 		WHERE NOT EXISTS (SELECT 1 FROM runs` + found + lookedUp + one + `
 			AND NOT EXISTS (SELECT 1 FROM live_runs` + found + one + of
@@ -76,11 +79,11 @@ func runQuery(picked string) string {
 			coalesce(nullif(j.origin, ''), j.name), coalesce(nullif(t.origin, ''), t.name, ''), r.scheduled_at, r.trigger_id,
 			r.kind, r.revision, r.state, r.attempt, r.node, r.claimed_at, r.started_at, r.ended_at,
 			r.next_attempt_at, r.http_status, r.class, r.error, r.waits_for,
-			r.probe_at,
+			r.waits_at, r.probe_at, r.callback,
 			CASE WHEN a.enabled OR r.ended_at IS NOT NULL OR a.deleted_at IS NOT NULL THEN '' ELSE a.bounds END, m.from_at, m.to_at, m.count
 		FROM (` + picked + `) AS r
 		JOIN jobs AS j ON j.id = r.job_id JOIN apps AS a ON a.id = j.app_id LEFT JOIN triggers AS t ON t.id = r.trigger_id
-		LEFT JOIN misfires AS m ON m.job_id = CASE WHEN r.kind = 3 THEN r.job_id END AND m.from_at <= r.scheduled_at
+		LEFT JOIN misfires AS m ON m.job_id = CASE WHEN r.kind % 16 = 3 THEN r.job_id END AND m.from_at <= r.scheduled_at
 			AND m.trigger_id = r.trigger_id AND m.catch_up = r.scheduled_at
 		CROSS JOIN installation AS i` + latestRuns
 }
@@ -92,15 +95,19 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 	var node dispatcher.NodeID
 	var from, to, missed *int64
 	var held string
+	var callback *string
 	err := row.Scan(&installation, &run.App, &run.Job, &run.Trigger, &job, &trigger, instantColumn(&key.ScheduledAt), &key.TriggerID,
-		kindColumn(&key.Kind), &run.Revision, &run.State, &run.Attempt, &node, optionalColumn(&run.ClaimedAt),
+		kindColumn(&key), &run.Revision, &run.State, &run.Attempt, &node, optionalColumn(&run.ClaimedAt),
 		optionalColumn(&run.StartedAt), optionalColumn(&run.EndedAt), optionalColumn(&run.NextAttemptAt), &run.HTTPStatus,
-		&run.Class, &run.Error, &run.WaitsFor, optionalColumn(&run.ProbeAt), &held, &from, &to, &missed)
+		&run.Class, &run.Error, &run.WaitsFor, &run.WaitsForEndpoint, optionalColumn(&run.ProbeAt), &callback, &held, &from, &to, &missed)
 	if err != nil {
 		return run, err
 	}
 	run.ID, run.Kind, run.ScheduledAt = key.String(), key.Kind, key.ScheduledAt
-	run.EventID = dispatcher.EventID(installation, run.App, job, trigger, run.ScheduledAt, run.Kind)
+	run.EventID = key.EventOf(dispatcher.EventID(installation, run.App, job, trigger, run.ScheduledAt, run.Kind))
+	if key.Shard > 0 {
+		run.Parent, run.Shard = key.Parent().String(), &dispatcher.Shard{Index: key.Shard - 1}
+	}
 	if held != "" && (run.State == dispatcher.RunQueued || run.State == dispatcher.RunRetrying) {
 		bounds, err := readBounds(run.App, held, "")
 		if err != nil {
@@ -111,7 +118,12 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 			run.Held = dispatcher.App{Name: run.App, Bounds: bounds}.SuspendedMessage()
 		}
 	}
-	if node != 0 && node != waitingNode {
+	if run.State == dispatcher.RunWaitingCallback && callback != nil {
+		if err := showCallback(&run, *callback); err != nil {
+			return run, err
+		}
+	}
+	if node > 0 {
 		run.Node = &node
 	}
 	if from != nil && to != nil && missed != nil {
@@ -135,6 +147,8 @@ func (s *store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatch
 	switch {
 	case query.Job != "":
 		w.add("r.job_id = %s", of.job)
+	case query.Parent != "" && query.App != "":
+		w.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", dispatcher.AppID(query.App))
 	case query.App != "":
 		return s.runsOfApp(ctx, query, w)
 	}
@@ -144,7 +158,11 @@ func (s *store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatch
 		return nil, err
 	}
 	page := unionOfRuns(`SELECT * FROM (`+endedRuns+`) AS r WHERE 1 = 1`+w.text+limit, claimed, w.text, limit)
-	return collect(ctx, s.read, scanRun, runQuery(page), w.args...)
+	runs, err := collect(ctx, s.read, scanRun, runQuery(page), w.args...)
+	if err == nil && query.Parent != "" {
+		err = addEndpoints(ctx, s.read, query.Parent, runs)
+	}
+	return runs, err
 }
 
 // unionOfRuns adds to a query for runs that are over the others that meet conditions. limit orders and limits
@@ -159,6 +177,16 @@ func unionOfRuns(ended, claimed, conditions, limit string) string {
 
 // runConditions returns those of a query that do not name an app or job. trigger is the key of its trigger.
 func runConditions(query dispatcher.RunQuery, trigger int64) (w conditions, err error) {
+	if query.Parent == "" {
+		w.text = " AND r.kind < 16" // no shards
+	} else {
+		of, err := dispatcher.ParseRunKey(query.Parent)
+		if err != nil || of.Shard > 0 {
+			return w, dispatcher.NotFound("run", query.Parent)
+		}
+		w.add("r.scheduled_at = %s AND r.trigger_id = %s AND r.kind > %s AND r.kind %% 16 = %s", of.ScheduledAt.UnixMilli(), of.TriggerID,
+			int64(of.Code()), int64(of.Code()))
+	}
 	if !query.From.IsZero() {
 		w.add("r.scheduled_at >= %s", query.From.UnixMilli())
 	}
@@ -178,7 +206,7 @@ func runConditions(query dispatcher.RunQuery, trigger int64) (w conditions, err 
 		}
 		// The first of these says nothing new, and lets PostgreSQL pass over the days after it.
 		w.add("r.scheduled_at <= %s AND (r.scheduled_at, r.trigger_id, r.kind) < (%s, %s, %s)", key.ScheduledAt.UnixMilli(),
-			key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code()))
+			key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Code()))
 	}
 	return w, nil
 }
@@ -242,7 +270,15 @@ func (s *store) idOf(ctx context.Context, kind, shown, query string, args ...any
 func (s *store) Run(ctx context.Context, id string) (dispatcher.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	return s.findRun(ctx, s.read, id)
+	run, err := s.findRun(ctx, s.read, id)
+	if err != nil {
+		return run, err
+	}
+	key, err := dispatcher.ParseRunKey(id)
+	if err != nil {
+		return run, err
+	}
+	return run, addFollowers(ctx, s.read, s.flavor, &run, key)
 }
 
 // oneRun is the run of a key. In the history it is looked for in one partition.
@@ -259,13 +295,21 @@ func (s *store) findRun(ctx context.Context, q querier, id string) (dispatcher.R
 	if err != nil {
 		return dispatcher.Run{}, dispatcher.NotFound("run", id)
 	}
-	args := []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())}
+	args := keyArgs(key)
 	run, found, err := first(ctx, q, scanRun, runQuery(oneRun(s.flavor)), args...)
 	if err != nil || !found {
 		if err == nil {
 			err = dispatcher.NotFound("run", id)
 		}
 		return run, err
+	}
+	if err := addShards(ctx, q, &run, key); err != nil {
+		return run, err
+	}
+	if input, err := inputOf(ctx, q, key); err != nil {
+		return run, err
+	} else if input != nil {
+		run.Payload, run.Cause = input.Payload, input.Cause
 	}
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const attempts = `SELECT attempt, node, state, started_at, ended_at, http_status, class, error, late_result
@@ -276,7 +320,7 @@ func (s *store) findRun(ctx context.Context, q querier, id string) (dispatcher.R
 	if latest, ok := latestAttempt(run); ok {
 		run.Attempts = append(run.Attempts, latest)
 	}
-	return run, addResponses(ctx, q, run.Attempts, args)
+	return run, addResponses(ctx, q, &run, args)
 }
 
 func scanAttempt(row scanner) (dispatcher.Attempt, error) {

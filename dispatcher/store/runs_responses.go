@@ -56,8 +56,9 @@ func (s *store) insertResponses(ctx context.Context, records []dispatcher.Record
 	return err
 }
 
-// addResponses adds to the attempts of a run what is kept of their responses. key is that of the run.
-func addResponses(ctx context.Context, q querier, attempts []dispatcher.Attempt, key []any) error {
+// addResponses adds to the attempts of a run what is kept of their responses, and to a run that waits for a callback which
+// endpoint accepted it. key is that of the run.
+func addResponses(ctx context.Context, q querier, run *dispatcher.Run, key []any) error {
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const kept = `SELECT attempt, response FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 	type row struct {
@@ -75,10 +76,13 @@ func addResponses(ctx context.Context, q querier, attempts []dispatcher.Attempt,
 		return fmt.Errorf("read responses: %w", err)
 	}
 	for _, r := range rows {
-		for i := range attempts {
-			if attempts[i].Attempt == r.attempt {
-				attempts[i].Response = &r.response
+		for i := range run.Attempts {
+			if run.Attempts[i].Attempt == r.attempt {
+				run.Attempts[i].Response = &r.response
 			}
+		}
+		if run.Callback != nil && run.Attempt == r.attempt {
+			run.Callback.Endpoint = r.response.Endpoint
 		}
 	}
 	return nil

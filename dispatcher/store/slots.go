@@ -12,21 +12,25 @@ import (
 )
 
 // waitingNode is the node of runs that wait for a slot. No node adopts them, and they are found by
-// job in live_runs_node. Once they may ask again, their node is 0.
+// job in live_runs_node. Once they may ask again, their node is 0. It is the node, too, of the slot of an endpoint that a
+// run waits for, or waited for until it may ask again.
 const waitingNode = -1
 
 // The statements of slots. Anyone who changes the slots of a job has locked the job's row, so that
 // of any number of nodes one at a time decides. A job that somebody else has locked is left out: the caller comes
 // back to it, and no other job waits for it.
-const lockBounds = ` SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id`
+const lockBounds = ` SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit, j.endpoint_concurrency
+	FROM b JOIN jobs AS j ON j.id = b.id ORDER BY j.id`
 
 // contenderColumns are a contender of a live run r.
 const contenderColumns = ` r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt`
 
-// heldSlots are the slots, and what has become of their runs and nodes. The token of a run that has ended is 0.
+// heldSlots are the slots, and what has become of their runs and nodes. The token of a run that has ended is 0. A run
+// that is attempted again chooses its endpoint again, so it has no slot of one until then.
 func heldSlots(f flavor) string {
 	return ` SELECT s.job_id, s.scheduled_at, s.trigger_id, s.kind, coalesce(r.node, 0), coalesce(r.token, 0), coalesce(r.attempt, 0),
-		r.job_id IS NOT NULL, s.node, s.token, coalesce(o.state, 'dead')
+		r.job_id IS NOT NULL AND (s.endpoint = '' OR r.state <> 'retrying'), s.node, s.token, coalesce(o.state, 'dead'),
+		CASE WHEN r.state = 'waiting_shards' THEN CASE WHEN EXISTS (` + shardsInFlight + `) THEN 1 ELSE 0 END ELSE 0 END, s.endpoint
 	FROM b JOIN slots AS s ON s.job_id = b.id
 		LEFT JOIN live_runs AS r ON` + f.sameRun("r", "s.scheduled_at", "s.trigger_id", "s.kind") + `
 		LEFT JOIN nodes AS o ON o.id = s.node`
@@ -38,13 +42,14 @@ func waitingRuns(f flavor) string {
 }
 
 // From $1 on: slotColumns
-const grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, node, token, since)
-	SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.node, b.token, b.now FROM b WHERE 1 = 1
-	ON CONFLICT (job_id, scheduled_at, trigger_id, kind) DO UPDATE SET node = excluded.node, token = excluded.token`
+const grantSlots = ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
+	SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.endpoint, b.node, b.token, b.now FROM b WHERE 1 = 1
+	ON CONFLICT (job_id, scheduled_at, trigger_id, kind, endpoint) DO UPDATE SET node = excluded.node, token = excluded.token,
+		since = CASE WHEN slots.node = -1 THEN excluded.since ELSE slots.since END`
 
 // From here on: from $1 on slotColumns
 const freeSlots = ` DELETE FROM slots
-	WHERE (job_id, scheduled_at, trigger_id, kind) IN (SELECT job_id, scheduled_at, trigger_id, kind FROM b)`
+	WHERE (job_id, scheduled_at, trigger_id, kind, endpoint) IN (SELECT job_id, scheduled_at, trigger_id, kind, endpoint FROM b)`
 
 // An attempt that is over leaves the slot to its run, which may have others.
 const backSlots = ` UPDATE slots AS s SET node = 0, token = 0 FROM b WHERE s.job_id = b.job_id AND s.scheduled_at = b.scheduled_at
@@ -79,7 +84,7 @@ const insertCancelled = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, 
 
 // contendedJobs are jobs of which runs wait, or slots are left of runs that have ended.
 func contendedJobs(f flavor) string {
-	return `SELECT r.job_id FROM live_runs AS r WHERE r.node = -1 AND r.state <> 'retrying'
+	return `SELECT r.job_id FROM live_runs AS r WHERE r.node = -1 AND ` + notParked + `
 	UNION SELECT s.job_id FROM slots AS s LEFT JOIN live_runs AS r ON` + f.sameRun("r", "s.scheduled_at", "s.trigger_id", "s.kind") + `
 	WHERE r.job_id IS NULL`
 }
@@ -87,8 +92,9 @@ func contendedJobs(f flavor) string {
 // slotStatements are the statements of slots, which one transaction runs in this order.
 type slotStatements struct {
 	contended, lockJobs, leave, held, asking, waiting, edges string
+	gone                                                     string // from $1 on: waitedColumns
 	free                                                     string
-	cancel, skip                                             statement // $1 now, from $2 on: endColumns
+	cancel, skip, complete                                   statement // $1 now, from $2 on: endColumns
 	wait, wake, grant                                        string
 }
 
@@ -103,11 +109,13 @@ func slotStatementsOf(f flavor) slotStatements {
 		asking:    keys + ` SELECT` + contenderColumns + ` FROM b JOIN live_runs AS r ON` + fence(f),
 		waiting:   f.rows(0, 1, "-1 AS waits", idColumns...) + waitingRuns(f),
 		edges:     f.edges(),
+		gone:      f.rows(0, 1, "", waitedColumns...) + goneEndpoints,
 		free:      slots + freeSlots, leave: slots + backSlots,
 		wait: keys + waitRuns + fence(f), wake: keys + wakeRuns + ofBatch(f) + ` AND r.node = -1`,
-		skip:   f.steps(1, ends, chooseSkipped(f), lockToDelete, 1, endSteps(f, "")...),
-		cancel: f.steps(1, ends, chooseCancelled(f), lockToDelete, 1, append([]string{insertCancelled}, endSteps(f, "")...)...),
-		grant:  slots + grantSlots,
+		skip:     f.steps(1, ends, chooseSkipped(f), lockToDelete, 1, endSteps(f, "")...),
+		cancel:   f.steps(1, ends, chooseCancelled(f), lockToDelete, 1, append([]string{insertCancelled}, endSteps(f, "")...)...),
+		complete: f.steps(1, ends, chooseCompleted(f), lockToDelete, 1, append([]string{insertCompleted}, followedEndSteps(f, "")...)...),
+		grant:    slots + grantSlots,
 	}
 }
 
@@ -122,10 +130,10 @@ func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 	if err := s.unfoldRuns(ctx, runs); err != nil {
 		return nil, err
 	}
-	err = s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job,
+	err = s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]lockedJob,
 		some []dispatcher.HeldRun) (func(), error) {
-		began, err := s.arbitrate(ctx, t, jobs, some)
-		return func() { granted = append(granted, began...) }, err
+		c, err := s.arbitrate(ctx, t, jobs, question{runs: some})
+		return func() { granted = append(granted, runsOf(c.begin)...) }, err
 	})
 	if err != nil {
 		err = fmt.Errorf("acquire slots for %d runs: %w", len(runs), err)
@@ -135,12 +143,12 @@ func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 
 // ReleaseSlots ends the hold of attempts on their slots, and grants free slots to waiting runs.
 func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) error {
-	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job,
+	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]lockedJob,
 		some []dispatcher.HeldRun) (func(), error) {
 		if _, err := t.ExecContext(ctx, t.hot.slots.leave, s.slotsOf(some)...); err != nil {
 			return nil, err
 		}
-		_, err := s.arbitrate(ctx, t, jobs, nil)
+		_, err := s.arbitrate(ctx, t, jobs, question{})
 		return func() {}, err
 	})
 	if err != nil {
@@ -151,7 +159,7 @@ func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) err
 
 // decide decides about the slots of some jobs, which are locked, for some of their runs. What it returns is called
 // once that is committed.
-type decide func(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, runs []dispatcher.HeldRun) (done func(), err error)
+type decide func(ctx context.Context, t *tx, jobs map[int64]lockedJob, runs []dispatcher.HeldRun) (done func(), err error)
 
 // slotRounds is how often a locked job is tried, and slotPause the longest time in between. Another node that
 // decides about the same job holds it for less.
@@ -225,7 +233,7 @@ func (s *store) GrantWaiting(ctx context.Context) error {
 			if err != nil || len(jobs) == 0 {
 				return err
 			}
-			_, err = s.arbitrate(ctx, t, jobs, nil)
+			_, err = s.arbitrate(ctx, t, jobs, question{gone: true})
 			return err
 		})
 		if err != nil {
@@ -243,16 +251,19 @@ func (s *store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, 
 	if err != nil {
 		return nil, err
 	}
-	// $1 job. A slot whose run has ended and whose node is dead is nobody's.
-	const list = `SELECT s.scheduled_at, s.trigger_id, s.kind, coalesce(o.id, 0), s.since
+	// $1 job. A slot whose run has ended and whose node is dead is nobody's, and so is that of an endpoint between two
+	// attempts.
+	const list = `SELECT s.scheduled_at, s.trigger_id, s.kind, s.endpoint, coalesce(o.id, 0), s.since
 		FROM slots AS s LEFT JOIN nodes AS o ON o.id = s.node AND o.state <> 'dead'
 			LEFT JOIN live_runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
-		WHERE s.job_id = $1 AND (r.job_id IS NOT NULL OR o.id IS NOT NULL)
-		ORDER BY s.scheduled_at, s.trigger_id, s.kind`
+		WHERE s.job_id = $1 AND s.node >= 0
+			AND (r.job_id IS NOT NULL AND (s.endpoint = '' OR r.state <> 'retrying') OR o.id IS NOT NULL)
+		ORDER BY s.scheduled_at, s.trigger_id, s.kind, s.endpoint`
 	return collect(ctx, s.read, func(row scanner) (slot dispatcher.Slot, err error) {
 		var key dispatcher.RunKey
 		var node dispatcher.NodeID
-		err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key.Kind), &node, instantColumn(&slot.Since))
+		err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &slot.Endpoint, &node,
+			instantColumn(&slot.Since))
 		slot.Run = key.String()
 		if node != 0 {
 			slot.Node = &node
@@ -277,17 +288,23 @@ func (s *store) slotsOf(runs []dispatcher.HeldRun) []any {
 	for i, run := range runs {
 		all[i] = &contender{held: run}
 	}
-	return s.slotArgs(all)
+	return slotArgs(s.flavor, all)
+}
+
+// lockedJob is what bounds the runs of a job, and those at each endpoint.
+type lockedJob struct {
+	dispatcher.Job
+	atEndpoint dispatcher.ConcurrencyPolicy
 }
 
 // lockJobs locks jobs and returns what bounds their runs, by id. It leaves out jobs that somebody else has
 // locked.
-func (t *tx) lockJobs(ctx context.Context, ids []int64) (map[int64]dispatcher.Job, error) {
-	jobs := make(map[int64]dispatcher.Job, len(ids))
+func (t *tx) lockJobs(ctx context.Context, ids []int64) (map[int64]lockedJob, error) {
+	jobs := make(map[int64]lockedJob, len(ids))
 	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
 		var id int64
-		var j dispatcher.Job
-		err := row.Scan(&id, &j.ConcurrencyPolicy, &j.MaxConcurrency, &j.QueueLimit)
+		var j lockedJob
+		err := row.Scan(&id, &j.ConcurrencyPolicy, &j.MaxConcurrency, &j.QueueLimit, &j.atEndpoint)
 		jobs[id] = j
 		return struct{}{}, err
 	}, t.hot.slots.lockJobs, t.batch(ids)...)

@@ -2,7 +2,6 @@ package store
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,152 +13,79 @@ import (
 type contender struct {
 	dispatcher.Contender
 	held      dispatcher.HeldRun
+	endpoint  string            // whose slot it is; empty: the job's
 	node      dispatcher.NodeID // of the run
 	slotNode  dispatcher.NodeID // of the slot
 	slotToken dispatcher.Token
 }
 
+// question is what an arbitration is about, besides the slots that have become free.
+type question struct {
+	runs []dispatcher.HeldRun // that want to begin
+	// at are the endpoints whose slots they want; nil: they want slots of their jobs.
+	at map[dispatcher.RunKey]dispatcher.EndpointRequest
+	// gone tells to look for runs that wait for endpoints that are not there any more.
+	gone bool
+}
+
 // arbitration is what is decided about the slots of some jobs.
 type arbitration struct {
-	stale             []dispatcher.HeldRun // whose slots no run needs any more
+	stale             []*contender // whose slots no run needs any more
 	begin, wait, wake []*contender
 	skip, cancel      []ending
+	busy              []ending // these do not end: they may ask for the slot of another endpoint
 }
 
 // ending is a run that ends because of others.
 type ending struct {
 	*contender
-	why string
+	why    string
+	reason skipReason // of a run that is skipped
 }
 
-// arbitrate decides about the slots of jobs that are locked, and writes its decisions. It returns the runs among
-// asking that may begin.
-func (s *store) arbitrate(ctx context.Context, t *tx, jobs map[int64]dispatcher.Job, asking []dispatcher.HeldRun) (
-	[]dispatcher.HeldRun, error,
-) {
-	r := reading{t: t, jobs: slices.Sorted(maps.Keys(jobs)), all: map[int64][]*contender{}, byKey: map[dispatcher.RunKey]*contender{}}
-	if err := r.read(ctx, jobs, asking); err != nil {
-		return nil, err
+// arbitrate decides about the slots of jobs that are locked, and writes its decisions, which it returns. Among begin are
+// only runs that ask.
+func (s *store) arbitrate(ctx context.Context, t *tx, jobs map[int64]lockedJob, q question) (arbitration, error) {
+	r := reading{
+		t: t, jobs: slices.Sorted(maps.Keys(jobs)), all: map[slotKey][]*contender{}, byKey: map[contenderKey]*contender{},
+		atEndpoint: map[dispatcher.RunKey][]*contender{},
 	}
-	c := arbitration{stale: r.stale}
+	if err := r.read(ctx, jobs, q); err != nil {
+		return arbitration{}, err
+	}
+	c := arbitration{stale: r.stale, busy: r.busy}
 	for _, id := range r.jobs {
-		c.decide(t, jobs[id], r.all[id])
+		job := jobs[id]
+		c.decide(t, job.Job, job.Contend, c.withoutShards(r.all[slotKey{job: id}]))
+		c.decideEndpoints(t, job, id, &r)
 	}
-	granted := make([]dispatcher.HeldRun, len(c.begin))
-	for i, r := range c.begin {
-		granted[i] = r.held
-	}
-	return granted, s.writeDecisions(ctx, t, c)
+	return c, s.writeDecisions(ctx, t, c)
 }
 
-// reading collects the contenders of jobs: of the live runs of a job, of which there may be any number, those about
-// which there is something to decide.
-type reading struct {
-	t     *tx
-	jobs  []int64
-	all   map[int64][]*contender
-	byKey map[dispatcher.RunKey]*contender
-	// stale are the slots of runs that have ended, unless a live node may still have a request of the run in flight.
-	stale []dispatcher.HeldRun
-	most  int // slots of one job that are taken
-}
-
-// liftedAtOnce is how many runs of a job go on at once when its bound was lifted.
-const liftedAtOnce = 1000
-
-// read reads the runs that have a slot, ask for one or wait for one, and the first and last of all, as many as
-// there are slots: these get the free ones, whether they ask already or only hold their place in the order.
-func (r *reading) read(ctx context.Context, jobs map[int64]dispatcher.Job, asking []dispatcher.HeldRun) error {
-	hot := r.t.hot.slots
-	if err := r.slots(ctx, hot.held); err != nil {
-		return err
-	}
-	if len(asking) > 0 {
-		if err := r.runs(ctx, hot.asking, asking, keysIn(r.t, asking)...); err != nil {
-			return err
-		}
-	}
-	edge := 0
-	for _, job := range jobs {
-		n := job.Slots()
-		if n == 0 {
-			n = liftedAtOnce
-		}
-		edge = max(edge, n)
-	}
-	ids := r.t.batch(r.jobs)
-	return errors.Join(r.runs(ctx, hot.waiting, nil, ids...), r.runs(ctx, hot.edges, nil, append([]any{int64(edge + r.most)}, ids...)...))
-}
-
-// runs adds live runs. asking are those that are about to begin, and which their node still holds.
-func (r *reading) runs(ctx context.Context, query string, asking []dispatcher.HeldRun, args ...any) error {
-	asks := make(map[dispatcher.RunKey]dispatcher.HeldRun, len(asking))
-	for _, run := range asking {
-		asks[run.RunKey] = run
-	}
-	_, err := collect(ctx, r.t, func(row scanner) (struct{}, error) {
-		c := &contender{Contender: dispatcher.Contender{Live: true}}
-		err := row.Scan(&c.held.JobID, instantColumn(&c.ScheduledAt), &c.TriggerID, kindColumn(&c.Kind), &c.node,
-			&c.held.Token, &c.held.Attempt)
-		if run, ok := asks[c.RunKey]; ok {
-			c = r.add(c)
-			c.Asks, c.held = true, run
-			// To go on under the token that the slot has is no second attempt.
-			c.Busy = c.Busy && c.slotToken != run.Token
-		} else {
-			r.add(c)
-		}
-		return struct{}{}, err
-	}, query, args...)
-	return err
-}
-
-// add adds a contender, unless it is there already, and returns what is there.
-func (r *reading) add(c *contender) *contender {
-	c.held.RunKey = c.RunKey
-	if old := r.byKey[c.RunKey]; old != nil {
-		return old
-	}
-	c.Waits = c.Live && c.node == waitingNode
-	r.byKey[c.RunKey] = c
-	r.all[c.held.JobID] = append(r.all[c.held.JobID], c)
-	return c
-}
-
-// slots adds the runs that have slots. A run that has ended keeps its slot while its node lives and has not said
-// that the attempt is over.
-func (r *reading) slots(ctx context.Context, query string) error {
-	taken := map[int64]int{}
-	_, err := collect(ctx, r.t, func(row scanner) (struct{}, error) {
-		c := &contender{Contender: dispatcher.Contender{Slot: true}}
-		var state dispatcher.NodeState
-		err := row.Scan(&c.held.JobID, instantColumn(&c.ScheduledAt), &c.TriggerID, kindColumn(&c.Kind), &c.node, &c.held.Token,
-			&c.held.Attempt, &c.Live, &c.slotNode, &c.slotToken, &state)
-		c.Busy = c.slotNode != 0 && state != dispatcher.NodeDead
+// withoutShards returns the contenders for the slots of a job that are no shards: a broadcast has one slot for all of them.
+// Only a shard that was left the slot of a parent that ended counts. One that waits, but for no endpoint any more, is woken.
+func (c *arbitration) withoutShards(all []*contender) []*contender {
+	runs := make([]*contender, 0, len(all))
+	for _, r := range all {
 		switch {
-		case c.Live:
-		case c.Busy:
-			c.held.Token = c.slotToken
-		default:
-			c.held.RunKey = c.RunKey
-			r.stale = append(r.stale, c.held)
-			return struct{}{}, err
+		case r.Shard == 0 || r.Slot:
+			runs = append(runs, r)
+		case r.Waits:
+			c.wake = append(c.wake, r)
 		}
-		r.add(c)
-		taken[c.held.JobID]++
-		r.most = max(r.most, taken[c.held.JobID])
-		return struct{}{}, err
-	}, query, r.t.batch(r.jobs)...)
-	return err
+	}
+	return runs
 }
 
-// decide adds what becomes of the contenders of one job.
-func (c *arbitration) decide(t *tx, job dispatcher.Job, contenders []*contender) {
+// decide adds what becomes of the contenders for the slots of one job, or for that of one endpoint.
+func (c *arbitration) decide(
+	t *tx, job dispatcher.Job, contend func([]dispatcher.Contender) []dispatcher.SlotDecision, contenders []*contender,
+) {
 	byKey, all := make(map[dispatcher.RunKey]*contender, len(contenders)), make([]dispatcher.Contender, len(contenders))
 	for i, r := range contenders {
 		byKey[r.RunKey], all[i] = r, r.Contender
 	}
-	verdicts := job.Contend(all)
+	verdicts := contend(all)
 	for i, verdict := range verdicts {
 		r := byKey[all[i].RunKey]
 		switch verdict {
@@ -175,9 +101,9 @@ func (c *arbitration) decide(t *tx, job dispatcher.Job, contenders []*contender)
 		case dispatcher.SlotWake:
 			c.wake = append(c.wake, r)
 		case dispatcher.SlotSkip:
-			c.skip = append(c.skip, ending{r, whySkipped(job, all, verdicts, byKey, r)})
+			c.end(ending{r, whySkipped(job, all, verdicts, byKey, r), reasonOfSkip(job.ConcurrencyPolicy, r.endpoint)})
 		case dispatcher.SlotCancel:
-			c.cancel = append(c.cancel, ending{r, "replaced by run " + latestLive(all).String()})
+			c.cancel = append(c.cancel, ending{contender: r, why: "replaced by run " + latestLive(all).String()})
 			t.notify(dispatcher.Notification{Run: r.String(), Token: r.held.Token, Attempt: r.held.Attempt})
 		}
 	}
@@ -185,6 +111,16 @@ func (c *arbitration) decide(t *tx, job dispatcher.Job, contenders []*contender)
 		// Also for fixed delays, which go on from a run that was skipped.
 		t.notify(dispatcher.Notification{Adopt: true})
 	}
+}
+
+// end adds a run that gets no slot. It is skipped, unless it was attempted before: then the outcome of that attempt shall
+// not look as if there had been none.
+func (c *arbitration) end(e ending) {
+	if e.endpoint != "" && e.held.Attempt > 1 {
+		c.cancel = append(c.cancel, e)
+		return
+	}
+	c.skip = append(c.skip, e)
 }
 
 // latestLive returns the latest of contenders in order that has not ended.
@@ -212,7 +148,9 @@ func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispa
 	}
 	holder := byKey[all[max(at, 0)].RunKey]
 	why := fmt.Sprintf("run %s has the slot", holder)
-	if n := job.Slots(); n > 1 {
+	if n := job.Slots(); of.endpoint != "" {
+		why = fmt.Sprintf("endpoint %s runs run %s already", of.endpoint, holder)
+	} else if n > 1 {
 		why = fmt.Sprintf("%d runs have the slots, the first of them run %s", n, holder)
 	}
 	if node := max(holder.slotNode, holder.node); node > 0 {
@@ -235,18 +173,25 @@ func (s *store) writeDecisions(ctx context.Context, t *tx, c arbitration) error 
 		}
 		now = at.UnixMilli()
 	}
+	granted := append(c.begin[:len(c.begin):len(c.begin)], waitsForEndpoints(c.wait)...)
+	if err := t.cancelShards(ctx, keysOfEndings(c.cancel, c.skip), now, "the run that it is part of has ended"); err != nil {
+		return fmt.Errorf("cancel shards: %w", err)
+	}
+	if err := t.noteSkipped(ctx, c.skip); err != nil {
+		return err
+	}
 	for _, step := range []struct {
 		what  string
 		by    statement
 		count int
 		args  func() []any
 	}{
-		{"free slots", write(slots.free), len(c.stale), func() []any { return s.slotsOf(c.stale) }},
+		{"free slots", write(slots.free), len(c.stale), func() []any { return slotArgs(t, c.stale) }},
 		{"cancel runs", slots.cancel, len(c.cancel), func() []any { return endingArgs(t, now, c.cancel) }},
 		{"skip runs", slots.skip, len(c.skip), func() []any { return endingArgs(t, now, c.skip) }},
 		{"make runs wait", write(slots.wait), len(c.wait), func() []any { return keysIn(t, runsOf(c.wait)) }},
 		{"wake runs", write(slots.wake), len(c.wake), func() []any { return keysIn(t, runsOf(c.wake)) }},
-		{"grant slots", write(slots.grant), len(c.begin), func() []any { return s.slotArgs(c.begin) }},
+		{"grant slots", write(slots.grant), len(granted), func() []any { return slotArgs(t, granted) }},
 	} {
 		if step.count == 0 {
 			continue
@@ -290,12 +235,13 @@ func endingArgs(f flavor, now int64, all []ending) []any {
 }
 
 // slotArgs returns the batch of slots.
-func (s *store) slotArgs(all []*contender) []any {
+func slotArgs(f flavor, all []*contender) []any {
 	var k keys
 	var node, job []int64
+	var endpoint []string
 	for _, r := range all {
 		k.add(r.held.RunKey, r.held.Token, r.held.Attempt)
-		node, job = append(node, int64(r.node)), append(job, r.held.JobID)
+		node, job, endpoint = append(node, int64(r.node)), append(job, r.held.JobID), append(endpoint, r.endpoint)
 	}
-	return s.batch(k.at, k.trigger, k.kind, k.token, k.attempt, node, job)
+	return f.batch(k.at, k.trigger, k.kind, k.token, k.attempt, node, job, endpoint)
 }

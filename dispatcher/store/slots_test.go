@@ -19,7 +19,7 @@ func boundedJob(t *testing.T, s dispatcher.Store, name string, token dispatcher.
 	job.ConcurrencyPolicy = dispatcher.ConcurrencyQueue
 	_, _, err := s.PutJob(t.Context(), job, change)
 	must(t, err)
-	_, err = s.RequestRun(t.Context(), "app", name, change)
+	_, err = s.RequestRun(t.Context(), "app", name, nil, change)
 	must(t, err)
 	held, err := adopt(t.Context(), s, dispatcher.AdoptQuery{Node: claimer, Token: token, Limit: 10, Now: may1})
 	must(t, err)

@@ -109,6 +109,8 @@ func (s *sqlite) listen(ctx context.Context, notification func(dispatcher.Notifi
 
 func (s *sqlite) limitLockWait(context.Context, *sql.Tx) error { return nil }
 
+func (s *sqlite) daysAhead(context.Context, querier, int64) (*int, error) { return nil, nil }
+
 func (s *sqlite) rotatePartitions(context.Context, cleaner, int64, int64) (int, error) { return 0, nil }
 
 func (s *sqlite) unpartitioned() string { return "runs" }

@@ -55,7 +55,7 @@ func (s *sqlite) sameRun(r, at, trigger, kind string) string {
 }
 
 func (s *sqlite) runsOf(node, conditions, _ string) string {
-	return ` CROSS JOIN live_runs AS r ON r.node = ` + node + ` AND r.state <> 'retrying' AND ` + conditions
+	return ` CROSS JOIN live_runs AS r ON r.node = ` + node + ` AND ` + notParked + ` AND ` + conditions
 }
 
 func (s *sqlite) eachRun(conditions string) string {
@@ -80,8 +80,8 @@ func (s *sqlite) claimFence() string { return `, f AS (SELECT token FROM claims)
 
 // thenClose deletes the claims whose last fires were recorded. What is recorded again is passed over.
 func (s *sqlite) thenClose(record statement) statement {
-	if record.orElse != "" {
-		record.parts, record.orElse = []string{record.orElse}, ""
+	if record.orElse != nil {
+		record.parts, record.orElse = record.orElse, nil
 	}
 	if len(record.counted) == 0 {
 		record.counted = []int{len(record.parts) - 1}
@@ -98,7 +98,7 @@ func (s *sqlite) deleteChosen(condition string) string {
 // edges finds keys first: SQLite has no LATERAL, but may look into a list that depends on b.
 func (s *sqlite) edges() string {
 	const of = `SELECT` + contenderColumns + ` FROM b CROSS JOIN live_runs AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (
-		SELECT x.scheduled_at, x.trigger_id, x.kind FROM live_runs AS x WHERE x.job_id = b.id ORDER BY x.scheduled_at + 0`
+		SELECT x.scheduled_at, x.trigger_id, x.kind FROM live_runs AS x WHERE x.job_id = b.id AND x.kind < 16 ORDER BY x.scheduled_at + 0`
 	return s.rows(0, 2, "", idColumns...) + of + `, x.trigger_id, x.kind LIMIT $1)
 		UNION ALL ` + of + ` DESC, x.trigger_id DESC, x.kind DESC LIMIT $1)`
 }
@@ -125,7 +125,7 @@ func (s *sqlite) statements() statements {
 	all.claim = writeAt(3, won+insertClaim(s), fires, claim+` `+advance)
 	all.claimLive = writeAt(3, won+insertClaim(s), fires, won+insertLive+`c.live = c.yes`+returnLive, claim+` `+advance)
 	caughtUp := settle + chosen(`SELECT `+settledRow+matching)
-	all.settle = writeAt(3, caughtUp+insertDecisions, caughtUp+insertCaughtUp, settle+` `+advanceSettled)
+	all.settle = writeAt(3, caughtUp+insertDecisions, caughtUp+insertPendingMisfires, caughtUp+insertCaughtUp, settle+` `+advanceSettled)
 	return all
 }
 

@@ -67,6 +67,7 @@ type store struct {
 	flavor
 	hot     statements
 	audits  *auditState
+	skips   *skips
 	metrics []prometheus.Collector // of a database that is open
 	// requests is the same with connections of its own, nil without Options.Requests; gate is that of apart.
 	requests *store
@@ -92,7 +93,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
 	s.hot, s.keys, s.margin, s.auditKept = s.statements(), o.Keys, o.ClockMargin, dispatcher.AuditRetention(o.AuditRetention)
-	s.audits = &auditState{}
+	s.audits, s.skips = &auditState{}, newSkips()
 	s.audits.ids.Store(drawAuditID())
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -107,7 +108,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 		return nil, fmt.Errorf("open database %s: %w", a, errors.Join(err, s.Close()))
 	}
 	if o.Metrics != nil {
-		o.Metrics.MustRegister(s.metrics...)
+		o.Metrics.MustRegister(append(s.metrics, s.skips.total)...)
 	}
 	return s, nil
 }
@@ -197,6 +198,8 @@ type flavor interface {
 	// rotatePartitions makes partitions for the days about now and drops those that expired before horizon, with all
 	// that has ended in them. Both are Unix milliseconds.
 	rotatePartitions(ctx context.Context, c cleaner, now, horizon int64) (dropped int, err error)
+	// daysAhead returns for how many days after today there are partitions of all tables; nil: the history has none.
+	daysAhead(ctx context.Context, q querier, now int64) (*int, error)
 	// unpartitioned is the table of the runs that rotatePartitions does not drop.
 	unpartitioned() string
 	// byDay tells that the history has a partition for each day.
@@ -206,6 +209,14 @@ type flavor interface {
 	// endedOfEach selects from the history the latest runs of each job of a batch, of those that meet conditions. limit
 	// orders and limits them.
 	endedOfEach(conditions, limit string) string
+	// endedOfKeys selects from the history the runs of the keys of a batch.
+	endedOfKeys() string
+	// latestOfEach selects columns of the latest rows r of a table, by at, of each job of a batch, of those that meet
+	// conditions, and at most limit of them.
+	// $1 a time that is not after any of them
+	latestOfEach(columns, table, at, conditions string, limit int) string
+	// deadOfEach is endedOfEach of dead letters.
+	deadOfEach(conditions, limit string) string
 	// transient tells an error after which the same transaction may well succeed.
 	transient(err error) bool
 	// single tells whether only one node can use the database.

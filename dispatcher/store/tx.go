@@ -19,6 +19,7 @@ type tx struct {
 	notifications []dispatcher.Notification
 	hot           *statements
 	audits        *auditState
+	skipped       []skipped
 }
 
 // change runs do in a transaction and sends its notifications to all nodes once it is committed. A
@@ -57,6 +58,7 @@ func (s *store) change(ctx context.Context, by dispatcher.Change, do func(contex
 			return err
 		}
 		s.committed(notifications)
+		s.skips.count(t.skipped)
 		return nil
 	})
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Change says how files and server differ about an app, a calendar, an endpoint group or a job.
+// Change says how files and server differ about an app, a calendar, an endpoint group, an alert or a job.
 type Change string
 
 // The changes.
@@ -22,12 +22,12 @@ const (
 	NotCompared  Change = "not_compared" // the files do not fix its name
 )
 
-// Difference is an app, a calendar, an endpoint group or a job about which files and server disagree.
+// Difference is an app, a calendar, an endpoint group, an alert or a job about which files and server disagree.
 type Difference struct {
 	Change Change `json:"change"`
 	// Type is the type of the resource.
 	Type string `json:"type"`
-	// Name is that of the app, and after a slash that of the calendar, group or job; empty if the files do not fix it.
+	// Name is that of the app, and after a slash that of the calendar, group, alert or job; empty if the files do not fix it.
 	Name string `json:"name"`
 	// Resource, File and Line say where it is declared, if it is.
 	Resource string `json:"resource,omitempty"`
@@ -67,6 +67,9 @@ func (m *Module) Compare(server map[string]Content) ([]Difference, error) {
 		}
 		for _, g := range content.Groups {
 			there[GroupType+" "+g.App+"/"+g.Name] = g.Resolved()
+		}
+		for _, a := range content.Alerts {
+			there[AlertType+" "+a.App+"/"+a.Name] = a.Resolved()
 		}
 		for _, j := range content.Jobs {
 			there[JobType+" "+j.App+"/"+j.Name] = j
@@ -148,6 +151,10 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 		var group dispatcher.EndpointGroup
 		group, err = groupOf(r)
 		declared = group.Resolved()
+	case dispatcher.Alert:
+		var alert dispatcher.Alert
+		alert, err = alertOf(r)
+		declared = alert.Resolved()
 	case dispatcher.Job:
 		var job dispatcher.Job
 		job, err = jobOf(r, defaults)

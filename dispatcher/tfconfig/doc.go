@@ -1,5 +1,5 @@
 // Package tfconfig reads and writes Terraform files with the resources carillon_app, carillon_calendar,
-// carillon_endpoint_group and carillon_job, without Terraform and without a server.
+// carillon_endpoint_group, carillon_alert and carillon_job, without Terraform and without a server.
 //
 // A directory is read as Terraform reads a module. What its files fix is evaluated: literals, locals,
 // defaults of variables, for_each and count over such values, and functions that need nothing but their

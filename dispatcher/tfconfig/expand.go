@@ -53,7 +53,33 @@ func groupOf(r *Resource) (dispatcher.EndpointGroup, error) {
 		group.Registration = &dispatcher.Registration{}
 		group.Registration.SetDefaults()
 	}
+	if r.root.part("health_check") != nil {
+		group.HealthCheck = &dispatcher.HealthCheck{}
+		group.HealthCheck.SetDefaults()
+	}
 	return group, decode(r.root.json(), &group)
+}
+
+// alertOf returns the alert that a resource declares.
+func alertOf(r *Resource) (dispatcher.Alert, error) {
+	var alert dispatcher.Alert
+	alert.SetDefaults()
+	if r.root.part("failure") != nil {
+		alert.Failure = &dispatcher.AlertFailures{}
+		alert.Failure.SetDefaults()
+	}
+	if r.root.part("retry") != nil { // what a given policy leaves out has the default of any policy
+		alert.Retry.SetDefaults()
+	}
+	if r.root.part("destination").part("webhook") != nil {
+		alert.Destination.Webhook = &dispatcher.AlertWebhook{}
+		alert.Destination.Webhook.SetDefaults()
+	}
+	if r.root.part("destination").part("sns") != nil {
+		alert.Destination.SNS = &dispatcher.AlertTopic{}
+		alert.Destination.SNS.SetDefaults()
+	}
+	return alert, decode(r.root.json(), &alert)
 }
 
 // utc stands for a time zone that is unknown: without any, a local instant in an expression would be wrong.
@@ -68,18 +94,18 @@ func jobOf(r *Resource, defaults *dispatcher.JobDefaults) (dispatcher.Job, error
 	if _, is := all["retry"]; is {
 		job.Retry.SetDefaults()
 	}
-	target, _ := all["target"].(map[string]any)
-	if _, is := target["webhook"]; is {
-		job.Target.Webhook = &dispatcher.Webhook{}
-		job.Target.Webhook.SetDefaults()
-	}
-	if _, is := target["lambda"]; is {
-		job.Target.Lambda = &dispatcher.Lambda{}
-		job.Target.Lambda.SetDefaults()
-	}
-	if _, is := target["group"]; is {
-		job.Target.Group = &dispatcher.GroupTarget{}
-		job.Target.Group.SetDefaults()
+	job.Target = targetDefaults(all["target"])
+	for field, follow := range map[string]**dispatcher.Follow{
+		string(dispatcher.OnSuccess): &job.OnSuccess, string(dispatcher.OnFailure): &job.OnFailure, string(dispatcher.OnMisfire): &job.OnMisfire,
+	} {
+		given, is := all[field].(map[string]any)
+		if !is {
+			continue
+		}
+		*follow = &dispatcher.Follow{Payload: dispatcher.FollowOwn}
+		if target, is := given["target"]; is {
+			(*follow).Target = new(targetDefaults(target))
+		}
 	}
 	triggers, _ := all["triggers"].(map[string]any)
 	delete(all, "triggers")
@@ -101,6 +127,33 @@ func jobOf(r *Resource, defaults *dispatcher.JobDefaults) (dispatcher.Job, error
 	}
 	defaults.Fill(&job)
 	return job, nil
+}
+
+// targetDefaults returns the target that the JSON of one is decoded into.
+func targetDefaults(given any) dispatcher.Target {
+	all, _ := given.(map[string]any)
+	var target dispatcher.Target
+	if _, is := all["webhook"]; is {
+		target.Webhook = &dispatcher.Webhook{}
+		target.Webhook.SetDefaults()
+	}
+	if _, is := all["lambda"]; is {
+		target.Lambda = &dispatcher.Lambda{}
+		target.Lambda.SetDefaults()
+	}
+	if _, is := all["group"]; is {
+		target.Group = &dispatcher.GroupTarget{}
+		target.Group.SetDefaults()
+	}
+	if _, is := all["sqs"]; is {
+		target.SQS = &dispatcher.SQS{}
+		target.SQS.SetDefaults()
+	}
+	if _, is := all["sns"]; is {
+		target.SNS = &dispatcher.SNS{}
+		target.SNS.SetDefaults()
+	}
+	return target
 }
 
 // decode fills into from the JSON of a part of a resource.

@@ -1,6 +1,7 @@
 package tfconfig_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,15 +19,24 @@ func fleet(t *testing.T) tfconfig.Content {
 	var app dispatcher.App
 	app.SetDefaults()
 	app.Name = "billing"
-	declared := dispatcher.EndpointGroup{App: "billing", Name: "9-workers", Description: "pays ${bills}", Path: "/jobs", Strategy: "weighted",
-		Auth: &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}},
+	declared := dispatcher.EndpointGroup{App: "billing", Name: "9-workers",
+		Description: "pays ${bills}", Path: "/jobs", Strategy: "weighted",
+		DNS: map[string]dispatcher.DNSMembers{
+			"pods":   {Name: "pods.internal", Port: 8080},
+			"others": {Name: "_http._tcp.internal", Type: "SRV", Labels: dispatcher.Labels{"zone": "b"}},
+		},
+		HealthCheck: &dispatcher.HealthCheck{Interval: dispatcher.Duration(time.Minute)},
+		Auth:        &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}},
 		Endpoints: map[string]dispatcher.StaticEndpoint{
 			"a": {URL: "https://a.example.com", Weight: 3, Labels: dispatcher.Labels{"zone": "a"}},
 			"b": {URL: "https://b.example.com", Backup: true},
 		},
 	}
-	registering := dispatcher.EndpointGroup{App: "billing", Name: "fleet",
+	registering := dispatcher.EndpointGroup{App: "billing", Name: "fleet", EjectAfter: dispatcher.DefaultEjectAfter,
 		Probe: dispatcher.Probe{IdlePath: "/free"},
+		Auth: &dispatcher.Auth{OAuth2: &dispatcher.OAuth2Auth{TokenURL: "https://login.example.com/token", ClientID: "billing",
+			ClientAuth: dispatcher.ClientAuthPrivateKeyJWT, PrivateKey: &dispatcher.Secret{Reference: "file:billing/key.pem"},
+			KeyID: "1", Algorithm: dispatcher.AlgorithmES256, Scopes: []string{"jobs", "fleet"}}},
 		Registration: &dispatcher.Registration{
 			Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}, ExpireAfter: dispatcher.Duration(2 * time.Minute),
 		},
@@ -35,14 +45,24 @@ func fleet(t *testing.T) tfconfig.Content {
 	job.SetDefaults()
 	group := &dispatcher.GroupTarget{Name: "9-workers", Path: "/nightly"}
 	group.SetDefaults()
-	group.Strategy, group.HashKey = "consistent_hash", "{{.Trigger}}"
+	group.Strategy, group.HashKey, group.EndpointConcurrency = "consistent_hash", "{{.Trigger}}", dispatcher.ConcurrencyQueue
 	job.Target.Group = group
 	job, _, err := dispatcher.Apply(nil, job, dispatcher.Prior{}, nil, now)
 	if err != nil {
 		t.Fatal(err)
 	}
-	groups := []dispatcher.EndpointGroup{declared.Resolved(), registering.Resolved()}
-	return tfconfig.Content{App: app, Jobs: []dispatcher.Job{job}, Groups: groups}
+	executors := dispatcher.EndpointGroup{App: "billing", Name: "xxl", Kind: dispatcher.GroupXXLJob,
+		XXLJobSettings: dispatcher.XXLJobSettings{AppName: "billing-executor", AccessToken: &dispatcher.Secret{Stored: true}}}
+	run := dispatcher.Job{App: "billing", Name: "of-xxl"}
+	run.SetDefaults()
+	run.Target.Group = &dispatcher.GroupTarget{Name: "xxl", XXLJob: &dispatcher.XXLJobRun{Handler: "demoJobHandler", Param: "${monthly}",
+		ExecutorTimeout: dispatcher.Duration(time.Minute)}}
+	run.Target.Group.SetDefaults()
+	if run, _, err = dispatcher.Apply(nil, run, dispatcher.Prior{}, nil, now); err != nil {
+		t.Fatal(err)
+	}
+	groups := []dispatcher.EndpointGroup{declared.Resolved(), registering.Resolved(), executors.Resolved()}
+	return tfconfig.Content{App: app, Jobs: []dispatcher.Job{job, run}, Groups: groups}
 }
 
 func TestGroupsAreWrittenCleanAndTheSame(t *testing.T) {
@@ -67,9 +87,11 @@ func TestCompareNamesWhatDiffersInGroups(t *testing.T) {
 	workers.Endpoints["a"] = dispatcher.StaticEndpoint{URL: "https://a.example.com", Weight: 1, Labels: dispatcher.Labels{"zone": "z"}}
 	workers.Endpoints["c"] = workers.Endpoints["b"]
 	delete(workers.Endpoints, "b")
+	workers.DNS["pods"] = dispatcher.DNSMembers{Name: "pods.internal", Port: 8081}.Resolved()
+	workers.HealthCheck.UnhealthyThreshold, workers.EjectAfter = 4, 7
 	server.Groups[1].Registration.Ports = []int{8080, 8081}
 	server.Groups[1].Probe.Timeout *= 2
-	server.Jobs[0].Target.Group.HashKey = ""
+	server.Jobs[0].Target.Group.HashKey, server.Jobs[0].Target.Group.EndpointConcurrency = "", dispatcher.ConcurrencyForbid
 	server.Groups = append(server.Groups, dispatcher.EndpointGroup{App: "billing", Name: "old"})
 	var got []string
 	for _, d := range compare(t, dir, server) {
@@ -79,9 +101,11 @@ func TestCompareNamesWhatDiffersInGroups(t *testing.T) {
 		}
 	}
 	want := []string{
-		"changed billing/9-workers", `endpoint["a"].labels["zone"]`, `endpoint["a"].weight`, `endpoint["b"]`, `endpoint["c"]`, "strategy",
+		"changed billing/9-workers", `dns["pods"].port`, "eject_after",
+		`endpoint["a"].labels["zone"]`, `endpoint["a"].weight`, `endpoint["b"]`, `endpoint["c"]`,
+		"health_check.unhealthy_threshold", "strategy",
 		"changed billing/fleet", "probe.timeout", "registration.ports", "only_on_server billing/old",
-		"changed billing/nightly", "target.group.hash_key",
+		"changed billing/nightly", "target.group.endpoint_concurrency", "target.group.hash_key",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("differences\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -108,6 +132,20 @@ resource "carillon_endpoint_group" "g" {
     labels   = [endpoint.key]
     content { url = endpoint.value }
   }
+  eject_after = var.v
+  dynamic "dns" {
+    for_each = var.v
+    labels   = [dns.key]
+    content { name = dns.value }
+  }
+  dns "known" {
+    name = var.v
+    type = var.v
+  }
+  health_check {
+    interval          = var.v
+    healthy_threshold = var.v
+  }
   registration {
     networks     = var.v
     ports        = [8080]
@@ -126,5 +164,41 @@ resource "carillon_endpoint_group" "g" {
 	}
 	if found := lint(t, dir); found != "" {
 		t.Errorf("found\n%swant nothing", found)
+	}
+}
+
+// What client_auth needs is known when it is.
+func TestLintLeavesOutCredentialsOfAnUnknownKind(t *testing.T) {
+	t.Parallel()
+	for of, want := range map[string]string{
+		`client_auth = var.v`:                                       "",
+		`client_auth = "post"`:                                      "client_secret",
+		`client_auth = "private_key_jwt"`:                           "private_key",
+		`client_secret { reference = var.v }`:                       "",
+		`private_key { reference = "env:SECRET_BILLING_KEY" }`:      "private_key, key_id and algorithm are for client_auth private_key_jwt",
+		"client_secret { value = \"a\" }\n scopes = []":             "scopes are an empty list",
+		"client_secret { value = \"a\" }\n scopes = [\"a\", var.v]": "",
+	} {
+		dir := t.TempDir()
+		text := fmt.Sprintf(`
+variable "v" {}
+resource "carillon_endpoint_group" "g" {
+  app      = "billing"
+  name     = "workers"
+  auth {
+    oauth2 {
+      token_url = "https://login.example.com/token"
+      client_id = "billing"
+      %s
+    }
+  }
+}
+`, of)
+		if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if found := lint(t, dir); !strings.Contains(found, want) || want == "" && found != "" {
+			t.Errorf("%s: found %q, want %q", of, found, want)
+		}
 	}
 }

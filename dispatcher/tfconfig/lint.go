@@ -17,7 +17,9 @@ func (m *Module) Lint(now time.Time) []Problem {
 	for _, kind := range []struct {
 		is   string
 		lint func(*Resource) error
-	}{{AppType, l.app}, {CalendarType, l.calendar}, {GroupType, l.group}, {JobType, l.job}} { // jobs need the others of their app
+	}{ // jobs need the others of their app
+		{AppType, l.app}, {CalendarType, l.calendar}, {GroupType, l.group}, {JobType, l.job}, {AlertType, l.alert},
+	} {
 		for _, r := range m.Resources {
 			if r.Type != kind.is {
 				continue
@@ -27,8 +29,11 @@ func (m *Module) Lint(now time.Time) []Problem {
 				l.found.add(r.Address, r.at, false, CodeType, "%v", err)
 			}
 		}
-		if kind.is == CalendarType {
+		switch kind.is {
+		case CalendarType:
 			l.bases(m)
+		case JobType:
+			l.follows(m)
 		}
 	}
 	found := unique(l.found.Problems)
@@ -45,6 +50,8 @@ type linter struct {
 	apps      map[string]dispatcher.App
 	calendars map[string][]dispatcher.Calendar // by app, those of which everything is known
 	named     map[string]*Resource
+	// unnamedGroups tells that the names of some groups are not known.
+	unnamedGroups bool
 }
 
 // duplicate reports a name that two resources have.
@@ -142,11 +149,39 @@ func (l *linter) group(r *Resource) error {
 	if err != nil {
 		return err
 	}
+	_, app := r.app()
+	_, name := r.name()
+	l.unnamedGroups = l.unnamedGroups || !app || !name
 	l.report(r, false, group.Validate())
 	if bounds := l.boundsOf(group.App); bounds != nil {
 		l.report(r, false, bounds.CheckGroup(group))
 	}
 	return nil
+}
+
+func (l *linter) alert(r *Resource) error {
+	alert, err := alertOf(r)
+	if err != nil {
+		return err
+	}
+	l.report(r, false, alert.Validate())
+	if bounds := l.boundsOf(alert.App); bounds != nil {
+		var problems dispatcher.Problems
+		problems.AddError("/destination", bounds.CheckDestination(alert.App, alert.Destination))
+		l.report(r, false, problems.Err())
+	}
+	return nil
+}
+
+// unknownGroup returns the problem of a job that calls a group that no file declares, though one declares the app. The
+// group may be there anyway: another module may have it.
+func (l *linter) unknownGroup(r *Resource, job dispatcher.Job) error {
+	name, known := r.root.part("target").part("group").part("name").text()
+	if !known || name == "" || l.unnamedGroups || l.named[GroupType+"/"+job.App+"/"+name] != nil {
+		return nil
+	}
+	return dispatcher.Problems{{Path: "/target/group/name", Code: dispatcher.CodeGroupUnknown, Message: "no file declares group " +
+		dispatcher.Echo(name) + " of app " + job.App + "; declare it, or check the name"}}
 }
 
 // boundsOf returns the bounds of an app; nil: they are not declared here, or not fully known.
@@ -177,6 +212,9 @@ func (l *linter) job(r *Resource) error {
 	if bounds := l.boundsOf(job.App); bounds != nil {
 		l.report(r, false, bounds.CheckJob(job))
 	}
+	if declared {
+		l.report(r, true, l.unknownGroup(r, job))
+	}
 	for name := range job.Triggers {
 		if !r.root.part("triggers").part(name).allKnown() {
 			delete(job.Triggers, name) // its warnings are about all of it together
@@ -205,14 +243,26 @@ var needs = map[string][]string{
 	"delays":          {"max_attempts"},
 	"max_concurrency": {"concurrency_policy"},
 	"queue_limit":     {"concurrency_policy"},
+	"carry_state":     {"concurrency_policy", "max_concurrency", "target"},
 	"payload":         {"target"},
-	"auth":            {"url", "method"},
-	"body":            {"method"},
+	"auth":            {"url", "method", "kind"},
+	"signing":         {"kind"},
+	"app_name":        {"kind"},
+	"access_token":    {"kind"},
+	"body":            {"method", "format", "headers"},
+	"failure":         {"missed", "late_after", "overrun_after", "no_success_for", "objective"},
+	"routing_key":     {"format"},
+	"secret_url":      {"url"},
+	"severity":        {"format"},
+	"url":             {"secret_url"},
+	"client_secret":   {"client_auth"},
+	"private_key":     {"client_auth", "algorithm"},
 	"headers":         {"auth", "cloud_events"},
-	"cloud_events":    {"method"},
+	"cloud_events":    {"method", "format"},
 	"region":          {"function"},
 	"assume_role":     {"function", "region"},
 	"client_context":  {"invocation"},
+	"callback":        {"invocation"},
 	"expire_after":    {"heartbeat"},
 	"hash_key":        {"strategy"},
 }

@@ -131,6 +131,10 @@ func (r reader) put(n *node, name, label string, a Attribute, at hcl.Range, body
 		all.list = append(all.list, r.block(body, a.Attributes, name, strconv.Itoa(len(all.list)), at, s))
 		return
 	}
+	if all.unknown { // with a dynamic block before, whose elements are
+		r.block(body, a.Attributes, name, label, at, s)
+		return
+	}
 	if all.parts[label] != nil {
 		r.add(at, CodeTwice, "block %s %q is given twice", name, label)
 		return

@@ -45,6 +45,7 @@ type Schema map[string]Attribute
 
 // The types of resources that this package knows.
 const (
+	AlertType    = "carillon_alert"
 	AppType      = "carillon_app"
 	CalendarType = "carillon_calendar"
 	GroupType    = "carillon_endpoint_group"
@@ -79,7 +80,7 @@ func (s Schema) names() []string {
 }
 
 // fields are the names that the API has for some attributes and blocks.
-var fields = map[string]string{"trigger": "triggers", "endpoint": "endpoints", "rule": "rules", "secret": "secrets"}
+var fields = map[string]string{"trigger": "triggers", "endpoint": "endpoints", "rule": "rules", "mute": "mutes", "secret": "secrets"}
 
 // field returns the API's name of an attribute.
 func field(name string) string {

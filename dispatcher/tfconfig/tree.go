@@ -118,7 +118,44 @@ func groupWithoutDefaults(tree map[string]any) map[string]any {
 	for _, endpoint := range endpoints {
 		remove(endpoint, dispatcher.StaticEndpoint{}.Resolved())
 	}
+	names, _ := tree["dns"].(map[string]any)
+	for _, name := range names {
+		remove(name, dispatcher.DNSMembers{}.Resolved())
+	}
+	var check dispatcher.HealthCheck
+	check.SetDefaults()
+	remove(tree["health_check"], check)
 	return tree
+}
+
+// alertWithoutDefaults removes from the tree of an alert what has its default.
+func alertWithoutDefaults(tree map[string]any) (map[string]any, error) {
+	var standard dispatcher.Alert
+	standard.SetDefaults()
+	retry, err := treeOf(standard.Retry)
+	if err != nil {
+		return nil, err
+	}
+	if reflect.DeepEqual(tree["retry"], any(retry)) {
+		delete(tree, "retry")
+	}
+	retryWithoutDefaults(tree["retry"])
+	destination, failure := tree["destination"], tree["failure"]
+	remove(tree, dispatcher.Alert{Recovery: true})
+	if failure != nil { // an empty one stands for the first failure
+		var f dispatcher.AlertFailures
+		f.SetDefaults()
+		remove(failure, f)
+		tree["failure"] = failure
+	}
+	all, _ := destination.(map[string]any)
+	var webhook dispatcher.AlertWebhook
+	webhook.SetDefaults()
+	remove(all["webhook"], webhook)
+	var topic dispatcher.AlertTopic
+	topic.SetDefaults()
+	remove(all["sns"], topic)
+	return tree, nil
 }
 
 // jobWithoutDefaults removes from the tree of a job what its app or Carillon gives it anyway.
@@ -147,6 +184,11 @@ func jobWithoutDefaults(tree map[string]any, defaults *dispatcher.JobDefaults) e
 	standard.Triggers = nil
 	remove(tree, standard)
 	tree["target"], tree["triggers"] = targetWithoutDefaults(target, defaults), triggers
+	for _, event := range dispatcher.FollowEvents {
+		follow, _ := tree[string(event)].(map[string]any)
+		remove(follow, dispatcher.Follow{Payload: dispatcher.FollowOwn})
+		targetWithoutDefaults(follow["target"], nil)
+	}
 	return nil
 }
 
@@ -166,13 +208,15 @@ func retryWithoutDefaults(tree any) {
 // targetWithoutDefaults removes from the tree of a target what its app or Carillon gives it anyway.
 func targetWithoutDefaults(target any, defaults *dispatcher.JobDefaults) any {
 	all, _ := target.(map[string]any)
-	hook, _ := all["webhook"].(map[string]any)
-	if headers, is := hook["headers"].(map[string]any); is && defaults != nil {
-		maps.DeleteFunc(headers, func(name string, value any) bool {
-			return slices.ContainsFunc(slices.Collect(maps.Keys(defaults.Headers)), func(given string) bool {
-				return strings.EqualFold(given, name) && value == defaults.Headers[given]
+	for _, kind := range []dispatcher.TargetKind{dispatcher.TargetWebhook, dispatcher.TargetGroup} {
+		request, _ := all[string(kind)].(map[string]any)
+		if headers, is := request["headers"].(map[string]any); is && defaults != nil {
+			maps.DeleteFunc(headers, func(name string, value any) bool {
+				return slices.ContainsFunc(slices.Collect(maps.Keys(defaults.Headers)), func(given string) bool {
+					return strings.EqualFold(given, name) && value == defaults.Headers[given]
+				})
 			})
-		})
+		}
 	}
 	var webhook dispatcher.Webhook
 	webhook.SetDefaults()
@@ -183,6 +227,12 @@ func targetWithoutDefaults(target any, defaults *dispatcher.JobDefaults) any {
 	var group dispatcher.GroupTarget
 	group.SetDefaults()
 	remove(all["group"], group)
+	var sqs dispatcher.SQS
+	sqs.SetDefaults()
+	remove(all["sqs"], sqs)
+	var sns dispatcher.SNS
+	sns.SetDefaults()
+	remove(all["sns"], sns)
 	return target
 }
 

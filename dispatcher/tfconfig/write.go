@@ -19,12 +19,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// Content is an app with its calendars, endpoint groups and jobs, as a server has them.
+// Content is an app with its calendars, endpoint groups, jobs and alerts, as a server has them.
 type Content struct {
 	App       dispatcher.App
 	Calendars []dispatcher.Calendar
 	Groups    []dispatcher.EndpointGroup
 	Jobs      []dispatcher.Job
+	Alerts    []dispatcher.Alert
 }
 
 // Write writes an app as Terraform resources, each with a block that imports it. What is the default is left out.
@@ -36,8 +37,14 @@ func (c Content) Write(to io.Writer) error {
 	for _, calendar := range c.Calendars {
 		w.labels[CalendarType+"/"+calendar.Name] = label(calendar.Name)
 	}
+	for _, job := range c.Jobs {
+		w.labels[JobType+"/"+job.Name] = label(job.Name)
+	}
 	for _, group := range c.Groups {
 		w.labels[GroupType+"/"+group.Name] = label(group.Name)
+	}
+	for _, job := range c.Jobs {
+		w.labels[JobType+"/"+job.Name] = label(job.Name)
 	}
 	app := c.App
 	app.Bounds = nil
@@ -69,8 +76,27 @@ func (c Content) Write(to io.Writer) error {
 		w.owner = job.Name
 		w.resource(JobType, job.Name, app.Name+"/"+job.Name, tree)
 	}
+	if err := w.alerts(c); err != nil {
+		return err
+	}
 	_, err = w.file.WriteTo(to)
 	return err
+}
+
+// alerts writes the alerts of an app.
+func (w *writer) alerts(c Content) error {
+	for _, alert := range c.Alerts {
+		tree, err := treeOf(alert.Resolved())
+		if err == nil {
+			tree, err = alertWithoutDefaults(tree)
+		}
+		if err != nil {
+			return fmt.Errorf("alert %s: %w", alert.Name, err)
+		}
+		w.owner = alert.Name
+		w.resource(AlertType, alert.Name, c.App.Name+"/"+alert.Name, tree)
+	}
+	return nil
 }
 
 // label returns the label of the resource of that name. Names may begin with a digit, labels may not.
@@ -86,13 +112,14 @@ type writer struct {
 	file      *hclwrite.File
 	labels    map[string]string // of resources, by type and name
 	variables map[string]bool   // those that are declared
-	owner     string            // the group or job that is being written
+	owner     string            // the group, job or alert that is being written
 }
 
 // order is the order in which people expect the most important attributes. Others follow by name, blocks last.
 var order = []string{
-	"app", "name", "description", "enabled", "expression", "timezone", "url", "method", "function", "reference", "value",
-	"target", "webhook", "lambda", "group", "retry", "trigger",
+	"app", "name", "description", "enabled", "expression", "timezone", "url", "method", "function", "queue_arn", "topic_arn",
+	"reference", "value", "target", "destination", "webhook", "lambda", "group", "sqs", "sns", "retry", "trigger", "jobs",
+	"on_success", "on_failure", "on_misfire",
 }
 
 // resource writes a resource and its import block. tree is what the API says of it.
@@ -180,16 +207,9 @@ func (w *writer) tokens(name string, a Attribute, value any) hclwrite.Tokens {
 	case name == "group" && w.labels[GroupType+"/"+text] != "":
 		return nameOf(GroupType, w.labels[GroupType+"/"+text])
 	case name == "bases":
-		var all []hclwrite.Tokens
-		for _, base := range value.([]any) {
-			text, _ := base.(string)
-			if to := w.labels[CalendarType+"/"+text]; to != "" {
-				all = append(all, nameOf(CalendarType, to))
-			} else {
-				all = append(all, hclwrite.TokensForValue(cty.StringVal(text)))
-			}
-		}
-		return hclwrite.TokensForTuple(all)
+		return w.names(CalendarType, value)
+	case name == "jobs" && a.Kind == Texts:
+		return w.names(JobType, value)
 	case a.Kind == Document:
 		return document(value)
 	case a.Kind == Length:
@@ -205,6 +225,20 @@ func (w *writer) tokens(name string, a Attribute, value any) hclwrite.Tokens {
 	return hclwrite.TokensForValue(constant(value))
 }
 
+// names returns a list of names of resources of a kind.
+func (w *writer) names(kind string, value any) hclwrite.Tokens {
+	var all []hclwrite.Tokens
+	for _, name := range value.([]any) {
+		text, _ := name.(string)
+		if to := w.labels[kind+"/"+text]; to != "" {
+			all = append(all, nameOf(kind, to))
+		} else {
+			all = append(all, hclwrite.TokensForValue(cty.StringVal(text)))
+		}
+	}
+	return hclwrite.TokensForTuple(all)
+}
+
 // nameOf refers to the name of a resource.
 func nameOf(kind, label string) hclwrite.Tokens {
 	return hclwrite.TokensForTraversal(hcl.Traversal{
@@ -215,7 +249,7 @@ func nameOf(kind, label string) hclwrite.Tokens {
 func (w *writer) secret(path []string) hclwrite.Tokens {
 	name := "secret_" + w.owner
 	for _, part := range path {
-		if part != "target" && part != "webhook" {
+		if part != "target" && part != "webhook" && part != "destination" {
 			name += "_" + part
 		}
 	}

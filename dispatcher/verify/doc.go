@@ -10,6 +10,7 @@ package verify
 
 import (
 	"context"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -19,6 +20,9 @@ type Reader interface {
 	dispatcher.Revisions
 	// Run returns ErrNotFound if there is no such run.
 	Run(ctx context.Context, id string) (dispatcher.Run, error)
+	RunsAt(ctx context.Context, keys []dispatcher.RunKey) ([]dispatcher.Run, error)
 	// Misfires lists misfire decisions, latest first; the cursor is Misfire.Cursor of the last item.
 	Misfires(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Misfire, error)
+	// Backfilled counts the runs of backfills of a job between two instants, by trigger.
+	Backfilled(ctx context.Context, job int64, from, to time.Time) (map[int64]int, error)
 }

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // Explanation says what became of one scheduled time of a trigger, and why.
@@ -64,78 +63,159 @@ type ExplainQuery struct {
 // Explain says what became of a time of a trigger. The error is ErrNotFound if the trigger has no
 // history.
 func Explain(ctx context.Context, reader Reader, query ExplainQuery) (Explanation, error) {
-	e := explainer{
-		reader: reader, schedules: dispatcher.NewPastSchedules(reader, query.App),
-		Explanation: Explanation{
-			App: query.App, Job: query.Job, Trigger: query.Trigger,
-			At: query.At.UTC().Truncate(time.Millisecond), Steps: []Step{},
-		},
+	at := query.At.UTC().Truncate(time.Millisecond)
+	of, err := readHistory(ctx, reader, query, at, latest(at.Add(-time.Minute), time.UnixMilli(0)))
+	if err != nil {
+		return Explanation{App: query.App, Job: query.Job, Trigger: query.Trigger, At: at, Steps: []Step{}}, err
 	}
-	err := e.run(ctx, query.Now)
+	of.ledger = oneByOne{reader, query}
+	e, err := of.explain(ctx, at)
 	return e.Explanation, err
 }
 
-// explainer is one call of Explain.
-type explainer struct {
-	Explanation
-	reader    Reader
-	schedules *dispatcher.PastSchedules
+// explained is a trigger of which times are explained.
+type explained struct {
+	query     ExplainQuery
+	schedules *knownSchedules
+	job       int64 // its key
 	history   dispatcher.TriggerHistory
 	app       dispatcher.AppHistory
+	ledger    ledger
 }
 
-func (e *explainer) run(ctx context.Context, now time.Time) error {
-	var err error
-	if e.app, err = e.reader.AppHistory(ctx, e.App, e.At, now); err != nil {
-		return err
+// ledger is what explanations ask of the ledger of a trigger.
+type ledger interface {
+	// find returns a run, nil if there is none.
+	find(ctx context.Context, key dispatcher.RunKey) (*dispatcher.Run, error)
+	// missed returns the misfire decision that covers a time, nil if there is none.
+	missed(ctx context.Context, at time.Time) (*dispatcher.Misfire, error)
+}
+
+// readHistory reads the history of a trigger since a time, zero: as far as that of the app goes back. It comes before the
+// ledger: a fire that is claimed in between is found there.
+func readHistory(ctx context.Context, reader Reader, query ExplainQuery, at, since time.Time) (of explained, err error) {
+	of = explained{query: query, schedules: newKnownSchedules(reader, query.App)}
+	if of.app, err = reader.AppHistory(ctx, query.App, at, query.Now); err != nil {
+		return of, err
 	}
-	// The history comes before the ledger: a fire that is claimed in between is found there.
-	since := latest(e.At.Add(-time.Minute), time.UnixMilli(0))
-	job, err := e.reader.JobKey(ctx, e.App, e.Job)
+	if of.job, err = reader.JobKey(ctx, query.App, query.Job); err != nil {
+		return of, err
+	}
+	if since.IsZero() {
+		since = of.app.Since
+	}
+	histories, err := reader.TriggerHistories(ctx, of.job, since)
 	if err != nil {
-		return err
+		return of, err
 	}
-	histories, err := e.reader.TriggerHistories(ctx, job, since)
-	if err != nil {
-		return err
-	}
-	i := slices.IndexFunc(histories, func(h dispatcher.TriggerHistory) bool { return h.Name == e.Trigger })
+	i := slices.IndexFunc(histories, func(h dispatcher.TriggerHistory) bool { return h.Name == query.Trigger })
 	if i < 0 {
-		return dispatcher.NotFound("trigger", e.App+"/"+e.Job+"/"+e.Trigger)
+		return of, dispatcher.NotFound("trigger", query.App+"/"+query.Job+"/"+query.Trigger)
 	}
-	e.history = histories[i]
-	key := dispatcher.RunKey{
-		TriggerID: e.history.ID, ScheduledAt: e.At, Kind: dispatcher.KindSchedule,
-	}
-	if e.Run, err = e.find(ctx, key.String()); err != nil {
+	of.history = histories[i]
+	return of, nil
+}
+
+// explain says what became of one time.
+func (of *explained) explain(ctx context.Context, at time.Time) (explainer, error) {
+	e := explainer{explained: of, Explanation: Explanation{
+		App: of.query.App, Job: of.query.Job, Trigger: of.query.Trigger, At: at, Steps: []Step{},
+	}}
+	return e, e.run(ctx)
+}
+
+// explainer explains one time.
+type explainer struct {
+	Explanation
+	*explained
+	pauses  []dispatcher.AppPause // of the app, that held the job at the time or hold it now
+	delayed bool                  // a fixed delay is not known to have led to the time
+	// excluded says that only the calendar keeps the schedule from firing then.
+	excluded bool
+}
+
+func (e *explainer) run(ctx context.Context) (err error) {
+	key := dispatcher.RunKey{TriggerID: e.history.ID, ScheduledAt: e.At, Kind: dispatcher.KindSchedule}
+	if e.Run, err = e.ledger.find(ctx, key); err != nil {
 		return err
 	}
 	scheduled, err := e.schedule(ctx)
 	if err != nil {
 		return err
 	}
+	if scheduled != nil {
+		e.addPauses()
+	}
 	if e.Run != nil {
 		e.decide(VerdictRun, "its run %s", progress(e.Run))
 		e.addRun(e.Run)
 		return nil
 	}
-	if scheduled == nil || e.Verdict != "" {
+	if scheduled == nil {
 		return nil
 	}
 	if err := e.findMisfire(ctx); err != nil || e.Misfire != nil {
 		return err
 	}
+	if e.delayed {
+		e.undelayed()
+		return nil
+	}
 	e.unclaimed(scheduled)
 	return nil
 }
 
-// find returns a run, nil if there is none.
-func (e *explainer) find(ctx context.Context, id string) (*dispatcher.Run, error) {
-	run, err := e.reader.Run(ctx, id)
+// undelayed decides about a time of a fixed delay that has neither a run nor a misfire decision.
+func (e *explainer) undelayed() {
+	e.decide(VerdictNone, "a fixed delay counts from the end of each run, and no run led to this time")
+}
+
+// addPauses adds the steps of the pauses of the app that held the job at the time.
+func (e *explainer) addPauses() {
+	for _, p := range e.pauses {
+		if p.PausedAt.After(e.At) {
+			continue
+		}
+		e.step(p.PausedAt, "pause %s began: %s", p.ID, p)
+		if p.EndedAt != nil {
+			e.step(*p.EndedAt, "pause %s was ended by %s", p.ID, p.EndedBy)
+		}
+	}
+}
+
+// pausedAt returns a pause of the app that holds the job now, and still will at a time unless somebody ends it before.
+func (e *explainer) pausedAt(at time.Time) (dispatcher.AppPause, bool) {
+	i := slices.IndexFunc(e.pauses, func(p dispatcher.AppPause) bool {
+		return p.EndedAt == nil && (p.Until == nil || p.Until.After(at))
+	})
+	if i < 0 {
+		return dispatcher.AppPause{}, false
+	}
+	return e.pauses[i], true
+}
+
+// oneByOne asks a store for each.
+type oneByOne struct {
+	reader Reader
+	query  ExplainQuery
+}
+
+func (l oneByOne) find(ctx context.Context, key dispatcher.RunKey) (*dispatcher.Run, error) {
+	run, err := l.reader.Run(ctx, key.String())
 	if errors.Is(err, dispatcher.ErrNotFound) {
 		return nil, nil
 	}
 	return &run, err
+}
+
+func (l oneByOne) missed(ctx context.Context, at time.Time) (*dispatcher.Misfire, error) {
+	found, err := l.reader.Misfires(ctx, dispatcher.RunQuery{
+		App: l.query.App, Job: l.query.Job, Trigger: l.query.Trigger, From: at, To: at, Page: dispatcher.Page{Limit: 1},
+	})
+	if err != nil || len(found) == 0 {
+		return nil, err
+	}
+	return &found[0], nil
 }
 
 func (e *explainer) decide(verdict Verdict, format string, args ...any) {
@@ -146,155 +226,13 @@ func (e *explainer) step(at time.Time, format string, args ...any) {
 	e.Steps = append(e.Steps, Step{at, fmt.Sprintf(format, args...)})
 }
 
-// schedule adds the schedule that was in force, and returns the span in which it scheduled the
-// time. If there is none, schedule decides why not.
-func (e *explainer) schedule(ctx context.Context) (*dispatcher.Span, error) {
-	revision, span := e.history.At(e.At)
-	if revision == nil {
-		e.undeclared()
-		return nil, nil
-	}
-	e.inForce(revision)
-	parsed, err := e.schedules.At(ctx, e.history.Identity, revision)
-	var unreadable *dispatcher.UnreadableError
-	switch {
-	case errors.As(err, &unreadable):
-		e.decide(VerdictUnknown, "its definition cannot be evaluated: %v", err)
-		return nil, nil
-	case err != nil:
-		return nil, err
-	}
-	if next, ok := parsed.Next(e.At); ok {
-		e.NextAt = &next
-	}
-	_, delayed := parsed.FixedDelay()
-	planned := span != nil && e.At.Equal(e.history.Next)
-	if delayed && !planned {
-		e.NextAt = nil // it depends on the end of a run
-		if e.Run == nil {
-			e.decide(VerdictNone, "a fixed delay counts from the end of each run, and no run led to this time")
-		}
-		return span, nil
-	}
-	if planned || parsed.Matches(e.At) {
-		due := e.At.Add(parsed.Delay(e.At))
-		e.DueAt = &due
-		if span != nil {
-			e.step(e.At, "scheduled; due at %s", dispatcher.FormatInstant(due))
-			return span, nil
-		}
-	}
-	return nil, e.unscheduled(ctx, revision, parsed)
-}
-
-// inForce adds the steps that say which definition was in force.
-func (e *explainer) inForce(in *dispatcher.TriggerRevision) {
-	e.Revision = in.Revision
-	switch {
-	case in.Cause == dispatcher.CauseDelete:
-		e.step(in.From, "the trigger was removed")
-		return
-	case !in.Enabled:
-		e.step(in.From, "revision %d came into force (%s): disabled", in.Revision, in.Cause)
-		return
-	}
-	paused := ""
-	if in.Paused {
-		paused = ", paused"
-	}
-	bounds := ""
-	if in.Calendar != "" {
-		bounds = ", calendar " + in.Calendar
-	}
-	called := ""
-	if in.Name != e.Trigger {
-		called = ", called " + in.Name
-	}
-	e.step(in.From, "revision %d came into force (%s): %s in %s%s%s%s",
-		in.Revision, in.Cause, dispatcher.Echo(in.Expression), in.Timezone, bounds, paused, called)
-	if !e.app.Enabled && e.app.Changed != nil {
-		e.step(*e.app.Changed, "the app was disabled")
-	}
-}
-
-// undeclared explains a time before the first revision.
-func (e *explainer) undeclared() {
-	if e.At.Before(e.app.Since) {
-		e.beforeHistory()
-		return
-	}
-	first := e.history.Revisions[0]
-	e.decide(VerdictNone, "the trigger was not declared yet")
-	e.step(first.From, "first declared as revision %d", first.Revision)
-}
-
-func (e *explainer) beforeHistory() {
-	e.decide(VerdictUnknown, "the history of the app only goes back to %s", dispatcher.FormatInstant(e.app.Since))
-}
-
-// unscheduled decides why the schedule in force did not schedule the time.
-func (e *explainer) unscheduled(ctx context.Context, in *dispatcher.TriggerRevision, parsed *schedule.Schedule) error {
-	matches := parsed.Matches(e.At)
-	switch {
-	case in.Cause == dispatcher.CauseDelete:
-		e.decide(VerdictNone, "the trigger had been removed")
-	case !in.Enabled:
-		e.decide(VerdictNone, "the trigger or its job was disabled")
-	case matches && e.At.Before(e.app.Since):
-		e.beforeHistory()
-	case matches && in.NextFireTime != nil && e.At.Before(*in.NextFireTime):
-		e.decide(VerdictNone, "revision %d, in force since %s, first fires at %s",
-			in.Revision, dispatcher.FormatInstant(in.From), dispatcher.FormatInstant(*in.NextFireTime))
-	case matches && in.NextFireTime == nil:
-		e.decide(VerdictNone, "revision %d had no fires left", in.Revision)
-	case matches:
-		e.decide(VerdictNone, "the definition changed before it was due")
-	case in.StartAt != nil && e.At.Before(*in.StartAt):
-		e.decide(VerdictNone, "it is before start_at %s", dispatcher.FormatInstant(*in.StartAt))
-	case in.EndAt != nil && e.At.After(*in.EndAt):
-		e.decide(VerdictNone, "it is after end_at %s", dispatcher.FormatInstant(*in.EndAt))
-	default:
-		return e.unmatched(ctx, in)
-	}
-	return nil
-}
-
-// unmatched decides why the schedule does not fire at a time within its bounds.
-func (e *explainer) unmatched(ctx context.Context, in *dispatcher.TriggerRevision) error {
-	e.decide(VerdictNone, "%s in %s does not fire at this time", dispatcher.Echo(in.Expression), in.Timezone)
-	uncounted := *in
-	uncounted.RepeatCount = 0
-	unbounded := uncounted
-	unbounded.Calendar = ""
-	for _, tried := range []struct {
-		revision *dispatcher.TriggerRevision
-		reason   string
-	}{
-		{&uncounted, fmt.Sprintf("its repeat_count of %d was used up", in.RepeatCount)},
-		{&unbounded, fmt.Sprintf("calendar %s excludes it", dispatcher.Echo(in.Calendar))},
-	} {
-		s, err := e.schedules.At(ctx, e.history.Identity, tried.revision)
-		if err != nil {
-			return err
-		}
-		if s.Matches(e.At) {
-			e.Reason = tried.reason
-			return nil
-		}
-	}
-	return nil
-}
-
 // findMisfire looks for the misfire decision that covers the time.
 func (e *explainer) findMisfire(ctx context.Context) error {
-	found, err := e.reader.Misfires(ctx, dispatcher.RunQuery{
-		App: e.App, Job: e.Job, Trigger: e.Trigger, From: e.At, To: e.At, Page: dispatcher.Page{Limit: 1},
-	})
-	if err != nil || len(found) == 0 {
+	m, err := e.ledger.missed(ctx, e.At)
+	if err != nil || m == nil {
 		return err
 	}
-	m := found[0]
-	e.Misfire = &m
+	e.Misfire = m
 	e.decide(VerdictMisfire, "it was missed, and the misfire decision was %s: %s", m.Decision, m.Reason)
 	by := "a change of the definition"
 	if m.Node != nil {
@@ -305,7 +243,11 @@ func (e *explainer) findMisfire(ctx context.Context) error {
 	if m.Run == "" {
 		return nil
 	}
-	if e.CatchUp, err = e.find(ctx, m.Run); err == nil && e.CatchUp != nil {
+	key, err := dispatcher.ParseRunKey(m.Run)
+	if err != nil {
+		return err
+	}
+	if e.CatchUp, err = e.ledger.find(ctx, key); err == nil && e.CatchUp != nil {
 		e.addRun(e.CatchUp)
 	}
 	return err
@@ -313,6 +255,7 @@ func (e *explainer) findMisfire(ctx context.Context) error {
 
 // unclaimed decides about a scheduled time that has neither a run nor a misfire decision.
 func (e *explainer) unclaimed(span *dispatcher.Span) {
+	pause, paused := e.pausedAt(e.At)
 	switch {
 	case e.At.Before(e.app.Since):
 		e.beforeHistory()
@@ -320,13 +263,17 @@ func (e *explainer) unclaimed(span *dispatcher.Span) {
 		e.decide(VerdictMissing, "it was scheduled, but the ledger has neither a run nor a misfire decision")
 	case e.history.Error != "":
 		e.decide(VerdictOpen, "the trigger is in quarantine: %s", e.history.Error)
+	case e.At.After(e.app.Now) && paused:
+		e.decide(VerdictPlanned, "it is in the future, and %s", pause)
 	case e.At.After(e.app.Now):
 		e.decide(VerdictPlanned, "it is in the future")
 	case span.Revision.Paused:
 		e.decide(VerdictOpen, "it is due, but the trigger or its job is paused")
+	case paused:
+		e.decide(VerdictOpen, "it is due, but %s", pause)
 	case e.app.Suspended != "":
 		e.decide(VerdictOpen, "it is due, but %s", e.app.Suspended)
-	case !e.app.Enabled:
+	case e.app.DisabledNow:
 		e.decide(VerdictOpen, "it is due, but the app is disabled")
 	default:
 		e.decide(VerdictOpen, "it is due and not yet claimed or settled")
@@ -357,6 +304,24 @@ func (e *explainer) addRun(run *dispatcher.Run) {
 	if listed < run.Attempt {
 		claimed(run.Attempt)
 	}
+	e.addShards(run)
+}
+
+// addShards adds the steps of a broadcast, which has no attempts of its own.
+func (e *explainer) addShards(run *dispatcher.Run) {
+	if run.Shards == nil {
+		return
+	}
+	if run.StartedAt != nil {
+		e.step(*run.StartedAt, "spread over %d endpoints, a shard each", run.Shards.Total)
+	}
+	if run.EndedAt != nil {
+		why := ""
+		if run.Error != "" {
+			why = "; " + run.Error
+		}
+		e.step(*run.EndedAt, "%d of %d shards succeeded%s", run.Shards.Succeeded, run.Shards.Total, why)
+	}
 }
 
 // progress says how far a run has come.
@@ -369,6 +334,8 @@ func progress(run *dispatcher.Run) string {
 		return waiting
 	case run.EndedAt == nil:
 		return "is " + string(run.State)
+	case run.State == dispatcher.RunSkipped && run.Error != "":
+		return "was skipped: " + run.Error
 	}
 	return fmt.Sprintf("ended as %s at attempt %d", run.State, run.Attempt)
 }

@@ -43,6 +43,8 @@ type Trigger struct {
 	Runs      int `json:"runs"`
 	Misfired  int `json:"misfired"`
 	Open      int `json:"open"`
+	// Backfilled counts the runs of backfills. They explain no scheduled time.
+	Backfilled int `json:"backfilled,omitempty"`
 	// Unexplained counts the discrepancies. Discrepancies are the first hundred of them.
 	Unexplained   int           `json:"unexplained"`
 	Discrepancies []Discrepancy `json:"discrepancies,omitempty"`
@@ -179,10 +181,14 @@ func verifyJob(
 	for _, key := range fires {
 		runs[key.TriggerID] = append(runs[key.TriggerID], key.ScheduledAt)
 	}
+	backfilled, err := reader.Backfilled(ctx, key, from, to)
+	if err != nil {
+		return nil, to, 0, err
+	}
 	for _, one := range all {
 		one.cut(to)
 		used += len(one.times) + 1
-		result := Trigger{Job: job, Trigger: one.trigger, From: from, To: to}
+		result := Trigger{Job: job, Trigger: one.trigger, From: from, To: to, Backfilled: backfilled[one.id]}
 		one.compare(&result, runs[one.id], misfires[one.id])
 		items = append(items, result)
 	}

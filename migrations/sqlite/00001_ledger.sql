@@ -5,6 +5,7 @@
 CREATE TABLE installation (
   id TEXT NOT NULL,
   audit_key TEXT NOT NULL,
+  callback_key TEXT NOT NULL DEFAULT '',
   zones TEXT NOT NULL DEFAULT '',
   zones_checked_at INTEGER NOT NULL DEFAULT 0,
   database_identity TEXT NOT NULL DEFAULT '',
@@ -35,11 +36,32 @@ CREATE TABLE apps (
   calendar_revision INTEGER NOT NULL DEFAULT 0,
   installation TEXT NOT NULL DEFAULT '',
   switched_to INTEGER,
+  alerts_swept_to TEXT,
+  paused_to INTEGER,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
   deleted_at INTEGER
 ) STRICT;
 CREATE INDEX apps_switched ON apps (id) WHERE switched_to IS NOT NULL;
+CREATE INDEX apps_alerts_swept ON apps (id) WHERE alerts_swept_to IS NOT NULL;
+CREATE INDEX apps_pausing ON apps (id) WHERE paused_to IS NOT NULL;
+
+CREATE TABLE app_pauses (
+  app_id INTEGER NOT NULL,
+  id TEXT NOT NULL,
+  labels TEXT NOT NULL,
+  reason TEXT NOT NULL,
+  paused_by TEXT NOT NULL,
+  paused_at INTEGER NOT NULL,
+  until_at INTEGER,
+  ended_at INTEGER,
+  ended_by TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (app_id, id)
+) STRICT;
+CREATE INDEX app_pauses_app ON app_pauses (app_id, ended_at);
+CREATE INDEX app_pauses_held ON app_pauses (paused_at) WHERE ended_at IS NULL;
+CREATE INDEX app_pauses_until ON app_pauses (until_at) WHERE until_at IS NOT NULL AND ended_at IS NULL;
+CREATE INDEX app_pauses_ended ON app_pauses (ended_at) WHERE ended_at IS NOT NULL;
 
 CREATE TABLE app_usage (
   app_id INTEGER NOT NULL PRIMARY KEY,
@@ -61,12 +83,16 @@ CREATE TABLE app_bytes (
 CREATE TABLE jobs (
   id INTEGER NOT NULL PRIMARY KEY,
   app_id INTEGER NOT NULL REFERENCES apps (id),
+  app TEXT NOT NULL DEFAULT '',
   name TEXT NOT NULL,
   origin TEXT NOT NULL DEFAULT '',
   description TEXT NOT NULL,
   enabled INTEGER NOT NULL,
   paused INTEGER NOT NULL,
   pause TEXT,
+  paused_at INTEGER,
+  pause_until INTEGER,
+  app_paused INTEGER NOT NULL DEFAULT FALSE,
   priority INTEGER NOT NULL,
   labels TEXT NOT NULL DEFAULT '',
   node_labels TEXT NOT NULL,
@@ -75,13 +101,22 @@ CREATE TABLE jobs (
   concurrency_policy TEXT NOT NULL,
   max_concurrency INTEGER NOT NULL,
   queue_limit INTEGER NOT NULL,
+  carry_state INTEGER NOT NULL DEFAULT FALSE,
+  objective TEXT NOT NULL DEFAULT '',
   delete_after_completion INTEGER NOT NULL DEFAULT 0,
   acknowledge TEXT NOT NULL DEFAULT '',
   target TEXT NOT NULL,
+  target_kind TEXT NOT NULL DEFAULT '',
+  target_name TEXT NOT NULL DEFAULT '',
   target_group TEXT NOT NULL DEFAULT '',
+  endpoint_concurrency TEXT NOT NULL DEFAULT 'allow',
   payload TEXT NOT NULL,
+  followers TEXT NOT NULL DEFAULT '',
+  follows INTEGER NOT NULL DEFAULT 0,
+  part_of INTEGER NOT NULL DEFAULT 0,
   trigger_names TEXT NOT NULL,
   trigger_origins TEXT NOT NULL DEFAULT '',
+  alert_late_after INTEGER,
   state TEXT NOT NULL DEFAULT 'INIT',
   secret_versions TEXT NOT NULL DEFAULT '{}',
   completed_at INTEGER,
@@ -91,11 +126,28 @@ CREATE TABLE jobs (
   deleted_at INTEGER,
   UNIQUE (app_id, name)
 ) STRICT;
+CREATE INDEX jobs_app ON jobs (app_id, id) WHERE deleted_at IS NULL;
+CREATE INDEX jobs_listed ON jobs (app, name, deleted_at, part_of) WHERE deleted_at IS NULL AND part_of = 0;
+CREATE INDEX jobs_called ON jobs (target_name, app, name) WHERE deleted_at IS NULL AND part_of = 0;
+CREATE INDEX jobs_paused ON jobs (paused_at) WHERE paused_at IS NOT NULL AND deleted_at IS NULL;
+CREATE INDEX jobs_pause_until ON jobs (pause_until) WHERE pause_until IS NOT NULL;
 CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
 CREATE INDEX jobs_labelled ON jobs (app_id, name) WHERE labels <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_group ON jobs (app_id, target_group, name) WHERE target_group <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
+CREATE INDEX jobs_alert_late ON jobs (id) WHERE alert_late_after IS NOT NULL;
+CREATE INDEX jobs_followed ON jobs (id) WHERE follows <> 0;
 CREATE INDEX jobs_expired ON jobs (completed_at + delete_after_completion) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
+
+CREATE TABLE followers (
+  job_id INTEGER NOT NULL,
+  event INTEGER NOT NULL,
+  follower_id INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  result INTEGER NOT NULL,
+  PRIMARY KEY (job_id, event, follower_id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX followers_follower ON followers (follower_id);
 
 CREATE TABLE secrets (
   owner_id INTEGER NOT NULL,
@@ -150,6 +202,8 @@ CREATE TABLE triggers (
   enabled INTEGER NOT NULL,
   paused INTEGER NOT NULL,
   pause TEXT,
+  paused_at INTEGER,
+  pause_until INTEGER,
   job_paused INTEGER NOT NULL,
   delayed INTEGER NOT NULL,
   drift_hour INTEGER NOT NULL,
@@ -172,6 +226,9 @@ CREATE TABLE triggers (
 
 CREATE INDEX triggers_job ON triggers (job_id);
 CREATE INDEX triggers_app ON triggers (app_id, id);
+CREATE INDEX triggers_pause_until ON triggers (pause_until) WHERE pause_until IS NOT NULL;
+CREATE INDEX triggers_paused ON triggers (paused_at) WHERE paused_at IS NOT NULL AND deleted_at IS NULL;
+CREATE INDEX triggers_error ON triggers (id) WHERE error <> '' AND deleted_at IS NULL;
 CREATE INDEX triggers_labels ON triggers (node_labels, id) WHERE node_labels <> '';
 CREATE INDEX triggers_deleted ON triggers (deleted_at) WHERE deleted_at IS NOT NULL;
 CREATE INDEX triggers_calendar ON triggers (app_id, calendar) WHERE calendar <> '' AND deleted_at IS NULL;
@@ -232,14 +289,21 @@ CREATE TABLE live_runs (
   state TEXT NOT NULL,
   class TEXT NOT NULL DEFAULT '',
   error TEXT NOT NULL DEFAULT '',
+  callback_id INTEGER,
+  callback TEXT,
+  has_input INTEGER NOT NULL DEFAULT FALSE,
   PRIMARY KEY (scheduled_at, trigger_id, kind)
 ) STRICT, WITHOUT ROWID;
 
-CREATE INDEX live_runs_node ON live_runs (node, job_id) WHERE state <> 'retrying';
+CREATE INDEX live_runs_node ON live_runs (node, job_id) WHERE state NOT IN ('retrying', 'waiting_callback');
 CREATE INDEX live_runs_job ON live_runs (job_id, scheduled_at + 0);
-CREATE INDEX live_runs_retrying ON live_runs (next_attempt_at) WHERE state = 'retrying' AND waits_for = 0;
+CREATE INDEX live_runs_retrying ON live_runs (next_attempt_at) WHERE state IN ('retrying', 'waiting_callback') AND waits_for = 0;
 CREATE INDEX live_runs_expiring ON live_runs (retry_until) WHERE state = 'retrying';
 CREATE INDEX live_runs_waiting ON live_runs (waits_for, attempt, next_attempt_at) WHERE waits_for <> 0;
+CREATE INDEX live_runs_broadcasts ON live_runs (scheduled_at, trigger_id, kind) WHERE state = 'waiting_shards';
+CREATE INDEX live_runs_shards ON live_runs (scheduled_at, trigger_id, kind) WHERE kind >= 16;
+CREATE INDEX live_runs_awaiting ON live_runs (job_id) WHERE state = 'waiting_callback';
+CREATE INDEX live_runs_callback ON live_runs (callback_id) WHERE callback_id IS NOT NULL;
 
 CREATE TABLE host_waits (
   id INTEGER NOT NULL PRIMARY KEY,
@@ -273,6 +337,29 @@ CREATE TABLE runs (
 CREATE INDEX runs_job ON runs (job_id, scheduled_at);
 CREATE INDEX runs_late ON runs (ended_at) WHERE ended_at - scheduled_at >= 86400000;
 
+CREATE INDEX runs_failed ON runs (ended_at) WHERE state IN ('failed', 'timed_out', 'lost');
+CREATE INDEX runs_dead ON runs (job_id, scheduled_at, trigger_id, kind) WHERE state IN ('failed', 'timed_out', 'lost');
+
+CREATE TABLE pending_ends (
+  ended_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  scheduled_at INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  job_id INTEGER NOT NULL,
+  attempt INTEGER NOT NULL,
+  started_at INTEGER,
+  http_status INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  class TEXT NOT NULL,
+  error TEXT NOT NULL,
+  tries INTEGER NOT NULL DEFAULT 0,
+  try_at INTEGER NOT NULL DEFAULT 0,
+  problem TEXT NOT NULL DEFAULT '',
+  PRIMARY KEY (ended_at, trigger_id, scheduled_at, kind)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX pending_ends_job ON pending_ends (job_id);
+CREATE INDEX pending_ends_set_aside ON pending_ends (ended_at) WHERE try_at > 0;
+
 CREATE TABLE attempts (
   scheduled_at INTEGER NOT NULL,
   trigger_id INTEGER NOT NULL,
@@ -298,15 +385,147 @@ CREATE TABLE responses (
   PRIMARY KEY (scheduled_at, trigger_id, kind, attempt)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE broadcasts (
+  scheduled_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  endpoints TEXT NOT NULL,
+  PRIMARY KEY (scheduled_at, trigger_id, kind)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE run_inputs (
+  scheduled_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  input TEXT NOT NULL,
+  PRIMARY KEY (scheduled_at, trigger_id, kind)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE backfills (
+  id INTEGER NOT NULL PRIMARY KEY,
+  app_id INTEGER NOT NULL,
+  job_id INTEGER NOT NULL,
+  spec TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('running', 'paused', 'cancelling', 'cancelled', 'complete')),
+  error TEXT NOT NULL DEFAULT '',
+  total INTEGER NOT NULL,
+  queued INTEGER NOT NULL DEFAULT 0,
+  skipped INTEGER NOT NULL DEFAULT 0,
+  succeeded INTEGER NOT NULL DEFAULT 0,
+  failed INTEGER NOT NULL DEFAULT 0,
+  cancelled INTEGER NOT NULL DEFAULT 0,
+  cursor_at INTEGER,
+  cursor_trigger INTEGER NOT NULL DEFAULT 0,
+  next_at INTEGER NOT NULL DEFAULT 0,
+  created_by TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  ended_at INTEGER
+) STRICT;
+CREATE UNIQUE INDEX backfills_open ON backfills (job_id) WHERE ended_at IS NULL;
+CREATE INDEX backfills_app ON backfills (app_id, id);
+CREATE INDEX backfills_ended ON backfills (ended_at) WHERE ended_at IS NOT NULL;
+
+CREATE TABLE backfill_runs (
+  backfill_id INTEGER NOT NULL,
+  scheduled_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  PRIMARY KEY (backfill_id, scheduled_at, trigger_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE bulk_actions (
+  id INTEGER NOT NULL PRIMARY KEY,
+  app_id INTEGER NOT NULL,
+  spec TEXT NOT NULL,
+  state TEXT NOT NULL CHECK (state IN ('running', 'cancelled', 'complete')),
+  waits TEXT NOT NULL DEFAULT '',
+  total INTEGER NOT NULL,
+  more INTEGER NOT NULL,
+  done INTEGER NOT NULL DEFAULT 0,
+  skipped INTEGER NOT NULL DEFAULT 0,
+  problem TEXT NOT NULL DEFAULT '',
+  item TEXT NOT NULL DEFAULT '',
+  created_by TEXT NOT NULL,
+  token_id TEXT NOT NULL,
+  address TEXT NOT NULL,
+  request_id TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  ended_at INTEGER
+) STRICT;
+CREATE INDEX bulk_actions_open ON bulk_actions (id) WHERE ended_at IS NULL;
+CREATE INDEX bulk_actions_app ON bulk_actions (app_id, id);
+CREATE INDEX bulk_actions_ended ON bulk_actions (ended_at) WHERE ended_at IS NOT NULL;
+
 CREATE TABLE slots (
   job_id INTEGER NOT NULL,
   scheduled_at INTEGER NOT NULL,
   trigger_id INTEGER NOT NULL,
   kind INTEGER NOT NULL,
+  endpoint TEXT NOT NULL,
   node INTEGER NOT NULL,
   token INTEGER NOT NULL,
   since INTEGER NOT NULL,
+  PRIMARY KEY (job_id, scheduled_at, trigger_id, kind, endpoint)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE carried_states (
+  job_id INTEGER NOT NULL PRIMARY KEY,
+  state TEXT,
+  revision INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  actor TEXT NOT NULL DEFAULT '',
+  scheduled_at INTEGER,
+  trigger_id INTEGER,
+  kind INTEGER,
+  discarded_scheduled_at INTEGER,
+  discarded_trigger_id INTEGER,
+  discarded_kind INTEGER
+) STRICT;
+
+CREATE TABLE objectives (
+  job_id INTEGER NOT NULL PRIMARY KEY,
+  within INTEGER NOT NULL,
+  counted_from INTEGER NOT NULL,
+  checked_to INTEGER NOT NULL,
+  pending_after INTEGER NOT NULL DEFAULT 0
+) STRICT;
+
+CREATE TABLE objective_triggers (
+  job_id INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  rolled_to INTEGER NOT NULL,
+  PRIMARY KEY (job_id, trigger_id)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE objective_pending (
+  job_id INTEGER NOT NULL,
+  scheduled_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
   PRIMARY KEY (job_id, scheduled_at, trigger_id, kind)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE objective_counts (
+  job_id INTEGER NOT NULL,
+  minutes INTEGER NOT NULL,
+  from_at INTEGER NOT NULL,
+  good INTEGER NOT NULL,
+  late INTEGER NOT NULL,
+  missed INTEGER NOT NULL,
+  PRIMARY KEY (job_id, minutes, from_at)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX objective_counts_bad ON objective_counts (from_at, job_id) WHERE minutes = 5 AND late + missed > 0;
+
+CREATE TABLE run_statistics (
+  app_id INTEGER NOT NULL,
+  day INTEGER NOT NULL,
+  final INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  runs INTEGER NOT NULL,
+  attempts INTEGER NOT NULL,
+  started INTEGER NOT NULL,
+  late_sum INTEGER NOT NULL,
+  late_most INTEGER NOT NULL,
+  PRIMARY KEY (day, app_id, final, state)
 ) STRICT, WITHOUT ROWID;
 
 CREATE TABLE misfires (
@@ -322,7 +541,9 @@ CREATE TABLE misfires (
   decided_at INTEGER NOT NULL,
   PRIMARY KEY (from_at, trigger_id)
 ) STRICT, WITHOUT ROWID;
+CREATE INDEX misfires_decided ON misfires (decided_at);
 CREATE INDEX misfires_job ON misfires (job_id, from_at);
+CREATE INDEX misfires_late ON misfires (decided_at) WHERE decided_at - from_at >= 86400000;
 
 CREATE TABLE nodes (
   id INTEGER NOT NULL PRIMARY KEY,
@@ -342,7 +563,8 @@ CREATE TABLE nodes (
   api_addresses TEXT NOT NULL DEFAULT '',
   empty_at INTEGER,
   heartbeats INTEGER NOT NULL DEFAULT 0,
-  paused_by_rollback INTEGER NOT NULL DEFAULT 0
+  paused_by_rollback INTEGER NOT NULL DEFAULT 0,
+  deregistered INTEGER NOT NULL DEFAULT 0
 ) STRICT;
 
 CREATE TABLE locks (
@@ -366,6 +588,52 @@ CREATE TABLE calendars (
   deleted_at INTEGER,
   PRIMARY KEY (app_id, name)
 ) STRICT;
+
+CREATE TABLE alerts (
+  id INTEGER NOT NULL PRIMARY KEY,
+  app_id INTEGER NOT NULL REFERENCES apps (id),
+  name TEXT NOT NULL,
+  description TEXT NOT NULL,
+  definition TEXT NOT NULL,
+  job_id INTEGER NOT NULL,
+  muted TEXT,
+  revision INTEGER NOT NULL,
+  created_at INTEGER NOT NULL,
+  updated_at INTEGER NOT NULL,
+  deleted_at INTEGER,
+  UNIQUE (app_id, name)
+) STRICT;
+CREATE INDEX alerts_deleted ON alerts (deleted_at) WHERE deleted_at IS NOT NULL;
+
+CREATE TABLE alert_states (
+  id INTEGER NOT NULL PRIMARY KEY,
+  alert_id INTEGER NOT NULL,
+  job_id INTEGER NOT NULL,
+  condition TEXT NOT NULL,
+  firing INTEGER NOT NULL,
+  armed INTEGER NOT NULL,
+  kept_back INTEGER NOT NULL,
+  check_at INTEGER,
+  track TEXT NOT NULL
+) STRICT;
+CREATE INDEX alert_states_job ON alert_states (job_id);
+CREATE INDEX alert_states_armed ON alert_states (job_id) WHERE armed;
+CREATE INDEX alert_states_alert ON alert_states (alert_id, job_id);
+CREATE INDEX alert_states_firing ON alert_states (alert_id) WHERE firing;
+CREATE INDEX alert_states_kept_back ON alert_states (alert_id) WHERE kept_back;
+CREATE INDEX alert_states_due ON alert_states (check_at) WHERE check_at IS NOT NULL;
+
+CREATE TABLE alert_events (
+  app_id INTEGER NOT NULL,
+  at INTEGER NOT NULL,
+  id INTEGER NOT NULL,
+  alert TEXT NOT NULL,
+  job TEXT NOT NULL,
+  event TEXT NOT NULL,
+  PRIMARY KEY (app_id, at, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX alert_events_alert ON alert_events (app_id, alert, at, id);
+CREATE INDEX alert_events_job ON alert_events (app_id, job, at, id);
 
 CREATE TABLE trigger_revisions (
   job_id INTEGER NOT NULL,
@@ -395,6 +663,7 @@ CREATE TABLE trigger_revisions (
   anchor_at INTEGER NOT NULL,
   enabled INTEGER NOT NULL,
   paused INTEGER NOT NULL,
+  labels TEXT NOT NULL,
   zones TEXT NOT NULL,
   PRIMARY KEY (job_id, id, revision, calendar_revision, from_at, cause)
 ) STRICT, WITHOUT ROWID;
@@ -453,11 +722,30 @@ CREATE TABLE api_tokens (
   created_at INTEGER NOT NULL
 ) STRICT;
 
+CREATE TABLE sessions (
+  id TEXT NOT NULL PRIMARY KEY,
+  hash TEXT NOT NULL UNIQUE,
+  token_id TEXT NOT NULL,
+  identity TEXT,
+  rules TEXT NOT NULL,
+  created_at INTEGER NOT NULL,
+  used_at INTEGER NOT NULL,
+  ends_at INTEGER NOT NULL
+) STRICT;
+CREATE INDEX sessions_token ON sessions (token_id, used_at, id);
+CREATE INDEX sessions_used ON sessions (used_at);
+
 -- +goose Down
 DROP TABLE installation;
+DROP TABLE alert_events;
+DROP TABLE alert_states;
+DROP TABLE alerts;
 DROP TABLE notifications;
+DROP TABLE sessions;
 DROP TABLE api_tokens;
 DROP TABLE secrets;
+DROP TABLE followers;
+DROP TABLE pending_ends;
 DROP TABLE endpoints;
 DROP TABLE endpoint_groups;
 DROP TABLE audit_log;
@@ -466,7 +754,17 @@ DROP TABLE calendar_revisions;
 DROP TABLE calendars;
 DROP TABLE locks;
 DROP TABLE nodes;
+DROP TABLE objective_counts;
+DROP TABLE objective_pending;
+DROP TABLE objective_triggers;
+DROP TABLE objectives;
+DROP TABLE carried_states;
 DROP TABLE misfires;
+DROP TABLE bulk_actions;
+DROP TABLE backfill_runs;
+DROP TABLE backfills;
+DROP TABLE run_inputs;
+DROP TABLE broadcasts;
 DROP TABLE responses;
 DROP TABLE slots;
 DROP TABLE attempts;
@@ -478,4 +776,5 @@ DROP TABLE label_sets;
 DROP TABLE trigger_clock;
 DROP TABLE triggers;
 DROP TABLE jobs;
+DROP TABLE app_pauses;
 DROP TABLE apps;

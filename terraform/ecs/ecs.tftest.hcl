@@ -93,10 +93,13 @@ run "everything" {
     kms_key_arns                      = ["arn:aws:kms:eu-central-1:123456789012:key/5678"]
     api_security_group_ids            = ["sg-prometheus"]
     egress_rules                      = { webhooks = { from_port = 8443, cidr_ipv4 = "10.2.0.0/16" } }
+    callback_url                      = "https://carillon.example.com"
     egress_private                    = ["10.0.0.0/8"]
     egress_deny                       = ["10.3.0.0/16"]
     capacity_provider_strategy        = { FARGATE = { weight = 1, base = 2 }, FARGATE_SPOT = { weight = 3 } }
     lambda_function_arns              = ["arn:aws:lambda:eu-central-1:123456789012:function:report"]
+    sqs_queue_arns                    = ["arn:aws:sqs:eu-central-1:123456789012:orders"]
+    sns_topic_arns                    = ["arn:aws:sns:eu-central-1:123456789012:orders"]
     assume_role_arns                  = ["arn:aws:iam::210987654321:role/carillon-calls"]
     autoscaling_upcoming_fires        = { fires = 50000, add = 3 }
     autoscaling_scheduled_actions     = { morning = { schedule = "cron(0 7 * * ? *)", min_capacity = 4, max_capacity = 8 } }
@@ -119,6 +122,8 @@ run "everything" {
     condition = { for s in jsondecode(aws_iam_role_policy.task.policy).Statement : s.Sid => one(s.Resource) } == {
       LogInToDatabase      = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:db-ABCDEFGHIJKL/carillon"
       CallFunctions        = "arn:aws:lambda:eu-central-1:123456789012:function:report"
+      SendToQueues         = "arn:aws:sqs:eu-central-1:123456789012:orders"
+      PublishToTopics      = "arn:aws:sns:eu-central-1:123456789012:orders"
       AssumeRolesOfTargets = "arn:aws:iam::210987654321:role/carillon-calls"
       ProtectTasks         = "arn:aws:ecs:eu-central-1:123456789012:task/payroll/*"
     }

@@ -7,6 +7,8 @@ module "iam" {
   source_account       = local.account
   database_user_arn    = var.database_resource_id == null ? null : "${local.arn}:rds-db:${local.region}:${local.account}:dbuser:${var.database_resource_id}/${module.config.database_user}"
   lambda_function_arns = var.lambda_function_arns
+  sqs_queue_arns       = var.sqs_queue_arns
+  sns_topic_arns       = var.sns_topic_arns
   assume_role_arns     = var.assume_role_arns
   secret_arns          = setunion(module.config.secret_arns, compact([var.repository_credentials_secret_arn]))
   kms_key_arns         = var.kms_key_arns

@@ -34,6 +34,7 @@ module "config" {
   workers                      = var.workers
   apps                         = var.apps
   labels                       = var.labels
+  callback_url                 = var.callback_url
   egress_private               = var.egress_private
   egress_deny                  = var.egress_deny
   secret_keys_secret_arn       = var.secret_keys_secret_arn

@@ -61,6 +61,12 @@ variable "egress_rules" {
   }
 }
 
+variable "callback_url" {
+  description = "URL of the API as targets reach it, such as https://carillon.example.com. Jobs with callback need it. Null: none."
+  type        = string
+  default     = null
+}
+
 variable "egress_private" {
   description = "Private networks (CIDR) that jobs may call, such as that of the VPC. Default: none."
   type        = list(string)

@@ -66,8 +66,20 @@ variable "lambda_function_arns" {
   default     = []
 }
 
+variable "sqs_queue_arns" {
+  description = "The SQS queues that jobs send to."
+  type        = list(string)
+  default     = []
+}
+
+variable "sns_topic_arns" {
+  description = "The SNS topics that jobs publish to."
+  type        = list(string)
+  default     = []
+}
+
 variable "assume_role_arns" {
-  description = "The roles that nodes assume to call functions of other accounts."
+  description = "The roles that nodes assume to call functions, queues and topics of other accounts."
   type        = list(string)
   default     = []
 }

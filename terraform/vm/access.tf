@@ -6,6 +6,8 @@ module "iam" {
   assumed_by           = "ec2.amazonaws.com"
   database_user_arn    = var.database_resource_id == null ? null : "${local.arn}:rds-db:${local.region}:${local.account}:dbuser:${var.database_resource_id}/${module.config.database_user}"
   lambda_function_arns = var.lambda_function_arns
+  sqs_queue_arns       = var.sqs_queue_arns
+  sns_topic_arns       = var.sns_topic_arns
   assume_role_arns     = var.assume_role_arns
   secret_arns          = module.config.secret_arns
   kms_key_arns         = var.kms_key_arns

@@ -91,6 +91,12 @@ variable "labels" {
   default     = {}
 }
 
+variable "callback_url" {
+  description = "URL of the API as targets reach it, such as https://carillon.example.com. Jobs with callback need it. Null: none."
+  type        = string
+  default     = null
+}
+
 variable "egress_private" {
   description = "Private networks (CIDR) that jobs may call, such as that of the VPC. Default: none."
   type        = list(string)
@@ -133,8 +139,20 @@ variable "lambda_function_arns" {
   default     = []
 }
 
+variable "sqs_queue_arns" {
+  description = "The SQS queues that jobs send to."
+  type        = list(string)
+  default     = []
+}
+
+variable "sns_topic_arns" {
+  description = "The SNS topics that jobs publish to."
+  type        = list(string)
+  default     = []
+}
+
 variable "assume_role_arns" {
-  description = "The roles that nodes assume to call functions of other accounts."
+  description = "The roles that nodes assume to call functions, queues and topics of other accounts."
   type        = list(string)
   default     = []
 }

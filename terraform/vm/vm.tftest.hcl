@@ -133,6 +133,7 @@ run "all_inputs" {
     workers                      = 256
     apps                         = ["billing", "crm"]
     labels                       = { zone = "a" }
+    callback_url                 = "https://carillon.example.com"
     egress_private               = ["10.0.0.0/8"]
     egress_deny                  = ["10.9.0.0/16"]
     secret_keys_secret_arn       = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:keys-AbCdEf"
@@ -143,6 +144,8 @@ run "all_inputs" {
     kms_key_arns         = ["arn:aws:kms:eu-central-1:123456789012:key/0e3f"]
     environment          = { CARILLON_HOST_RATE = "50", CARILLON_NODE_NAME = "node of \"payroll\" $1 \\ `x`" }
     lambda_function_arns = ["arn:aws:lambda:eu-central-1:123456789012:function:invoices"]
+    sqs_queue_arns       = ["arn:aws:sqs:eu-central-1:123456789012:invoices"]
+    sns_topic_arns       = ["arn:aws:sns:eu-central-1:123456789012:invoices"]
     assume_role_arns     = ["arn:aws:iam::210987654321:role/jobs"]
   }
 

@@ -21,6 +21,8 @@ type Options struct {
 	Peer string
 	// History is how many old runs the benchmark of retention creates.
 	History int
+	// Failing is how many jobs fail at once in the benchmark of failures, Instants how many the backfill runs.
+	Failing, Instants int
 	// Unsigned lets webhook and lateness send requests without signatures.
 	Unsigned bool
 	// Profile is the directory into which throughput benchmarks write profiles; empty: none.
@@ -45,6 +47,8 @@ var benches = []struct {
 	{"burst", (*bench).burst},
 	{"hang", (*bench).hang},
 	{"manual", (*bench).manual},
+	{"failures", (*bench).failures},
+	{"backfill", (*bench).backfill},
 	{"nodes", (*bench).nodes},
 	{"scale", (*bench).scale},
 	{"retention", (*bench).retention},

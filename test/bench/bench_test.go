@@ -35,7 +35,8 @@ func brief(t *testing.T, database string, span time.Duration) (Options, func() [
 		all = append(all, r)
 		return nil
 	}
-	return Options{Database: database, Time: span, Rounds: 1, Program: program, Report: report}, func() []Result { return all }
+	options := Options{Database: database, Time: span, Rounds: 1, Failing: 200, Instants: 500, Program: program, Report: report}
+	return options, func() []Result { return all }
 }
 
 func TestThroughputIsMeasuredInTurnWithItsCeilings(t *testing.T) {
@@ -101,6 +102,24 @@ func TestManualRunsAreCountedInPolls(t *testing.T) {
 	// The node polls every five seconds, and runs are requested for as long.
 	if r := results()[0]; r.Value < 1 || r.Value > 6 || *r.Max <= 0 {
 		t.Errorf("%.0f polls during %d manual runs, want 1 to 6; the latest of them %.0f ms late", r.Value, manualRuns, *r.Max)
+	}
+}
+
+// Every failure and recovery is notified next to the fires of another app, and every instant of a backfill has a run although a
+// node is killed in the middle of it.
+func TestFailuresAndBackfillsAreMeasured(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"failures", "backfill"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			options, results := brief(t, pgtest.New(t), time.Second)
+			if err := runBench(t.Context(), name, options); err != nil {
+				t.Fatal(err)
+			}
+			if r := results()[0]; r.Value <= 0 || *r.Missing != 0 || *r.P99Ratio <= 0 {
+				t.Errorf("got %+v, want nothing missing", r)
+			}
+		})
 	}
 }
 
@@ -173,7 +192,7 @@ func TestHistoryIsRemovedDuringFires(t *testing.T) {
 		"postgresql": pgtest.New(t)} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			options, results := brief(t, database, 3*time.Second)
+			options, results := brief(t, database, 5*time.Second)
 			options.History = 10_000
 			if err := runBench(t.Context(), "retention", options); err != nil {
 				t.Fatal(err)

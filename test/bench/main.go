@@ -54,7 +54,7 @@ type databaseFlag struct {
 // the environment.
 type measureCommand struct {
 	databaseFlag
-	Bench    []string `arg:"" optional:"" placeholder:"BENCH" help:"Benchmarks to run: store, fire, webhook, sqlite, lateness, burst, hang, manual, nodes, scale, retention. Default: all."`
+	Bench    []string `arg:"" optional:"" placeholder:"BENCH" help:"Benchmarks to run: store, fire, webhook, sqlite, lateness, burst, hang, manual, failures, backfill, nodes, scale, retention. Default: all."`
 	JSON     bool     `name:"json" help:"Print one JSON object a line."`
 	Seconds  int      `default:"25" help:"Seconds that each benchmark measures, roughly and without its preparation, 1 to 3600."`
 	Rounds   int      `default:"5" help:"How often throughput and ceilings are measured in turn, 1 to 100. The medians count."`
@@ -164,7 +164,8 @@ func (m *measureCommand) Run(ctx context.Context, out io.Writer) error {
 	for _, name := range names {
 		err := runBench(ctx, name, Options{
 			Database: m.Database, Time: time.Duration(m.Seconds) * time.Second, Rounds: m.Rounds, Peer: m.PeerCmd,
-			History: m.History, Unsigned: m.Unsigned, Profile: m.Profile, Program: program, Report: report,
+			History: m.History, Failing: failingJobs, Instants: backfilledInstants,
+			Unsigned: m.Unsigned, Profile: m.Profile, Program: program, Report: report,
 		})
 		if err != nil {
 			return err

@@ -34,13 +34,14 @@ type node struct {
 
 // nodeOptions say what a node is.
 type nodeOptions struct {
-	database string
-	sends    bool          // its calls are requests
-	apps     []string      // that it serves; empty: all
-	latency  bool          // notes how late calls began
-	window   time.Duration // of its poll; 0: the default
-	purge    time.Duration // interval of its clean-up; 0: the default
-	shares   *node         // another node of this process, whose store it uses; nil: it has its own
+	database  string
+	sends     bool          // its calls are requests
+	apps      []string      // that it serves; empty: all
+	latency   bool          // notes how late calls began
+	window    time.Duration // of its poll; 0: the default
+	noBreaker bool          // calls to a host go on however many fail
+	purge     time.Duration // interval of its clean-up; 0: the default
+	shares    *node         // another node of this process, whose store it uses; nil: it has its own
 }
 
 // startNode runs a node until stop is called.
@@ -56,6 +57,9 @@ func startNode(ctx context.Context, o nodeOptions) (*node, error) {
 		Name: "bench", Version: "bench", Apps: o.apps, Window: o.window, PurgeInterval: o.purge, Metrics: n.registry, Drain: time.Second,
 		Logger:    slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
 		OnOutcome: func(dispatcher.Call, dispatcher.Outcome) { n.fires.Add(1) },
+	}
+	if o.noBreaker {
+		options.BreakerFailures = -1
 	}
 	var invoker engine.Invoker = n
 	if o.sends {
@@ -98,7 +102,7 @@ func (n *node) close(o nodeOptions) error {
 // Invoke does nothing, like a target that takes no time.
 func (n *node) Invoke(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
 	now := time.Now()
-	if n.counting {
+	if n.counting && call.Key.Kind != dispatcher.KindBackfill { // its instants are long past
 		n.mu.Lock()
 		n.latencies = append(n.latencies, now.Sub(call.Key.ScheduledAt))
 		n.mu.Unlock()

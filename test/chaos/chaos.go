@@ -65,6 +65,7 @@ func newChaos(ctx context.Context, o options) (c *chaos, err error) {
 			return nil, errors.Join(err, c.close())
 		}
 		c.nodes = append(c.nodes, n)
+		c.receiver.caller.hosts = append(c.receiver.caller.hosts, n.listen)
 	}
 	return c, nil
 }
@@ -110,6 +111,9 @@ func (c *chaos) run(ctx context.Context) error {
 	if err := c.declared.standing(ctx); err != nil {
 		return err
 	}
+	if err := c.declared.backfill(ctx); err != nil {
+		return err
+	}
 	faulty, end := context.WithDeadline(ctx, begun.Add(time.Duration(c.seconds)*time.Second-c.settle))
 	defer end()
 	var working sync.WaitGroup
@@ -127,6 +131,7 @@ func (c *chaos) run(ctx context.Context) error {
 	var declaring sync.WaitGroup
 	defer declaring.Wait()
 	declaring.Go(func() { c.declared.change(faulty) })
+	declaring.Go(func() { c.declared.replay(faulty) })
 	working.Wait()
 	if err := ctx.Err(); err != nil {
 		return err
@@ -195,17 +200,13 @@ func (c *chaos) heal(ctx context.Context, declaring *sync.WaitGroup) error {
 	}
 	declaring.Wait()
 	pause(ctx, c.recovery+1300*time.Millisecond)
+	c.declared.backfilled(ctx)
 	if err := c.declared.end(ctx); err != nil {
 		return err
 	}
 	c.receiver.hurry()
-	for patience := time.Now().Add(c.settle); time.Now().Before(patience); {
-		live, err := c.database.count(ctx, databaseName, "SELECT (SELECT count(*) FROM live_runs) + (SELECT count(*) FROM claims)")
-		if err == nil && live == 0 {
-			break
-		}
-		pause(ctx, 250*time.Millisecond)
-	}
+	c.awaitNone(ctx, `SELECT (SELECT count(*) FROM live_runs) + (SELECT count(*) FROM claims)
+		+ (SELECT count(*) FROM pending_ends) + (SELECT count(*) FROM backfills WHERE ended_at IS NULL)`)
 	if err := c.verify(ctx); err != nil {
 		return err
 	}
@@ -215,6 +216,16 @@ func (c *chaos) heal(ctx context.Context, declaring *sync.WaitGroup) error {
 		}
 	}
 	return nil
+}
+
+// awaitNone waits until a statement counts nothing, as long as a run may take to settle.
+func (c *chaos) awaitNone(ctx context.Context, statement string) {
+	for patience := time.Now().Add(c.settle); time.Now().Before(patience); {
+		if left, err := c.database.count(ctx, databaseName, statement); err == nil && left == 0 {
+			return
+		}
+		pause(ctx, 250*time.Millisecond)
+	}
 }
 
 // trouble notes an error that the checker cannot see and that fails the run.

@@ -138,6 +138,8 @@ func (d *declarer) send(ctx context.Context, method, path, tag string, body any,
 			return "", fmt.Errorf("%s %s: another client has changed it", method, path)
 		case response.status == http.StatusPreconditionRequired:
 			return response.tag, nil // an earlier try created it, though its response was lost
+		case response.status == http.StatusConflict && method == http.MethodPost:
+			return "", errConflict
 		case response.status < 500 && bytes.Contains(response.body, []byte("at_past")):
 			return tag, nil // an earlier try was too late
 		default:

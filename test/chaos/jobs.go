@@ -25,7 +25,12 @@ type job struct {
 	phase           time.Duration // of a rate
 	twice           bool          // a second trigger fires when the first does not
 	far             bool          // its receiver is one that nodes may be cut off from
+	grouped         bool          // its target is the endpoint group of its app: the receiver at both of its addresses
 	retry           *history.Retry
+	follows         map[string][]string // the jobs that follow, by event
+	delivers        bool                // its failures are delivered to a target, too
+	accepts         bool                // its target calls back
+	replayed        bool                // its dead letters are replayed
 }
 
 // The retries of jobs: waits that are drawn, and waits that are given.
@@ -36,8 +41,13 @@ var (
 
 // standing declares the jobs that do not change during the run.
 func (d *declarer) standing(ctx context.Context) error {
-	for _, app := range []string{"north", "south", history.Noisy} {
+	for _, app := range []string{"north", "south", history.Noisy, history.After} {
 		if _, err := d.send(ctx, http.MethodPut, "/v1/apps/"+app, "*", map[string]any{"enabled": true}, nil); err != nil {
+			return err
+		}
+		endpoints := map[string]any{"near": map[string]any{"url": d.receiver.url}, "far": map[string]any{"url": d.receiver.far}}
+		group := "/v1/apps/" + app + "/groups/" + groupName
+		if _, err := d.send(ctx, http.MethodPut, group, "*", map[string]any{"endpoints": endpoints}, nil); err != nil {
 			return err
 		}
 	}
@@ -49,14 +59,16 @@ func (d *declarer) standing(ctx context.Context) error {
 			jobs = append(jobs, one)
 		}
 	}
-	several(5, job{app: "north", name: "dense", path: "/ok", expression: "rate(1s)"})
+	several(3, job{app: "north", name: "dense", path: "/ok", expression: "rate(1s)"})
+	several(2, job{app: "north", name: "grouped", path: "/ok", expression: "rate(1s)", grouped: true})
 	several(2, job{app: "south", name: "dense", path: "/ok", expression: "rate(1s)"})
 	for _, policy := range []string{"fire_once", "fire_all", "skip"} {
 		several(1, job{app: "north", name: "brief_" + policy, path: "/ok", expression: "rate(1s)", misfireAfter: "1s", policy: policy})
 	}
 	several(3, job{app: "north", name: "payout", path: "/slow", expression: "*/2 * * * * ?", once: true})
 	several(2, job{app: "south", name: "payout", path: "/ok", expression: "1/3 * * * * ?", once: true, misfireAfter: "2s"})
-	several(2, job{app: "north", name: "slow", path: "/slow", expression: "rate(2s)"})
+	several(1, job{app: "north", name: "slow", path: "/slow", expression: "rate(2s)"})
+	several(1, job{app: "north", name: "slow-grouped", path: "/slow", expression: "rate(2s)", grouped: true})
 	several(2, job{app: "north", name: "flaky", path: "/flaky", expression: "rate(2s)"})
 	several(2, job{app: "south", name: "flaky", path: "/flaky", expression: "rate(1s)", retry: &steps})
 	several(4, job{app: "north", name: "far", path: "/ok", expression: "rate(1s)", far: true})
@@ -68,8 +80,14 @@ func (d *declarer) standing(ctx context.Context) error {
 	// A neighbour whose targets, on the host of all others, hang or are out of order half of the time.
 	several(8, job{app: history.Noisy, name: "hanging", path: "/hang", expression: "rate(1s)"})
 	several(8, job{app: history.Noisy, name: "unavailable", path: "/unavailable", expression: "rate(1s)"})
-	return all(ctx, append(jobs, d.bounded()...), func(ctx context.Context, j job) error { return d.put(ctx, j, true) })
+	if err := d.followers(ctx); err != nil {
+		return err
+	}
+	return all(ctx, append(append(jobs, d.bounded()...), followed()...), func(ctx context.Context, j job) error { return d.put(ctx, j, true) })
 }
+
+// groupName is the name of the endpoint group that each app has.
+const groupName = "receivers"
 
 // queueLimit bounds the queues of jobs whose runs wait for each other.
 const queueLimit = 2
@@ -106,7 +124,8 @@ func all[T any](ctx context.Context, of []T, do func(context.Context, T) error) 
 func (d *declarer) put(ctx context.Context, j job, enabled bool) error {
 	declaration := history.Declaration{
 		App: j.app, Job: j.name, Enabled: enabled, Delivery: "at_least_once", MisfireAfter: j.misfireAfter, MisfirePolicy: j.policy,
-		Path: j.path, Concurrency: j.concurrency, Retry: j.retry, Far: j.far,
+		Path: j.path, Concurrency: j.concurrency, Retry: j.retry, Far: j.far, Grouped: j.grouped,
+		Follows: j.follows, Delivers: j.delivers, Accepts: j.accepts, Replayed: j.replayed,
 	}
 	switch {
 	case j.once:
@@ -116,6 +135,9 @@ func (d *declarer) put(ctx context.Context, j job, enabled bool) error {
 	}
 	if j.concurrency != "" {
 		declaration.QueueLimit = queueLimit
+	}
+	if j.expression == "" { // only other jobs cause its runs
+		return d.write(ctx, declaration, http.MethodPut, d.bodies(declaration))
 	}
 	trigger := history.Trigger{Expression: j.expression, Timezone: j.timezone}
 	if j.expression[0] == 'r' {
@@ -171,10 +193,19 @@ func (d *declarer) bodies(of history.Declaration) func(int) any {
 			}
 			triggers[name] = trigger
 		}
+		webhook := map[string]any{"url": url, "timeout": timeout.String()}
+		if of.Accepts {
+			webhook["callback"] = map[string]any{"timeout": callbackTimeout.String()}
+		}
+		target := map[string]any{"webhook": webhook}
+		if of.Grouped {
+			target = map[string]any{"group": map[string]any{"name": groupName, "path": of.Path, "timeout": timeout.String()}}
+		}
 		job := map[string]any{
 			"enabled": of.Enabled, "delivery": of.Delivery, "payload": map[string]any{"put": put}, "triggers": triggers,
-			"target": map[string]any{"webhook": map[string]any{"url": url, "timeout": timeout.String()}},
+			"target": target,
 		}
+		d.addFollows(job, of)
 		if of.Retry != nil {
 			job["retry"] = of.Retry
 		}

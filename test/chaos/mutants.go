@@ -68,7 +68,8 @@ var mutants = []mutant{
 	},
 	{
 		name: "silent_settle", what: "missed fires leave no record", kills: "none", faults: "restart,disk",
-		edits: []edit{{"dispatcher/store/postgres_statements.go", "\n		`, m AS (` + insertDecisions + `)` + insertCaughtUp", " insertCaughtUp"}},
+		edits: []edit{{"dispatcher/store/postgres_statements.go",
+			"\n		`, m AS (` + insertDecisions + `), e AS (` + insertPendingMisfires + `)` + insertCaughtUp", " insertCaughtUp"}},
 	},
 	{
 		name: "no_adoption", what: "the runs of a dead node are not adopted", kills: "K4,K6,K9", faults: "none",
@@ -98,12 +99,42 @@ var mutants = []mutant{
 	},
 	{
 		name: "kept_slots", what: "the slot of a run lost with its node is not released", kills: "K8,K9", faults: "none",
-		edits: []edit{{"dispatcher/store/slots_decide.go", "		case c.Busy:\n", "		case c.slotNode != 0:\n"}},
+		edits: []edit{{"dispatcher/store/slots_read.go", "		case c.Busy:\n", "		case c.slotNode != 0:\n"}},
 	},
 	{
 		name: "hasty_retries", what: "a failed attempt is repeated at once", kills: "none", faults: "none",
 		edits: []edit{{"dispatcher/engine/retry.go", "next.At, next.CountsAsFailure = o.EndedAt.Add(wait)",
 			"next.At, next.CountsAsFailure = o.EndedAt"}},
+	},
+	{
+		name: "unfollowed_losses", what: "runs that are lost with their node are not followed", kills: "K8,K9", faults: "none",
+		edits: []edit{{"dispatcher/store/follow_pending.go", "WHEN 'lost' THEN (j.follows & 10) <> 0", "WHEN 'lost' THEN FALSE"}},
+	},
+	{
+		name: "followed_again", what: "a run that fails again after a replay is followed again", kills: "none", faults: "none",
+		edits: []edit{{"dispatcher/store/follow.go", "			key := e.follower(f.follower)\n",
+			"			key := e.follower(f.follower)\n			key.TriggerID ^= int64(e.attempt) << 1\n"}},
+	},
+	{
+		name: "forgetful_alerts", what: "the state of an alert is not stored again once it is there", kills: "none", faults: "none",
+		edits: []edit{{"dispatcher/store/alerts_write.go", "track = excluded.track", "track = alert_states.track"}},
+	},
+	{
+		name: "skipped_instants", what: "a backfill leaves out instants that it has no room for", kills: "none", faults: "none",
+		edits: []edit{{"dispatcher/store/backfills_feed.go", "queued, err := t.queueRuns(ctx, fresh)",
+			"queued, err := t.queueRuns(ctx, fresh[len(fresh)/2:])"}},
+	},
+	{
+		name: "forgotten_callbacks", what: "a callback that comes before its acceptance is stored is confirmed and forgotten",
+		kills: "stop K9,stop K8", faults: "none",
+		edits: []edit{{"dispatcher/store/runs_callbacks.go",
+			"		if run.EndedAt != nil && run.Attempt == attempt && run.State == dispatcher.RunSucceeded {\n",
+			"		if run.Attempt == attempt && (run.State == dispatcher.RunSucceeded || run.State == dispatcher.RunClaimed) {\n"}},
+	},
+	{
+		name: "replayed_attempts", what: "the attempts of a run that is replayed are counted from the first again", kills: "none",
+		faults: "none",
+		edits:  []edit{{"dispatcher/store/runs_manual.go", "0, 0, r.attempt, 'queued'", "0, 0, 0, 'queued'"}},
 	},
 	{
 		name: "stolen_locks", what: "a lock is taken from its holder", kills: "none", faults: "none",

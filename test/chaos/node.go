@@ -64,7 +64,7 @@ func newNode(ctx context.Context, c *chaos, i int) (*node, error) {
 	if c.separate {
 		egress = "--egress-private=10.91.0.0/16"
 	}
-	n.command = slices.Concat(command, []string{c.program, "serve", egress}, c.settings, c.args)
+	n.command = slices.Concat(command, []string{c.program, "serve", egress, "--callback-url=" + callbackURL}, c.settings, c.args)
 	n.env = append(os.Environ(),
 		"CARILLON_DATABASE=postgres://postgres@"+p.address()+"/"+databaseName+"?sslmode=disable",
 		"CARILLON_LISTEN="+listen, "CARILLON_NODE_NAME="+name, "CHAOS_CLOCK="+n.clock)

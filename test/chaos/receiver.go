@@ -23,6 +23,7 @@ type receiver struct {
 	log      *history.Log
 	requests atomic.Int64
 	hurried  chan struct{} // closed when every response is to be immediate
+	caller   *caller
 }
 
 // startReceiver starts a receiver at the address of most jobs and at the far one.
@@ -31,7 +32,11 @@ func startReceiver(ctx context.Context, dir string, addresses ...string) (*recei
 	if err != nil {
 		return nil, err
 	}
-	r := &receiver{log: log, hurried: make(chan struct{})}
+	callbacks, err := history.Create(dir, history.Callbacks, true)
+	if err != nil {
+		return nil, err
+	}
+	r := &receiver{log: log, hurried: make(chan struct{}), caller: &caller{log: callbacks}}
 	urls := []*string{&r.url, &r.far}
 	r.server = &http.Server{Handler: r, ReadHeaderTimeout: time.Minute}
 	for i, address := range addresses {
@@ -45,7 +50,10 @@ func startReceiver(ctx context.Context, dir string, addresses ...string) (*recei
 	return r, nil
 }
 
-func (r *receiver) close() { _ = r.server.Close() }
+func (r *receiver) close() {
+	_ = r.server.Close()
+	r.caller.calls.Wait()
+}
 
 // hurry lets the receiver respond at once from now on, also to requests in flight, so that a run does not
 // wait for them when its faults are over.
@@ -64,7 +72,7 @@ func (r *receiver) wait(q *http.Request, d time.Duration) bool {
 
 // ServeHTTP answers as the path says: /ok at once, /slow after up to a second, /long often after
 // more than its job fires, /flaky now and then with an error or not at all, /unavailable every other time
-// with an error, and /hang every other time never.
+// with an error, /hang every other time never, /moody and /dead with errors that depend on the fire, and /accept by a callback.
 func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	hit := history.Hit{At: time.Now(), Request: r.requests.Add(1)}
 	body, _ := io.ReadAll(q.Body) // a missing part shows in the payload's number
@@ -75,7 +83,7 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		h.Get("carillon-trigger"), h.Get("carillon-kind"), h.Get("webhook-id")
 	hit.Attempt, _ = strconv.Atoi(h.Get("carillon-attempt"))
 	hit.ScheduledAt, _ = time.Parse(time.RFC3339Nano, h.Get("carillon-scheduled-at"))
-	hit.Put = payload.Put
+	hit.Put, hit.Run = payload.Put, h.Get("carillon-run")
 	if r.log.Append(hit) != nil {
 		panic(http.ErrAbortHandler) // no response without a record
 	}
@@ -95,6 +103,16 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		if rand.IntN(2) == 0 {
 			status = http.StatusServiceUnavailable
 		}
+	case "/moody": // two fires in four fail
+		if !r.isHurried() && hit.ScheduledAt.Unix()/2%4 < 2 {
+			status = http.StatusServiceUnavailable
+		}
+	case "/dead": // a third of the fires succeeds at once, another when it is replayed, and the last when it is replayed twice
+		if !r.isHurried() && int64(hit.Attempt) <= hit.ScheduledAt.Unix()/2%3 {
+			status = http.StatusServiceUnavailable
+		}
+	case "/accept":
+		status = http.StatusAccepted
 	case "/flaky":
 		switch n := rand.IntN(20); {
 		case n == 0:
@@ -110,4 +128,16 @@ func (r *receiver) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 		panic(http.ErrAbortHandler)
 	}
 	w.WriteHeader(status)
+	if status == http.StatusAccepted {
+		r.caller.accepted(context.WithoutCancel(q.Context()), h, hit.Run, hit.Attempt, r.hurried)
+	}
+}
+
+func (r *receiver) isHurried() bool {
+	select {
+	case <-r.hurried:
+		return true
+	default:
+		return false
+	}
 }

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -58,15 +60,32 @@ func (e *appExportCommand) Run(ctx context.Context, c console) error {
 	if n := len(export.Waiting); n > 0 {
 		fmt.Fprintf(c.err, "%d runs wait for an attempt and move with it\n", n)
 	}
-	for _, one := range export.Jobs {
-		for path, secret := range one.Job.Target.Secrets() {
+	for _, secret := range storedSecrets(export) {
+		fmt.Fprintf(c.err, "%s: the value of the secret is left out: replace \"stored\": true by \"value\": \"...\"\n", secret)
+	}
+	return nil
+}
+
+// storedSecrets returns the secrets whose values an export leaves out: what has them, and where.
+func storedSecrets(export dispatcher.Export) (all []string) {
+	add := func(owner, name, below string, secrets map[string]dispatcher.Secret) {
+		for path, secret := range secrets {
 			if secret.Stored {
-				fmt.Fprintf(c.err, "job %s: the value of the secret at target%s is left out: replace \"stored\": true by \"value\": \"...\"\n",
-					one.Job.Name, path)
+				all = append(all, owner+" "+name+" at "+strings.TrimPrefix(below+path, "/"))
 			}
 		}
 	}
-	return nil
+	for _, one := range export.Jobs {
+		add("job", one.Job.Name, "", one.Job.Secrets())
+	}
+	for _, group := range export.Groups {
+		add("group", group.Name, "", group.Secrets())
+	}
+	for _, alert := range export.Alerts {
+		add("alert", alert.Name, "/destination", alert.Destination.Secrets())
+	}
+	slices.Sort(all)
+	return all
 }
 
 // disabled disables the app, and exports it.

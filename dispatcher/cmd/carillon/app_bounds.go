@@ -36,13 +36,16 @@ func (s *appShowCommand) Run(ctx context.Context, c console) error {
 	if s.Output != outputTable {
 		return printObject(s.outputFlags, c, app, nil)
 	}
-	breaks, err := outside(ctx, api, s.App)
+	breaks, err := outside(ctx, api, app)
 	if err != nil {
 		return err
 	}
 	var shown lines
 	for _, line := range appLines(app) {
 		shown.add(line[0], line[1])
+	}
+	for _, pause := range app.Pauses {
+		shown.add("pause "+pause.ID, pause.String())
 	}
 	if err := shown.show(c); err != nil {
 		return err
@@ -87,6 +90,8 @@ func appLines(app dispatcher.App) [][2]string {
 		{"hosts", list(b.Egress.Hosts, "any")}, {"ports", list(ports, "any")},
 		{"networks", list(b.Egress.Networks, "public, and what --egress-private of the nodes lists")},
 		{"functions", list(b.Lambda.Functions, "none")}, {"roles", list(b.Lambda.Roles, "none")},
+		{"queues", list(b.SQS.Queues, "none")}, {"roles for queues", list(b.SQS.Roles, "none")},
+		{"topics", list(b.SNS.Topics, "none")}, {"roles for topics", list(b.SNS.Roles, "none")},
 		{"signs as the node", list(signed, "none")},
 	}
 	return lines
@@ -100,28 +105,37 @@ func suspendedBy(s dispatcher.Suspension) string {
 	return fmt.Sprintf("by %s at %s", s.SuspendedBy, dispatcher.FormatInstant(*s.SuspendedAt))
 }
 
-// outside finds the jobs of an app that are outside its bounds.
-func outside(ctx context.Context, api *client.Client, app string) (*dispatcher.Breaks, error) {
+// outside finds the jobs of an app that are outside its bounds, or whose endpoint groups are.
+func outside(ctx context.Context, api *client.Client, app dispatcher.App) (*dispatcher.Breaks, error) {
 	const page = 100
-	breaks := &dispatcher.Breaks{}
+	bounds, breaks := app.Bounds.WithDefaults(app.Name), &dispatcher.Breaks{}
+	groups := map[string]error{} // what is wrong with them
 	for cursor := ""; ; {
-		jobs, err := api.Jobs(ctx, app, dispatcher.Page{Limit: page, Cursor: cursor})
+		of, err := api.Groups(ctx, app.Name, dispatcher.Page{Limit: page, Cursor: cursor})
+		if err != nil {
+			return nil, err
+		}
+		for _, group := range of.Items {
+			groups[group.Name] = bounds.CheckTarget(group)
+		}
+		if cursor = of.Next; cursor == "" {
+			break
+		}
+	}
+	for cursor := ""; ; {
+		jobs, err := api.Jobs(ctx, app.Name, dispatcher.Page{Limit: page, Cursor: cursor})
 		if err != nil {
 			return nil, err
 		}
 		for _, job := range jobs.Items {
-			var problems []dispatcher.Problem
+			var problems dispatcher.Problems
 			for _, warning := range job.Warnings {
 				if strings.HasPrefix(warning.Code, "bound_") {
 					problems = append(problems, warning)
 				}
 			}
-			if len(problems) == 0 {
-				continue
-			}
-			if breaks.Count++; breaks.Count <= dispatcher.MaxBreaks {
-				breaks.Jobs = append(breaks.Jobs, dispatcher.BreakJob{Job: job.Name, Problems: problems})
-			}
+			problems.AddError("", groups[job.Target.GroupName()])
+			breaks.Add(job.Name, problems)
 		}
 		if cursor = jobs.Next; cursor == "" {
 			return breaks, nil

@@ -57,15 +57,11 @@ type calendarShowCommand struct {
 
 // Run prints the calendar.
 func (s *calendarShowCommand) Run(ctx context.Context, c console) error {
-	names, err := cutPath(s.Calendar, "APP/CALENDAR", 2)
+	api, app, name, err := s.named(ctx, s.Calendar, "APP/CALENDAR")
 	if err != nil {
 		return err
 	}
-	api, err := s.client(ctx)
-	if err != nil {
-		return err
-	}
-	calendar, err := api.Calendar(ctx, names[0], names[1])
+	calendar, err := api.Calendar(ctx, app, name)
 	if err != nil {
 		return err
 	}

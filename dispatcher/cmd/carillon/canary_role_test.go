@@ -178,7 +178,8 @@ func TestCanaryIsInEverySecretField(t *testing.T) {
 		t.Errorf("found the secret fields %q, want seven or more", fields)
 	}
 	for _, field := range fields {
-		if !covered[field] {
+		// No job has the target of an alert. TestSecretsOfAlertsStayInside tries the secrets that only alerts have.
+		if !covered[field] && !strings.HasPrefix(field, "/alert/") {
 			t.Errorf("no job of %s has a secret in %s", filepath.Base("canary_test.go"), field)
 		}
 	}

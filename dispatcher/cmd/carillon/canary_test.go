@@ -41,7 +41,7 @@ func secretive(t *testing.T, url, certificate, key string) map[string]dispatcher
 	value := func(name string) dispatcher.Secret {
 		return dispatcher.Secret{Value: dispatcher.NewSensitive(mark + "-" + name)}
 	}
-	token, clientKey := value("session"), dispatcher.Secret{Value: dispatcher.NewSensitive(key)}
+	token, client, clientKey := value("session"), value("client"), dispatcher.Secret{Value: dispatcher.NewSensitive(key)}
 	signing := map[string]dispatcher.Secret{
 		"a": {Value: dispatcher.NewSensitive("whsec_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 0123456789")))},
 		"b": {Value: dispatcher.NewSensitive("whsk_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 012")))},
@@ -57,6 +57,12 @@ func secretive(t *testing.T, url, certificate, key string) map[string]dispatcher
 		"sigv4": {SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-west-1", Credentials: &dispatcher.AWSCredentials{
 			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: value("secret"), SessionToken: &token,
 		}}},
+		"oauth2": {OAuth2: &dispatcher.OAuth2Auth{TokenURL: url + "/token", ClientID: "ann", ClientSecret: &client}},
+		"posted": {OAuth2: &dispatcher.OAuth2Auth{TokenURL: url + "/token", ClientID: "ann", ClientSecret: &client,
+			ClientAuth: dispatcher.ClientAuthPost}},
+		"jwt": {OAuth2: &dispatcher.OAuth2Auth{TokenURL: url + "/token", ClientID: "ann", PrivateKey: &clientKey,
+			ClientAuth: dispatcher.ClientAuthPrivateKeyJWT, Algorithm: dispatcher.AlgorithmES256}},
+		"refused": {OAuth2: &dispatcher.OAuth2Auth{TokenURL: url + "/no-token", ClientID: "ann", ClientSecret: &client}},
 	} {
 		job := webhookJob("canary", name, url+"/"+name, nil)
 		job.Target.Webhook.Auth = auth
@@ -79,7 +85,8 @@ func repeater(t *testing.T) (url string, sent func() string) {
 	var mu sync.Mutex
 	var all strings.Builder
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		text := fmt.Sprintf("%s %v\n", r.URL, r.Header)
+		_ = r.ParseForm()
+		text := fmt.Sprintf("%s %v %v\n", r.URL, r.Header, r.PostForm)
 		mu.Lock()
 		all.WriteString(text)
 		mu.Unlock()
@@ -87,6 +94,16 @@ func repeater(t *testing.T) (url string, sent func() string) {
 			w.Header().Set("X-Amz-Function-Error", "Unhandled")
 			w.Header().Set("X-Amz-Log-Result", base64.StdEncoding.EncodeToString([]byte("password="+mark+"-log Authorization: Bearer "+mark+"-log")))
 			_, _ = io.WriteString(w, `{"errorMessage":"no such invoice"}`)
+			return
+		}
+		if r.URL.Path == "/token" {
+			_, _ = io.WriteString(w, `{"access_token":"`+mark+`-issued","token_type":"Bearer","expires_in":3600}`)
+			return
+		}
+		if r.URL.Path == "/no-token" {
+			w.WriteHeader(http.StatusUnauthorized)
+			said, _ := json.Marshal(map[string]string{"error": "invalid_client", "error_description": r.Header.Get("Authorization")})
+			_, _ = w.Write(said)
 			return
 		}
 		w.Header().Set("Location", r.URL.String())
@@ -170,7 +187,7 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "canary", name))
 			until(t, "an attempt of "+name, func() bool {
 				run = must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
-				return len(run.Attempts) > 0 && run.Attempts[0].Response != nil
+				return len(run.Attempts) > 0 && (run.Attempts[0].Response != nil || run.Attempts[0].Class == dispatcher.ClassOAuth2)
 			})
 			if job.Target.Lambda != nil && !strings.Contains(run.Attempts[0].Response.LogTail, "***") {
 				t.Errorf("answer = %+v, want the log without what looks like a secret", run.Attempts[0].Response)
@@ -179,7 +196,8 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			written.Write(text)
 			shown, _, code := n.commandWith("", "run", "show", run.ID)
 			if written.WriteString(shown); code != 0 ||
-				job.Target.Webhook != nil && !strings.Contains(shown, "[redacted]") || !strings.Contains(shown, "first byte") {
+				job.Target.Webhook != nil && !strings.Contains(shown, "[redacted]") ||
+				name != "refused" && !strings.Contains(shown, "first byte") {
 				t.Errorf("run show: exit %d:\n%s", code, shown)
 			}
 		}
@@ -204,7 +222,8 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 				t.Errorf("%s is written: …%s…", secret, written.String()[max(0, at-300):at+40])
 			}
 		}
-		for _, name := range []string{"token", "header", "query", "session", "env", "file", "aws"} { // the password is within base64
+		for _, name := range []string{"token", "header", "query", "session", "env", "file", "aws",
+			"client", "issued"} { // the password is within base64
 			if !strings.Contains(sent(), mark+"-"+name) {
 				t.Errorf("the %s did not reach the target: %s", name, sent())
 			}

@@ -7,9 +7,11 @@ import (
 	"maps"
 	"net/http"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -35,6 +37,15 @@ type commandRow struct {
 func commandRows() map[string]commandRow {
 	const read, operate, write, admin = dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite, dispatcher.ScopeAdmin
 	return map[string]commandRow{
+		"alert acknowledge":   {args: "shop/channel orders", needs: operate, schema: "AlertStateList", code: exitConflict},
+		"alert events":        {args: "--app shop --since 24h", needs: read, schema: "AlertEventList"},
+		"alert firing":        {args: "shop --alert channel", needs: read, schema: "AlertStateList"},
+		"alert list":          {args: "shop", needs: read, schema: "AlertList"},
+		"alert mute":          {args: "shop/channel --until 8h --reason x", needs: write, schema: "Alert"},
+		"alert show":          {args: "shop/channel", needs: read, schema: "Alert"},
+		"alert test":          {args: "shop/channel", needs: operate, schema: "Run"},
+		"alert unacknowledge": {args: "shop/channel orders", needs: operate, schema: "AlertStateList", code: exitConflict},
+		"alert unmute":        {args: "shop/channel", needs: write, schema: "Alert"},
 		"app defaults":        {args: "shop", needs: read, schema: "JobDefaults"},
 		"app bounds":          {args: "shop", needs: read, schema: "Bounds"},
 		"app export":          {args: "moved", needs: write, schema: "Export"},
@@ -43,6 +54,13 @@ func commandRows() map[string]commandRow {
 		"app show":            {args: "shop", needs: read, schema: "App"},
 		"app suspend":         {args: "moved --reason x\u202e", needs: admin},
 		"audit":               {args: "--limit 1000", needs: read, schema: "AuditEntryList"},
+		"backfill cancel":     {args: "shop/{backfill}", needs: operate, code: exitConflict},
+		"backfill list":       {args: "shop --job orders", needs: read, schema: "BackfillList"},
+		"backfill pause":      {args: "shop/{backfill}", needs: operate, code: exitConflict},
+		"backfill resume":     {args: "shop/{backfill}", needs: operate, code: exitConflict},
+		"backfill show":       {args: "shop/{backfill}", needs: read, schema: "Backfill"},
+		"backfill start":      {args: "shop/orders --dry-run " + emptyRange, needs: operate, schema: "BackfillCount"},
+		"backfill watch":      {args: "shop/{backfill}", needs: read, schema: "Backfill"},
 		"calendar list":       {args: "shop", needs: read, schema: "CalendarList"},
 		"calendar show":       {args: "shop/holidays", needs: read, schema: "Calendar"},
 		"completion":          {local: "it knows its own commands"},
@@ -51,6 +69,8 @@ func commandRows() map[string]commandRow {
 		"context set":         {local: "it changes a file"},
 		"context show":        {local: "it shows a file"},
 		"context use":         {local: "it changes a file"},
+		"dead-letter list":    {args: "--app shop --state failed", needs: read, schema: "RunList"},
+		"dead-letter replay":  {args: "shop --job orders --dry-run", needs: operate, schema: "DeadLetterCount"},
 		"dev":                 {local: "it is a server"},
 		"diff":                {args: "../../tfconfig/testdata/write", needs: read, code: exitNegative},
 		"doctor":              {local: "it examines the machine of a node"},
@@ -61,6 +81,7 @@ func commandRows() map[string]commandRow {
 		"export":              {args: "shop", needs: read},
 		"group delete":        {args: "shop/workers", needs: write, code: exitConflict},
 		"group list":          {args: "shop", needs: read, schema: "EndpointGroupList"},
+		"group status":        {args: "shop/workers", needs: read, schema: "GroupStatus"},
 		"group show":          {args: "shop/workers", needs: read, schema: "EndpointGroup"},
 		"job list":            {args: "shop --label team=payments", needs: read, schema: "JobList"},
 		"job pause":           {args: "shop/orders/nightly", needs: write, schema: "Job"},
@@ -68,21 +89,32 @@ func commandRows() map[string]commandRow {
 		"job resume":          {args: "shop/orders/nightly", needs: write, schema: "Job"},
 		"job run":             {args: "shop/orders", needs: operate, schema: "Run"},
 		"job show":            {args: "shop/orders", needs: read, schema: "Job"},
+		"job state clear":     {args: "shop/carrier", needs: write, schema: "CarriedState"},
+		"job state set":       {args: `shop/carrier {"cursor":7}`, needs: write, schema: "CarriedState"},
+		"job state show":      {args: "shop/carrier", needs: read, schema: "CarriedState"},
 		"lifecycle ec2":       {local: "it asks the machine"},
 		"lint":                {local: "it reads files"},
 		"migrate":             {local: "it changes the schema of a database"},
+		"objective list":      {args: "shop", needs: read, schema: "ObjectiveStatusList"},
+		"objective show":      {args: "shop/carrier", needs: read, schema: "ObjectiveStatus"},
 		"misfire list":        {args: "--app shop", needs: read, schema: "MisfireList"},
 		"next":                {args: "shop", needs: read},
 		"node drain":          {args: "017bf3d1bf2ea5bd", needs: admin, code: exitMissing},
 		"node list":           {needs: read, schema: "NodeList"},
 		"node pause":          {args: "017bf3d1bf2ea5bd", needs: admin, code: exitMissing},
 		"node resume":         {args: "017bf3d1bf2ea5bd", needs: admin, code: exitMissing},
+		"pause add":           {args: "shop --label team=payments --until 1h", needs: write, schema: "AppPause"},
+		"pause list":          {args: "shop", needs: read, schema: "AppPauseList"},
+		"pause remove":        {args: "shop none", needs: write, code: exitMissing},
 		"probe":               {local: "it asks the node on this machine, without a token"},
 		"rollback declare":    {local: "it works in the database, where no node runs yet"},
 		"rollback replay":     {needs: admin, code: exitConflict},
 		"rollback show":       {needs: read},
 		"rollback skip":       {needs: admin, code: exitConflict},
 		"run cancel":          {args: "{run}", needs: operate, code: exitConflict},
+		"run complete":        {args: "{run}", needs: operate, code: exitConflict},
+		"run fail":            {args: "{run}", needs: operate, code: exitConflict},
+		"run log":             {args: "{run}", needs: read, code: exitConflict},
 		"run list":            {args: "--app shop --failed --since 1h", needs: read, schema: "RunList"},
 		"run retry":           {args: "{run} --wait", needs: operate, code: exitNegative, schema: "Run"},
 		"run show":            {args: "{run} --body", needs: read, schema: "Run"},
@@ -115,8 +147,12 @@ const (
 type shop struct {
 	*node
 	run    string // one that has failed
+	filled string // a backfill that has ended
 	tokens map[string]string
 }
+
+// emptyRange holds no instant of the job.
+const emptyRange = "--from 2020-01-01T00:00:01Z --to 2020-01-01T00:00:01Z"
 
 // roles are those that try each command, with the scopes of their tokens.
 func roles() map[string][]dispatcher.Scope {
@@ -142,6 +178,7 @@ func newShop(t *testing.T) *shop {
 	must[dispatcher.Calendar](t)(s.PutCalendar(ctx, dispatcher.Calendar{App: "shop", Name: "holidays", Description: hostile,
 		Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}, client.Condition{}))
 	s.addGroups(t)
+	s.addAlert(t, r.URL)
 	job := webhookJob("shop", "orders", r.URL, map[string]string{"nightly": "0 30 6 * * ?"})
 	job.Description = hostile
 	job.Labels = dispatcher.Labels{"team": "payments", "tier": "one"}
@@ -149,8 +186,19 @@ func newShop(t *testing.T) *shop {
 	nightly.Timezone = "Europe/Berlin"
 	job.Triggers["nightly"] = nightly
 	must[dispatcher.Job](t)(s.PutJob(ctx, job, client.Condition{}))
+	carrier := webhookJob("shop", "carrier", r.URL, nil)
+	carrier.ConcurrencyPolicy, carrier.CarryState = dispatcher.ConcurrencyQueue, true
+	carrier.Objective = &dispatcher.Objective{Within: dispatcher.Duration(1e9), Of: "99.9%"}
+	must[dispatcher.Job](t)(s.PutJob(ctx, carrier, client.Condition{}))
 	s.run = must[dispatcher.Run](t)(s.RunJob(ctx, "shop", "orders")).ID
 	until(t, "the run to fail", func() bool { return hasEnded(must[dispatcher.Run](t)(s.Run(ctx, s.run))) })
+	at := time.Date(2020, 1, 1, 0, 0, 1, 0, time.UTC)
+	begun := must[dispatcher.Backfill](t)(s.CreateBackfill(ctx, "shop", "orders", dispatcher.BackfillSpec{From: at, To: at,
+		Concurrency: 1, Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip, Reason: hostile}))
+	s.filled = begun.ID
+	until(t, "the backfill to end", func() bool {
+		return must[dispatcher.Backfill](t)(s.Backfill(ctx, "shop", s.filled)).State.Ended()
+	})
 	must[dispatcher.App](t)(s.SetBounds(ctx, "suspended", func(b *dispatcher.Bounds) { b.Suspended = true }))
 	others := map[string][]dispatcher.Scope{"spare": {dispatcher.ScopeRead}, "other": {dispatcher.ScopeRead}}
 	maps.Copy(others, roles())
@@ -159,6 +207,24 @@ func newShop(t *testing.T) *shop {
 		s.tokens[name] = must[dispatcher.IssuedToken](t)(s.PutToken(ctx, token, client.Condition{Absent: true})).Secret
 	}
 	return s
+}
+
+// addAlert adds an alert that no job of the shop fires.
+func (s *shop) addAlert(t *testing.T, url string) {
+	t.Helper()
+	var alert dispatcher.Alert
+	alert.SetDefaults()
+	alert.App, alert.Name, alert.Description, alert.Jobs = "shop", "channel", hostile, []string{"none"}
+	alert.Failure = &dispatcher.AlertFailures{After: 2, RepeatEvery: 10}
+	alert.Missed, alert.LateAfter, alert.Objective = true, dispatcher.Duration(5*time.Minute), true
+	alert.Mutes = []dispatcher.AlertMuteWindow{
+		{Schedule: "0 22 * * *", Duration: dispatcher.Duration(8 * time.Hour), Timezone: "Europe/Berlin"},
+	}
+	webhook := &dispatcher.AlertWebhook{}
+	webhook.SetDefaults()
+	webhook.URL, webhook.Format = url, dispatcher.AlertFormatSlack
+	alert.Destination.Webhook = webhook
+	must[dispatcher.Alert](t)(s.PutAlert(t.Context(), alert, client.Condition{Absent: true}))
 }
 
 // as runs a command with the token of a role.
@@ -225,7 +291,7 @@ func TestEveryCommandByRights(t *testing.T) {
 
 // fill fills in what is known of the server.
 func (s *shop) fill(args string, n int) string {
-	return strings.NewReplacer("{run}", s.run, "{at}", "2026-05-01T00:30:00Z", "{n}", fmt.Sprint(n)).Replace(args)
+	return strings.NewReplacer("{run}", s.run, "{backfill}", s.filled, "{at}", "2026-05-01T00:30:00Z", "{n}", fmt.Sprint(n)).Replace(args)
 }
 
 func TestEveryCommandHasAnExampleThatParses(t *testing.T) {
@@ -250,12 +316,8 @@ func TestEveryCommandHasAnExampleThatParses(t *testing.T) {
 
 // shellWords splits a command line, whose quotes hold whole words.
 func shellWords(line string) (words []string) {
-	for i, part := range strings.FieldsFunc(strings.ReplaceAll(line, `'`, `"`), func(r rune) bool { return r == '"' }) {
-		if i%2 == 1 {
-			words = append(words, part)
-			continue
-		}
-		words = append(words, strings.Fields(part)...)
+	for _, m := range regexp.MustCompile(`'([^']*)'|"([^"]*)"|([^\s'"]+)`).FindAllStringSubmatch(line, -1) {
+		words = append(words, m[1]+m[2]+m[3])
 	}
 	return words
 }

@@ -82,21 +82,25 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 	if err := api.Close(); err != nil {
 		return err
 	}
-	keys, err := d.keys()
+	keys, err := d.keys(ctx)
 	if err != nil {
 		return err
 	}
 	database := "sqlite:" + filepath.Join(d.Dir, "carillon.db")
 	out.say("data in %s, log in %s", d.Dir, logFile.Name())
 	err = serveNode(ctx, nodeOptions{
-		database: databaseFlag{Database: database}, keys: keys, migrate: true, listen: address, log: log,
+		database: databaseFlag{Database: database}, keys: keys, migrate: true, listen: address, log: log, console: true,
 		engine: engine.Options{
 			Name: "dev", Version: version, Logger: log, Drain: 5 * time.Second, Closing: stopMargin - processEnd, OnOutcome: out.fire,
 		},
-		target: invoke.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: invoke.Egress{Loopback: true}},
+		target: invoke.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: invoke.Egress{Loopback: true},
+			Managers: invoke.SecretManagers{Keep: invoke.DefaultSecretKeep}, Logger: log},
 		ready: func(ctx context.Context, s dispatcher.Store, address string) {
 			apply := terraformRun{devCommand: d, out: out, endpoint: "http://" + address, receiver: "http://" + receiver.Addr().String()}
-			err := apply.prepare(ctx, s)
+			err := apply.showConsole(ctx, s)
+			if err == nil {
+				err = apply.prepare(ctx, s)
+			}
 			if err == nil {
 				err = apply.run(ctx, s)
 			}
@@ -186,12 +190,12 @@ func pause(ctx context.Context, d time.Duration) {
 }
 
 // keys returns the key of stored secrets, which the first start creates.
-func (d *devCommand) keys() (*seal.Keys, error) {
+func (d *devCommand) keys(ctx context.Context) (*seal.Keys, error) {
 	name := filepath.Join(d.Dir, "secret.key")
 	if _, err := os.Stat(name); errors.Is(err, fs.ErrNotExist) {
 		if err := os.WriteFile(name, []byte(newKey()+"\n"), 0o600); err != nil {
 			return nil, err
 		}
 	}
-	return keysFlag{SecretKeysFile: name}.keys()
+	return keysFlag{SecretKeysFile: name}.keys(ctx)
 }

@@ -69,6 +69,15 @@ func (t terraformRun) token(ctx context.Context, s dispatcher.Store) (string, er
 	return issued.Secret, os.WriteFile(file, []byte(issued.Secret+"\n"), 0o600)
 }
 
+// showConsole says where the console is, and with what to sign in. The token itself is not printed: terminals are recorded.
+func (t terraformRun) showConsole(ctx context.Context, s dispatcher.Store) error {
+	if _, err := t.token(ctx, s); err != nil {
+		return err
+	}
+	t.out.say("console on %s/console/ (sign in with the token in %s)", t.endpoint, filepath.Join(t.Dir, "token"))
+	return nil
+}
+
 // cliConfig writes the configuration with which terraform runs the provider from its directory.
 func (t terraformRun) cliConfig(dir string) (string, error) {
 	provider, err := filepath.Abs(t.Provider)

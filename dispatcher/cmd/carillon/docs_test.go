@@ -3,7 +3,6 @@ package main
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -45,24 +44,5 @@ func TestCLIReferenceListsEveryCommandFlagAndVariable(t *testing.T) {
 	}
 	if commands < 20 {
 		t.Errorf("found %d commands, want twenty or more", commands)
-	}
-}
-
-func TestMetricsReferenceListsEveryFamily(t *testing.T) {
-	t.Parallel()
-	database := "sqlite:" + filepath.Join(t.TempDir(), "metrics.db")
-	token := newToken(t, database)
-	n := startNode(t, database, token)
-	defer n.terminate()
-	body := n.get(t, "/metrics")
-	page := reference(t, "metrics.md")
-	families := regexp.MustCompile(`(?m)^# TYPE (carillon_\w+)`).FindAllStringSubmatch(body, -1)
-	if len(families) < 15 {
-		t.Errorf("the node serves %d metric families of its own, want fifteen or more", len(families))
-	}
-	for _, family := range families {
-		if !strings.Contains(page, "`"+family[1]+"`") {
-			t.Errorf("docs/reference/metrics.md does not explain `%s`", family[1])
-		}
 	}
 }

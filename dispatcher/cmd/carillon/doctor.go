@@ -15,7 +15,8 @@ import (
 type doctorCommand struct {
 	serveFlags
 	outputFlags
-	EgressURL []string `placeholder:"URL,..." help:"Targets to connect to, as a webhook would. No request is sent."`
+	SecretReference []string `placeholder:"REFERENCE,..." help:"References to read from their manager, such as awssm:billing/api. No value is shown."`
+	EgressURL       []string `placeholder:"URL,..." help:"Targets to connect to, as a webhook would. No request is sent."`
 }
 
 // Validate accepts everything: an invalid flag is a finding, see checkConfiguration.
@@ -75,8 +76,8 @@ const checkTimeout = 15 * time.Second
 func (d *doctorCommand) Run(ctx context.Context, c console) error {
 	e := &examination{doctorCommand: d, serve: serveCommand{serveFlags: d.serveFlags}}
 	for _, check := range []func(context.Context){
-		e.checkConfiguration, e.checkDatabase, e.checkNotifications, e.checkRights, e.checkSchema, e.checkCapabilities, e.checkClock,
-		e.checkSecrets, e.checkEgress, e.checkAWS, e.checkMemory, e.checkFiles,
+		e.checkConfiguration, e.checkDatabase, e.checkNotifications, e.checkRights, e.checkSchema, e.checkCapabilities, e.checkFollows,
+		e.checkClock, e.checkSecrets, e.checkManagers, e.checkEgress, e.checkAWS, e.checkMemory, e.checkFiles,
 	} {
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 		check(ctx)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -198,5 +200,29 @@ func (e *examination) checkClock(ctx context.Context) {
 		e.add(check, healthWarn, detail, action)
 	default:
 		e.add(check, healthOK, detail, "")
+	}
+}
+
+// shownEnds is how many ends that are set aside the check of follows names.
+const shownEnds = 3
+
+// checkFollows tells of ends of runs that could not be followed, which other ends do not wait for.
+func (e *examination) checkFollows(ctx context.Context) {
+	const check = "follows"
+	if e.database == nil || !e.schema {
+		e.skip(check, "the database has no schema to read")
+		return
+	}
+	ends, count, err := e.database.SetAsideEnds(ctx, shownEnds)
+	switch {
+	case err != nil:
+		e.fail(check, err, "see the check of the database")
+	case count == 0:
+		e.ok(check, "what follows runs, and their alerts, keep up")
+	}
+	for _, end := range ends {
+		detail := fmt.Sprintf("1 of %d ends that could not be followed: run %s of job %s/%s, tried %d times, again at %s: %s",
+			count, cmp.Or(end.Run, "none, fires were missed"), end.App, end.Job, end.Tries, dispatcher.FormatInstant(end.TryAt), end.Problem)
+		e.add(check, healthWarn, detail, "mend what the error names; the end is followed by itself then")
 	}
 }

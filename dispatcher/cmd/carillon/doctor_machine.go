@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/platform"
@@ -18,7 +19,7 @@ import (
 // checkSecrets tells whether stored secrets can be read, and lists what jobs can refer to, by name.
 func (e *examination) checkSecrets(ctx context.Context) {
 	const check = "secrets"
-	keys, err := e.keys()
+	keys, err := e.keys(ctx)
 	switch {
 	case err != nil:
 		e.fail(check, err, "correct the keys; carillon secret key prints a new one")
@@ -54,6 +55,38 @@ func (e *examination) checkSecrets(ctx context.Context) {
 		e.fail(check, err, "let this user read --secret-dir (CARILLON_SECRET_DIR)")
 	default:
 		e.ok(check, "%d entries in %s for file: references", len(files), dispatcher.Echo(e.SecretDir))
+	}
+}
+
+// checkManagers reads the secrets that --secret-reference names, as jobs would refer to them.
+func (e *examination) checkManagers(ctx context.Context) {
+	const check = "managers"
+	managers, err := e.managers()
+	if err != nil {
+		e.skip(check, "their flags are invalid")
+		return
+	}
+	if managers.Vault != nil && strings.HasPrefix(strings.ToLower(e.VaultAddress), "http:") {
+		e.add(check, healthWarn, "Vault is called in clear text", "give an https URL as --vault-address (CARILLON_VAULT_ADDRESS)")
+	}
+	if len(e.SecretReference) == 0 {
+		e.ok(check, "no secret was read, give references with --secret-reference")
+	}
+	for _, text := range e.SecretReference {
+		reference, err := dispatcher.ParseSecretReference(text)
+		switch {
+		case err != nil:
+			e.fail(check, err, "correct --secret-reference")
+			continue
+		case managers.PerApp(reference.Source):
+			e.skip(check, text+": a role of each app reads it; run a job of the app")
+			continue
+		}
+		if err := managers.Probe(ctx, reference, time.Now()); err != nil {
+			e.fail(check, fmt.Errorf("%s: %w", text, err), "check name, policy and role of the node, and the way to the manager")
+			continue
+		}
+		e.ok(check, "%s: read", text)
 	}
 }
 
@@ -102,7 +135,7 @@ func (e *examination) checkEgress(ctx context.Context) {
 	}
 }
 
-// checkAWS tells who AWS takes this node for. Lambda targets and rds-iam need that.
+// checkAWS tells who AWS takes this node for. Targets of AWS and rds-iam need that.
 func (e *examination) checkAWS(ctx context.Context) {
 	const check = "aws"
 	needed := e.DatabaseAuth == rdsIAM
@@ -114,7 +147,7 @@ func (e *examination) checkAWS(ctx context.Context) {
 	case found.Source == "" && needed:
 		e.fail(check, err, "give the task or the instance a role")
 	case found.Source == "":
-		e.ok(check, "no credentials; only Lambda targets and rds-iam need some")
+		e.ok(check, "no credentials; only rds-iam and targets lambda, sqs and sns need some")
 	case err != nil:
 		e.add(check, healthWarn, detail+": "+err.Error(),
 			"check the credentials, and the way to the endpoint of STS; a token of RDS needs no call")

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/servers"
 )
 
 // healthy are the tests' surroundings, in which nothing fails: no AWS.
@@ -91,7 +92,8 @@ func TestDoctorFindsNothingWrongNextToAHealthyNode(t *testing.T) {
 		expect(t, doctor(t, nil, "--database", database), "schema", healthOK)
 		n := startNode(t, database, newToken(t, database))
 		findings := doctor(t, nil, "--database", database, "--notify-database=")
-		for _, check := range []string{"configuration", "database", "rights", "schema", "clock", "secrets", "egress", "aws", "memory", "files"} {
+		for _, check := range []string{"configuration", "database", "rights", "schema", "follows", "clock", "secrets", "egress", "aws", "memory",
+			"files"} {
 			expect(t, findings, check, healthOK)
 		}
 		out, errs, code := carillon(t, healthy(), "doctor", "--database", database)
@@ -186,6 +188,16 @@ func TestDoctorKnowsEveryTable(t *testing.T) {
 		WHERE relnamespace = 'public'::regnamespace AND relkind IN ('r', 'p') AND NOT relispartition`) {
 		expect(t, findings, "rights", healthFail, table+" (of postgres)")
 	}
+}
+
+func TestDoctorNamesEndsThatCannotBeFollowed(t *testing.T) {
+	t.Parallel()
+	database := pgtest.New(t)
+	newToken(t, database)
+	rows(t, database, `INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt, http_status, state, class, error,
+		tries, try_at, problem) VALUES (1, 1, 1, 1, 1, 1, 0, '', '', '', 3, 1795000000000, 'the response is no JSON') RETURNING 'done'`)
+	expect(t, doctor(t, nil, "--database", database), "follows", healthWarn, "1 of 1", "tried 3 times, again at 2026-11-18",
+		"the response is no JSON")
 }
 
 func TestDoctorComparesTheClocks(t *testing.T) {
@@ -301,6 +313,45 @@ func TestDoctorConnectsToTargetsAsAWebhookWould(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			expect(t, doctor(t, nil, append(tt.args, at)...), "egress", tt.found, tt.says...)
+		})
+	}
+}
+
+func TestDoctorReadsSecretsOfManagers(t *testing.T) {
+	t.Parallel()
+	aws, vault := servers.NewAWS(t), servers.NewVault(t, "vault-token")
+	aws.PutSecret("billing/api", `{"token":"hunter2"}`)
+	aws.PutParameter("/billing/token", "hunter2")
+	vault.Put("secret/data/billing", map[string]any{"token": "hunter2"})
+	at := []string{"--database=sqlite:" + filepath.Join(t.TempDir(), "new.db"), "--vault-address=" + vault.URL, "--vault-token=vault-token"}
+	for name, tt := range map[string]struct {
+		args  []string
+		found health
+		says  []string
+	}{
+		"none": {nil, healthOK, []string{"no secret was read"}},
+		"in AWS": {[]string{"--secret-reference=awssm:billing/api#token,ssm:/billing/token"}, healthOK,
+			[]string{"ssm:/billing/token: read"}},
+		"in Vault":      {[]string{"--secret-reference=vault:secret/data/billing#token"}, healthOK, []string{"read"}},
+		"in clear text": {nil, healthWarn, []string{"clear text", "https"}},
+		"missing": {[]string{"--secret-reference=awssm:billing/none"}, healthFail,
+			[]string{"awssm:billing/none", "does not have it", "policy"}},
+		"no such key": {[]string{"--secret-reference=awssm:billing/api#none"}, healthFail,
+			[]string{"awssm:billing/api#none", "cannot be used"}},
+		"of the node":  {[]string{"--secret-reference=env:SECRET_A"}, healthFail, []string{"kept by the node"}},
+		"no reference": {[]string{"--secret-reference=hunter2"}, healthFail, []string{"correct --secret-reference"}},
+		"per app": {[]string{"--secret-reference=awssm:billing/api", "--secret-aws-role=arn:aws:iam::123456789012:role/{app}"}, healthSkip,
+			[]string{"a role of each app"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			findings := doctor(t, aws.Environment(), append(tt.args, at...)...)
+			contain(t, findings, "managers", tt.found, tt.says...)
+			for _, f := range findings {
+				if strings.Contains(f.Detail+f.Action, "hunter2") {
+					t.Errorf("%s shows a secret: %s", f.Check, f.Detail)
+				}
+			}
 		})
 	}
 }

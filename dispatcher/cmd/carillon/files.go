@@ -54,7 +54,13 @@ func contentOf(ctx context.Context, c console, api *client.Client, name string) 
 		read.say(n)
 		return list, err
 	})
-	return tfconfig.Content{App: app, Calendars: calendars, Groups: groups, Jobs: jobs}, err
+	if err != nil {
+		return tfconfig.Content{}, err
+	}
+	alerts, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Alert], error) {
+		return api.Alerts(ctx, name, page)
+	})
+	return tfconfig.Content{App: app, Calendars: calendars, Groups: groups, Jobs: jobs, Alerts: alerts}, err
 }
 
 // diffCommand compares Terraform files with the server.

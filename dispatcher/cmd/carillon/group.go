@@ -15,6 +15,7 @@ import (
 type groupCommand struct {
 	List   groupListCommand   `cmd:"" help:"List the endpoint groups of an app." example:"carillon group list billing"`
 	Show   groupShowCommand   `cmd:"" help:"Show an endpoint group as it is declared." example:"carillon group show billing/workers"`
+	Status groupStatusCommand `cmd:"" help:"Show what a node knows of an endpoint group: its names of DNS and the states of its endpoints." example:"carillon group status billing/workers"`
 	Delete groupDeleteCommand `cmd:"" help:"Delete an endpoint group that no job uses." example:"carillon group delete billing/workers"`
 }
 
@@ -70,12 +71,7 @@ type groupFlags struct {
 
 // open returns a client, and the names of app and group.
 func (g *groupFlags) open(ctx context.Context) (api *client.Client, app, group string, err error) {
-	names, err := cutPath(g.Group, "APP/GROUP", 2)
-	if err != nil {
-		return nil, "", "", err
-	}
-	api, err = g.client(ctx)
-	return api, names[0], names[1], err
+	return g.named(ctx, g.Group, "APP/GROUP")
 }
 
 // groupShowCommand shows a group.
@@ -94,6 +90,9 @@ func (s *groupShowCommand) Run(ctx context.Context, c console) error {
 	return printObject(s.outputFlags, c, group, func(l *lines) {
 		l.add("group", group.App+"/"+group.Name)
 		l.add("description", group.Description)
+		if group.Kind == dispatcher.GroupXXLJob {
+			l.add("kind", string(group.Kind)+", AppName "+group.ExecutorName())
+		}
 		l.add("strategy", string(group.Strategy))
 		l.add("path", group.Path)
 		l.add("server name", group.ServerName)
@@ -102,9 +101,67 @@ func (s *groupShowCommand) Run(ctx context.Context, c console) error {
 			l.add("register from", strings.Join(r.Networks, ", ")+", ports "+strings.Trim(fmt.Sprint(r.Ports), "[]"))
 			l.add("heartbeat", fmt.Sprintf("every %s, gone after %s", r.Heartbeat, r.ExpireAfter))
 		}
+		if h := group.HealthCheck; h != nil {
+			l.add("health check", fmt.Sprintf("%s every %s, at most %s, down after %d, up after %d", h.Path, h.Interval, h.Timeout,
+				h.UnhealthyThreshold, h.HealthyThreshold))
+		}
+		if group.EjectAfter > 0 {
+			l.add("eject after", fmt.Sprintf("%d failures in a row", group.EjectAfter))
+		}
 		l.add("revision", fmt.Sprintf("%d of %s", group.Revision, dispatcher.FormatInstant(group.UpdatedAt)))
 		for _, id := range slices.Sorted(maps.Keys(group.Endpoints)) {
 			l.add("endpoint "+id, group.Endpoints[id].URL)
+		}
+		for _, label := range slices.Sorted(maps.Keys(group.DNS)) {
+			l.add("dns "+label, nameOf(group.DNS[label]))
+		}
+	})
+}
+
+// nameOf describes a name of DNS.
+func nameOf(d dispatcher.DNSMembers) string {
+	text := fmt.Sprintf("%s records of %s by %s", d.Type, d.Name, d.Scheme)
+	if d.Port != 0 {
+		text += fmt.Sprintf(", port %d", d.Port)
+	}
+	return text
+}
+
+// groupStatusCommand shows what a node knows of a group.
+type groupStatusCommand struct{ groupFlags }
+
+// Run prints the status of the group.
+func (s *groupStatusCommand) Run(ctx context.Context, c console) error {
+	api, app, name, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	status, err := api.GroupStatus(ctx, app, name)
+	if err != nil {
+		return err
+	}
+	return printObject(s.outputFlags, c, status, func(l *lines) {
+		l.add("node", status.Node)
+		for _, label := range slices.Sorted(maps.Keys(status.DNS)) {
+			one := status.DNS[label]
+			text := fmt.Sprintf("%s records of %s: %d endpoints", one.Type, one.Name, one.Members)
+			if one.ResolvedAt != nil {
+				text += ", resolved at " + dispatcher.FormatInstant(*one.ResolvedAt)
+			}
+			if one.Error != "" {
+				text += ", error: " + one.Error
+			}
+			l.add("dns "+label, text)
+		}
+		for _, one := range status.Endpoints {
+			text := string(one.State)
+			if one.Reason != "" {
+				text += ": " + one.Reason
+			}
+			if one.Until != nil {
+				text += ", until " + dispatcher.FormatInstant(*one.Until)
+			}
+			l.add("endpoint "+one.ID, text)
 		}
 	})
 }

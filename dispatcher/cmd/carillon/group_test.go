@@ -17,7 +17,8 @@ import (
 func (s *shop) addGroups(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
-	group := dispatcher.EndpointGroup{App: "shop", Name: "workers", Description: hostile, Path: "/jobs", Strategy: "weighted",
+	group := dispatcher.EndpointGroup{App: "shop", Name: "workers", Description: hostile, Path: "/jobs", Strategy: "weighted", EjectAfter: 5,
+		HealthCheck: &dispatcher.HealthCheck{},
 		Endpoints: map[string]dispatcher.StaticEndpoint{
 			"a": {URL: "https://a.example.com", Weight: 3, Labels: dispatcher.Labels{"zone": "a"}},
 			"b": {URL: "https://b.example.com", Backup: true},

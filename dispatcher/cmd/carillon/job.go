@@ -19,6 +19,7 @@ type jobCommand struct {
 	Run    jobRunCommand    `cmd:"" group:"operate" help:"Run a job now." example:"carillon job run billing/invoices --wait"`
 	Pause  jobPauseCommand  `cmd:"" group:"operate" help:"Pause a job, or one of its triggers." example:"carillon job pause billing/invoices --reason \"the ledger is being migrated\""`
 	Resume jobResumeCommand `cmd:"" group:"operate" help:"Resume a job, or one of its triggers." example:"carillon job resume billing/invoices/berlin"`
+	State  jobStateCommand  `cmd:"" help:"Look at the state that a job's runs carry, set it or clear it."`
 	Rename jobRenameCommand `cmd:"" group:"operate" help:"Rename a job, or triggers of it." example:"carillon job rename billing/invoices bills --trigger berlin=frankfurt"`
 }
 
@@ -77,7 +78,7 @@ func stateOfJob(job dispatcher.Job) stateCell {
 	switch {
 	case !job.Enabled:
 		return "disabled"
-	case job.Paused:
+	case job.Paused || len(job.Pauses) > 0:
 		return "paused"
 	case broken != "":
 		return stateCell(broken)
@@ -108,12 +109,7 @@ type jobFlags struct {
 
 // open returns a client, and the names of app and job.
 func (j *jobFlags) open(ctx context.Context) (api *client.Client, app, job string, err error) {
-	names, err := cutPath(j.Job, "APP/JOB", 2)
-	if err != nil {
-		return nil, "", "", err
-	}
-	api, err = j.client(ctx)
-	return api, names[0], names[1], err
+	return j.named(ctx, j.Job, "APP/JOB")
 }
 
 // jobShowCommand shows a job.
@@ -138,10 +134,15 @@ func printJob(o outputFlags, c console, job dispatcher.Job) error {
 		l.add("description", job.Description)
 		l.add("state", stateOfJob(job))
 		l.add("paused", pausedBy(job.Pause))
+		for _, pause := range job.Pauses {
+			l.add("pause "+pause.ID, pause.String())
+		}
 		l.add("target", targetOf(job.Target))
 		l.add("delivery", job.Delivery)
 		l.add("attempts", fmt.Sprintf("at most %d", max(job.Retry.MaxAttempts, 1)))
 		l.add("concurrency", concurrencyOf(job))
+		l.add("carries state", yesIf(job.CarryState))
+		l.add("objective", objectiveOf(job.Objective))
 		l.add("labels", job.Labels)
 		l.add("node labels", job.NodeLabels)
 		l.add("priority", job.Priority)
@@ -180,6 +181,9 @@ func pausedBy(p dispatcher.Pause) string {
 		return ""
 	}
 	text := fmt.Sprintf("by %s at %s", p.PausedBy, dispatcher.FormatInstant(*p.PausedAt))
+	if p.PausedUntil != nil {
+		text += ", until " + dispatcher.FormatInstant(*p.PausedUntil)
+	}
 	if p.PauseReason != "" {
 		text += ": " + p.PauseReason
 	}
@@ -195,6 +199,10 @@ func targetOf(target dispatcher.Target) string {
 		return target.Group.Method + " to endpoint group " + target.Group.Name
 	case target.Lambda != nil:
 		return "lambda " + target.Lambda.Function
+	case target.SQS != nil:
+		return "sqs " + target.SQS.QueueARN
+	case target.SNS != nil:
+		return "sns " + target.SNS.TopicARN
 	}
 	return ""
 }
@@ -203,6 +211,9 @@ func concurrencyOf(job dispatcher.Job) string {
 	text := string(job.ConcurrencyPolicy)
 	if job.MaxConcurrency > 0 {
 		text += fmt.Sprintf(", at most %d at once", job.MaxConcurrency)
+	}
+	if policy := job.EndpointPolicy(); policy != dispatcher.ConcurrencyAllow {
+		text += fmt.Sprintf("; one at a time at each endpoint: %s", policy)
 	}
 	return text
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -41,12 +42,16 @@ func (p *pauseFlags) set(
 // jobPauseCommand pauses a job.
 type jobPauseCommand struct {
 	pauseFlags
-	Reason string `help:"Why; the job shows it."`
+	pauseFor
 }
 
 // Run pauses it.
 func (p *jobPauseCommand) Run(ctx context.Context, c console) error {
-	why := dispatcher.PauseRequest{Reason: p.Reason}
+	until, err := p.until(time.Now())
+	if err != nil {
+		return err
+	}
+	why := dispatcher.PauseRequest{Reason: p.Reason, Until: until}
 	return p.set(ctx, c, "is paused: its fires are owed until you resume it",
 		func(api *client.Client, app, job, trigger string) (dispatcher.Job, error) {
 			return api.PauseJobFor(ctx, app, job, trigger, why, client.Condition{})

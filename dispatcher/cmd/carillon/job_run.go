@@ -1,7 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -10,15 +16,48 @@ import (
 type jobRunCommand struct {
 	jobFlags
 	waitFlags
+	payloadFlags
+}
+
+// payloadFlags give a payload in place of the job's.
+type payloadFlags struct {
+	Payload string `placeholder:"JSON|@FILE|-" help:"Payload in place of the job's: JSON, @ and the path of a file with JSON, or - for standard input."`
+}
+
+// read returns the payload; nil: none was given.
+func (f payloadFlags) read(c console) (json.RawMessage, error) {
+	text, from := []byte(f.Payload), "--payload"
+	var err error
+	switch {
+	case f.Payload == "":
+		return nil, nil
+	case f.Payload == "-":
+		from = "standard input"
+		text, err = io.ReadAll(io.LimitReader(c.in, dispatcher.MaxPayload+1))
+	case strings.HasPrefix(f.Payload, "@"):
+		from = "file " + plain(f.Payload[1:])
+		text, err = os.ReadFile(f.Payload[1:])
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read the payload from %s: %w", from, err)
+	}
+	if text = bytes.TrimSpace(text); !json.Valid(text) {
+		return nil, &usageError{fmt.Errorf("%s: the payload is not JSON; write a text in quotes, and a file as @PATH", from)}
+	}
+	return text, nil
 }
 
 // Run queues a run, and waits for its end if asked to.
 func (r *jobRunCommand) Run(ctx context.Context, c console) error {
+	payload, err := r.read(c)
+	if err != nil {
+		return err
+	}
 	api, app, job, err := r.open(ctx)
 	if err != nil {
 		return err
 	}
-	run, err := api.RunJob(ctx, app, job)
+	run, err := api.RunJobWith(ctx, app, job, dispatcher.RunRequest{Payload: payload})
 	if err != nil {
 		return err
 	}

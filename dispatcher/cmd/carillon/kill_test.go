@@ -89,8 +89,8 @@ func (n *node) settled(t *testing.T, app string, before time.Time) []dispatcher.
 	return runs
 }
 
-// awaitDeath waits until the node has been killed by itself; anything else, or nothing within a
-// minute, fails the test.
+// awaitDeath waits until the node has been killed by itself; anything else, or nothing within two
+// minutes, fails the test.
 func (n *node) awaitDeath(t *testing.T, where string) {
 	t.Helper()
 	select {
@@ -98,7 +98,7 @@ func (n *node) awaitDeath(t *testing.T, where string) {
 		if status, ok := n.command.ProcessState.Sys().(syscall.WaitStatus); !ok || status.Signal() != syscall.SIGKILL {
 			t.Fatalf("at %s the node ended with %v, want by SIGKILL", where, err)
 		}
-	case <-time.After(60 * time.Second):
+	case <-time.After(2 * time.Minute):
 		t.Fatalf("the node lived on, without %s", where)
 	}
 }

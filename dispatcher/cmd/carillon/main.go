@@ -30,19 +30,24 @@ type cli struct {
 	Machine machineCommand `cmd:"" group:"node" name:"lifecycle" help:"Stop a node before its machine ends."`
 	Secret  secretCommand  `cmd:"" group:"node" help:"Create and replace the keys of stored secrets."`
 
-	Job      jobCommand      `cmd:"" group:"look" help:"Look at jobs; run, pause and resume them."`
-	Runs     runCommand      `cmd:"" group:"look" name:"run" help:"Look at runs; repeat and cancel them."`
-	Misfire  misfireCommand  `cmd:"" group:"look" help:"List what became of missed fires."`
-	Next     nextCommand     `cmd:"" group:"look" help:"List what an app fires tonight." example:"carillon next billing --for 12h --timezone Europe/Berlin"`
-	Tail     tailCommand     `cmd:"" group:"look" help:"Show each attempt and misfire as it happens." example:"carillon tail billing/invoices"`
-	Explain  explainCommand  `cmd:"" group:"look" help:"Explain what happened to one scheduled time of a trigger." example:"carillon explain billing/invoices/berlin 2026-05-01T06:00:00+02:00"`
-	Verify   verifyCommand   `cmd:"" group:"look" help:"Compare the ledger of an app with its schedules. Fails if they disagree." example:"carillon verify billing --since 2026-05-01T00:00:00Z"`
-	Audit    auditCommand    `cmd:"" group:"look" help:"Show who changed what, and whose change was refused." example:"carillon audit --app billing --since 24h"`
-	Calendar calendarCommand `cmd:"" group:"look" help:"Look at calendars."`
-	Group    groupCommand    `cmd:"" group:"look" help:"Look at endpoint groups."`
-	Slot     slotCommand     `cmd:"" group:"look" help:"List the runs that hold a concurrency slot."`
+	Job       jobCommand        `cmd:"" group:"look" help:"Look at jobs; run, pause and resume them."`
+	Runs      runCommand        `cmd:"" group:"look" name:"run" help:"Look at runs; repeat and cancel them."`
+	Objective objectiveCommand  `cmd:"" group:"look" help:"See how jobs do by their objectives."`
+	Misfire   misfireCommand    `cmd:"" group:"look" help:"List what became of missed fires."`
+	Dead      deadLetterCommand `cmd:"" group:"look" name:"dead-letter" help:"List runs that failed for good, and retry them."`
+	Next      nextCommand       `cmd:"" group:"look" help:"List what an app fires tonight." example:"carillon next billing --for 12h --timezone Europe/Berlin"`
+	Tail      tailCommand       `cmd:"" group:"look" help:"Show each attempt and misfire as it happens." example:"carillon tail billing/invoices"`
+	Explain   explainCommand    `cmd:"" group:"look" help:"Explain what happened to one scheduled time of a trigger." example:"carillon explain billing/invoices/berlin 2026-05-01T06:00:00+02:00"`
+	Verify    verifyCommand     `cmd:"" group:"look" help:"Compare the ledger of an app with its schedules. Fails if they disagree." example:"carillon verify billing --since 2026-05-01T00:00:00Z"`
+	Alert     alertCommand      `cmd:"" group:"look" help:"See what alerts tell of, acknowledge it, mute and test alerts."`
+	Audit     auditCommand      `cmd:"" group:"look" help:"Show who changed what, and whose change was refused." example:"carillon audit --app billing --since 24h"`
+	Calendar  calendarCommand   `cmd:"" group:"look" help:"Look at calendars."`
+	Group     groupCommand      `cmd:"" group:"look" help:"Look at endpoint groups."`
+	Slot      slotCommand       `cmd:"" group:"look" help:"List the runs that hold a concurrency slot."`
 
 	App      appCommand      `cmd:"" group:"operate" help:"Show an app, set its bounds, suspend it, or move it between installations."`
+	Backfill backfillCommand `cmd:"" group:"operate" help:"Run the instants of a range."`
+	Pause    pauseCommand    `cmd:"" group:"operate" help:"Pause apps, or their jobs with some labels."`
 	Node     nodeCommand     `cmd:"" group:"operate" help:"List, pause, resume and drain nodes."`
 	Endpoint endpointCommand `cmd:"" group:"operate" help:"List, drain and resume the endpoints of a group."`
 	Token    tokenCommand    `cmd:"" group:"operate" help:"Create, list, rotate and revoke API tokens."`

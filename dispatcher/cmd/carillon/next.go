@@ -104,7 +104,7 @@ func (n *nextCommand) fires(content tfconfig.Content, from, to time.Time) (all [
 				problems = append(problems, fmt.Sprintf("trigger %s/%s: %v", job.Name, name, err))
 			}
 			for i := range found {
-				found[i].Job, found[i].Trigger, found[i].Held = job.Name, name, whyHeld(content.App, job, t)
+				found[i].Job, found[i].Trigger, found[i].Held = job.Name, name, whyHeld(content.App, job, t, found[i].At)
 			}
 			all = append(all, found...)
 		}
@@ -150,7 +150,7 @@ func (n *nextCommand) ofTrigger(
 }
 
 // whyHeld says why fires of a trigger do not run at their time, or nothing.
-func whyHeld(app dispatcher.App, job dispatcher.Job, t dispatcher.Trigger) string {
+func whyHeld(app dispatcher.App, job dispatcher.Job, t dispatcher.Trigger, at time.Time) string {
 	switch {
 	case app.Bounds != nil && app.Bounds.Suspended:
 		return "the app is suspended"
@@ -160,12 +160,20 @@ func whyHeld(app dispatcher.App, job dispatcher.Job, t dispatcher.Trigger) strin
 		return "the job is disabled"
 	case !t.Enabled:
 		return "disabled"
-	case job.Paused:
+	case job.Paused && lasts(job.PausedUntil, at):
 		return "the job is paused"
-	case t.Paused:
+	case t.Paused && lasts(t.PausedUntil, at):
 		return "paused"
 	case t.State == dispatcher.TriggerError:
 		return "in error: " + t.Error
 	}
+	for _, pause := range job.Pauses {
+		if lasts(pause.Until, at) {
+			return pause.What() + " are paused"
+		}
+	}
 	return ""
 }
+
+// lasts tells whether a pause that ends at until, nil: never by itself, holds at a time.
+func lasts(until *time.Time, at time.Time) bool { return until == nil || until.After(at) }

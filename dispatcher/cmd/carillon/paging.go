@@ -63,6 +63,16 @@ func cutPath(argument, form string, required int) ([]string, error) {
 	return append(parts, make([]string, most-len(parts))...), nil
 }
 
+// named returns a client, and the names in an argument such as APP/JOB.
+func (a *apiFlags) named(ctx context.Context, argument, form string) (api *client.Client, app, name string, err error) {
+	names, err := cutPath(argument, form, 2)
+	if err != nil {
+		return nil, "", "", err
+	}
+	api, err = a.client(ctx)
+	return api, names[0], names[1], err
+}
+
 // periodFlags bound a list in time.
 type periodFlags struct {
 	Since string `placeholder:"TIME" help:"Only from here on: a duration before now such as 24h, or an instant in RFC 3339."`

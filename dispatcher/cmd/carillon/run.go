@@ -9,15 +9,19 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
 // runCommand shows runs, repeats and cancels them.
 type runCommand struct {
-	List   runListCommand   `cmd:"" help:"List runs, the latest first." example:"carillon run list --failed --since 1h"`
-	Show   runShowCommand   `cmd:"" help:"Show a run with its attempts, the time of each phase, and the responses." example:"carillon run show 01k7zq8w0v2s9x4t6b3n5m7p1r"`
-	Watch  runWatchCommand  `cmd:"" help:"Show each change of a run until it ends. Exit code 8: it did not succeed." example:"carillon run watch 01k7zq8w0v2s9x4t6b3n5m7p1r"`
-	Retry  runRetryCommand  `cmd:"" group:"operate" help:"Queue a run that has ended again, under the same event id." example:"carillon run retry 01k7zq8w0v2s9x4t6b3n5m7p1r --wait"`
-	Cancel runCancelCommand `cmd:"" group:"operate" help:"Cancel a run that has not ended." example:"carillon run cancel 01k7zq8w0v2s9x4t6b3n5m7p1r"`
+	List     runListCommand     `cmd:"" help:"List runs, the latest first." example:"carillon run list --failed --since 1h"`
+	Show     runShowCommand     `cmd:"" help:"Show a run with its attempts, the time of each phase, and the responses." example:"carillon run show 01k7zq8w0v2s9x4t6b3n5m7p1r"`
+	Watch    runWatchCommand    `cmd:"" help:"Show each change of a run until it ends. Exit code 8: it did not succeed." example:"carillon run watch 01k7zq8w0v2s9x4t6b3n5m7p1r"`
+	Log      runLogCommand      `cmd:"" help:"Print the log that an executor of XXL-JOB keeps of a run." example:"carillon run log 01k7zq8w0v2s9x4t6b3n5m7p1r"`
+	Retry    runRetryCommand    `cmd:"" group:"operate" help:"Queue a run that has ended again, under the same event id." example:"carillon run retry 01k7zq8w0v2s9x4t6b3n5m7p1r --wait"`
+	Complete runCompleteCommand `cmd:"" group:"operate" help:"End a run that waits for the callback of its target, as succeeded." example:"carillon run complete 01k7zq8w0v2s9x4t6b3n5m7p1r"`
+	Fail     runFailCommand     `cmd:"" group:"operate" help:"End the attempt of a run that waits for the callback of its target, as failed. It is attempted again if its job says so." example:"carillon run fail 01k7zq8w0v2s9x4t6b3n5m7p1r --message 'the import hangs'"`
+	Cancel   runCancelCommand   `cmd:"" group:"operate" help:"Cancel a run that has not ended." example:"carillon run cancel 01k7zq8w0v2s9x4t6b3n5m7p1r"`
 }
 
 // runFlags name a run.
@@ -43,7 +47,40 @@ func (r *runShowCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	return printObject(r.outputFlags, c, run, func(l *lines) { showRun(l, run, r.Body) })
+	var shards []dispatcher.Run
+	if run.Shards != nil {
+		query := dispatcher.RunQuery{App: run.App, Parent: run.ID}
+		if shards, _, err = allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Run], error) {
+			query.Page = page
+			return api.Runs(ctx, query)
+		}); err != nil {
+			return err
+		}
+	}
+	return printObject(r.outputFlags, c, run, func(l *lines) {
+		showRun(l, run, r.Body)
+		showShards(l, shards)
+	})
+}
+
+// showShards prints the shards of a run, by index.
+func showShards(l *lines, shards []dispatcher.Run) {
+	if len(shards) > 0 {
+		l.paragraph()
+	}
+	for _, one := range slices.Backward(shards) {
+		text := string(one.State)
+		if one.Attempt > 1 {
+			text += fmt.Sprintf(" at attempt %d", one.Attempt)
+		}
+		if one.Shard.Endpoint != "" {
+			text += ", made for " + one.Shard.Endpoint
+		}
+		if one.Error != "" {
+			text += ", " + one.Error
+		}
+		l.add(fmt.Sprint("shard ", one.Shard.Index), stateCell(text))
+	}
 }
 
 func showRun(l *lines, run dispatcher.Run, body bool) {
@@ -54,10 +91,25 @@ func showRun(l *lines, run dispatcher.Run, body bool) {
 	l.add("scheduled at", run.ScheduledAt)
 	l.add("state", stateCell(run.State))
 	l.add("event id", run.EventID)
+	if run.Shard != nil {
+		l.add("shard", fmt.Sprintf("%d of %d, from 0, of run %s", run.Shard.Index, run.Shard.Total, run.Parent))
+		l.add("made for", run.Shard.Endpoint)
+	}
+	if run.Shards != nil {
+		l.add("shards", fmt.Sprintf("%d: %d succeeded, %d failed, %d live", run.Shards.Total, run.Shards.Succeeded, run.Shards.Failed,
+			run.Shards.Live))
+	}
+	showInput(l, run)
 	l.add("next attempt at", run.NextAttemptAt)
 	l.add("held", run.Held)
-	if run.Held == "" && run.WaitsFor != "" {
+	if run.Held == "" && (run.WaitsFor != "" || run.WaitsForEndpoint != "") {
 		l.add("waits", strings.TrimPrefix(run.Waiting(), "waits "))
+	}
+	if wait := run.Callback; wait != nil {
+		l.add("accepted by", wait.Endpoint)
+		l.add("callback by", wait.Deadline)
+		l.add("heartbeat at", wait.HeartbeatAt)
+		l.add("progress", progressOf(*wait))
 	}
 	if run.State == dispatcher.RunRetrying {
 		l.add("because", run.Error)
@@ -82,12 +134,40 @@ func showRun(l *lines, run dispatcher.Run, body bool) {
 	}
 }
 
+// showInput prints what a run was given, and why it exists.
+func showInput(l *lines, run dispatcher.Run) {
+	if cause := run.Cause; cause != nil {
+		if cause.Run != "" {
+			l.add("follows", strings.TrimSpace("run "+cause.Run+" "+cause.On))
+		}
+		l.add("backfill", cause.Backfill)
+		if cause.Range != nil {
+			l.add("range", dispatcher.FormatInstant(cause.Range.From)+" to "+dispatcher.FormatInstant(cause.Range.To))
+		}
+		l.add("alert", cause.Alert)
+	}
+	l.add("payload", string(run.Payload))
+	for _, one := range run.FollowedBy {
+		l.add("followed by", fmt.Sprintf("run %s of %s/%s %s, %s", one.Run, one.App, one.Job, one.On, one.State))
+	}
+}
+
+// progressOf says how far the work is, as its target said; empty: it did not.
+func progressOf(wait dispatcher.CallbackState) string {
+	if wait.Percent == nil {
+		return wait.Progress
+	}
+	return strings.TrimSpace(fmt.Sprintf("%d %% %s", *wait.Percent, wait.Progress))
+}
+
 // showResponse prints a stored response, with the first lines of its body or all of it.
 func showResponse(l *lines, a dispatcher.Response, body bool) {
 	l.add("  endpoint", a.Endpoint)
 	l.add("  phases", phases(a.Phases))
 	l.add("  omitted", a.Omitted)
+	l.add("  result", a.CallbackResult)
 	l.add("  request id", a.RequestID)
+	l.add("  message id", a.MessageID)
 	l.add("  version", a.ExecutedVersion)
 	l.add("  function error", a.FunctionError)
 	for _, name := range slices.Sorted(maps.Keys(a.Headers)) {

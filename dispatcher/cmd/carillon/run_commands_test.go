@@ -71,3 +71,65 @@ func TestFailedRunIsFoundAndRepeated(t *testing.T) {
 		do(want, line)
 	}
 }
+
+// An operator sees which shard of a broadcast failed, and repeats that one.
+func TestFailedShardIsFoundAndRepeated(t *testing.T) {
+	t.Parallel()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	n := startNode(t, database, newToken(t, database), quick()...)
+	group := dispatcher.EndpointGroup{App: "crm", Name: "workers", Strategy: dispatcher.Broadcast,
+		Endpoints: map[string]dispatcher.StaticEndpoint{}}
+	for _, id := range []string{"a", "b", "c"} {
+		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
+			if id == "b" && a.attempt == 1 {
+				w.WriteHeader(http.StatusBadRequest)
+			}
+		})
+		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: r.URL}
+	}
+	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "crm", Enabled: true}, client.Condition{}))
+	must[dispatcher.EndpointGroup](t)(n.PutGroup(t.Context(), group, client.Condition{}))
+	job := dispatcher.Job{App: "crm", Name: "spread", Enabled: true}
+	job.Target.Group = &dispatcher.GroupTarget{Name: "workers"}
+	job.Target.Group.SetDefaults()
+	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+	do := func(want int, line string) string {
+		t.Helper()
+		out, errs, code := n.commandWith("", strings.Fields(line)...)
+		if code != want {
+			t.Fatalf("carillon %s: exit %d, want %d: %s%s", line, code, want, out, errs)
+		}
+		return out
+	}
+	wants := func(out string, words ...string) {
+		t.Helper()
+		for _, word := range words {
+			if !strings.Contains(out, word) {
+				t.Errorf("output lacks %q:\n%s", word, out)
+			}
+		}
+	}
+	do(exitNegative, "job run crm/spread --wait")
+	listed := strings.Split(strings.TrimSpace(do(0, "run list --app crm")), "\n")
+	if len(listed) != 2 {
+		t.Fatalf("runs are listed as\n%s\nwant the parent alone", strings.Join(listed, "\n"))
+	}
+	id := strings.Fields(listed[1])[0]
+	wants(do(0, "run show "+id), "3: 2 succeeded, 1 failed, 0 live", "succeeded, made for a", "failed, made for b, ", "succeeded, made for c")
+	for line, want := range map[string]int{"": 3, " --app crm": 3, " --failed": 1, " --job spread --app crm": 3, " --limit 2": 2} {
+		if out := do(0, "run list -o jsonl --parent "+id+line); strings.Count(out, "\n") != want || strings.Count(out, `"parent":"`+id) != want {
+			t.Errorf("carillon run list --parent %s%s lists\n%s, want %d shards", id, line, out, want)
+		}
+	}
+	shards := strings.Split(strings.TrimSpace(do(0, "run list --state failed,succeeded --parent "+id)), "\n")
+	if len(shards) != 4 || !strings.HasPrefix(shards[1], id+"-2 ") || !strings.HasPrefix(shards[3], id+"-0 ") {
+		t.Errorf("shards are listed as\n%s\nwant the highest index first", strings.Join(shards, "\n"))
+	}
+	do(exitMissing, "run list --parent nightly")
+	do(exitMissing, "run list --parent "+id+"-1 --app crm")
+	wants(do(0, "run show "+id+"-1"), "1 of 3, from 0, of run "+id, "made for", "400")
+	wants(do(0, "run retry "+id+"-1 --wait"), "succeeded")
+	do(0, "run watch "+id) // until the parent has ended, too
+	wants(do(0, "run show "+id), "3: 3 succeeded, 0 failed, 0 live", "succeeded at attempt 2, made for b")
+	do(exitMissing, "run show "+id+"-3")
+}

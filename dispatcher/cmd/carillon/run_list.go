@@ -54,8 +54,9 @@ type runListCommand struct {
 	apiFlags
 	outputFlags
 	ledgerFlags
-	State  []string `placeholder:"STATE,..." help:"Only runs in these states: queued, claimed, running, retrying, succeeded, failed, timed_out, cancelled, lost, skipped."`
+	State  []string `placeholder:"STATE,..." help:"Only runs in these states: queued, claimed, running, retrying, waiting_callback, waiting_shards, succeeded, failed, timed_out, cancelled, lost, skipped."`
 	Failed bool     `help:"Only runs that failed, timed out or were lost."`
+	Parent string   `placeholder:"RUN" help:"Only the shards of this broadcast, the highest index first."`
 }
 
 // states are those that the flags ask for; one empty state stands for all.
@@ -100,10 +101,11 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	apps, err := appsOr(ctx, api, r.App)
+	apps, err := r.apps(ctx, api)
 	if err != nil {
 		return err
 	}
+	query.Parent = r.Parent
 	var all []dispatcher.Run
 	more, read := false, newProgress(c, "runs")
 	for _, app := range apps {
@@ -120,9 +122,24 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 			read.say(len(all))
 		}
 	}
+	if r.Parent != "" { // all are of one scheduled time, by which cut sorts
+		slices.SortFunc(all, func(a, b dispatcher.Run) int { return b.Shard.Index - a.Shard.Index })
+	}
 	all = cut(c, all, r.Limit, more, func(run dispatcher.Run) time.Time { return run.ScheduledAt })
-	return printList(r.outputFlags, c, all, "RUN\tJOB\tSCHEDULED AT\tSTATE\tATTEMPT\tENDED AT\tERROR", runCells)
+	return printList(r.outputFlags, c, all, runTitles, runCells)
 }
+
+// apps returns the apps to list runs of. Shards are in the app of their parent.
+func (r *runListCommand) apps(ctx context.Context, api *client.Client) ([]string, error) {
+	if r.Parent == "" || r.App != "" {
+		return appsOr(ctx, api, r.App)
+	}
+	parent, err := api.Run(ctx, r.Parent)
+	return []string{parent.App}, err
+}
+
+// runTitles are the titles of runCells.
+const runTitles = "RUN\tJOB\tSCHEDULED AT\tSTATE\tATTEMPT\tENDED AT\tERROR"
 
 // runCells is a run in a line.
 func runCells(run dispatcher.Run) []any {

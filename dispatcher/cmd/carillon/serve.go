@@ -27,6 +27,7 @@ type serveFlags struct {
 	notifyFlag
 	Migrate bool `env:"CARILLON_MIGRATE" default:"true" negatable:"" help:"Update the database schema at the start."`
 	listenFlags
+	consoleFlags
 	oidcFlags
 	limitFlags
 	memberFlags
@@ -34,6 +35,9 @@ type serveFlags struct {
 	keysFlag
 	egressFlags
 	secretDirFlag
+	managerFlags
+	vaultFlags
+	callbackFlag
 	intervalFlags
 	poolFlags
 	hostFlags
@@ -44,14 +48,13 @@ type serveFlags struct {
 
 // Validate checks the values that no flag's type can check, all of them at once.
 func (s *serveCommand) Validate() error {
-	_, keys := s.keys()
 	_, certificate := s.files()
-	_, issuer := s.issuer(nil)
 	return errors.Join(
 		s.databaseFlag.Validate(), s.notifyFlag.check(s.databaseFlag), s.intervalFlags.check(), s.poolFlags.check(), s.hostFlags.check(),
-		s.limitFlags.check(),
-		keys, checkListen(s.Listen), certificate, issuer, s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
-		s.auditFlag.check(), s.secretDirFlag.check(s.ownFiles()),
+		s.limitFlags.check(), s.consoleFlags.check(),
+		s.keysFlag.check(), checkListen(s.Listen), certificate,
+		s.oidcFlags.check(s.consoleFlags), s.memberFlags.check(), s.protectionFlag.check(), s.emfFlag.check(),
+		s.auditFlag.check(), s.secretDirFlag.check(s.ownFiles()), s.managerFlags.check(), s.vaultFlags.check(), s.callbackFlag.check(),
 	)
 }
 
@@ -80,18 +83,31 @@ func (s *serveCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	keys, err := s.keys()
+	login, err := s.consoleLogin(log)
+	if err != nil {
+		return &usageError{err}
+	}
+	keys, err := s.keys(ctx)
+	if err != nil {
+		return err
+	}
+	managers, err := s.managers()
 	if err != nil {
 		return &usageError{err}
 	}
 	options := s.options()
 	options.Logger = log
+	consoleURL, _ := s.consoleURL() // Validate has tried
 	return serveNode(ctx, nodeOptions{
+		console: s.Console, consoleURL: consoleURL, login: login,
 		database: s.databaseFlag, notify: s.NotifyDatabase, keys: keys, auditRetention: s.AuditRetention.Std(), migrate: s.Migrate,
 		listen: s.Listen, tls: files, clientCertificates: s.needsClientCertificate(), issuer: issuer, limits: s.limitFlags,
 		log: log, engine: options,
 		signals: s.signals(ctx, sink, log), ecsAgent: s.agent(),
-		target: invoke.Options{Version: version, SecretDir: s.SecretDir, Egress: s.egress()},
+		target: invoke.Options{
+			Version: version, SecretDir: s.SecretDir, Egress: s.egress(), Managers: managers, Logger: log, CallbackURL: s.callbackURL(),
+			NameServers: s.NameServers,
+		},
 	})
 }
 

@@ -14,9 +14,10 @@ import (
 
 // egressFlags restrict the addresses of targets.
 type egressFlags struct {
-	EgressLoopback bool           `env:"CARILLON_EGRESS_LOOPBACK" help:"Also call targets on this node itself."`
-	EgressDeny     []netip.Prefix `env:"CARILLON_EGRESS_DENY" placeholder:"CIDR,..." help:"Additional networks that are never called."`
-	EgressPrivate  []netip.Prefix `env:"CARILLON_EGRESS_PRIVATE" placeholder:"CIDR,..." help:"Private networks that apps may call, within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7, unless the bounds of an app list other networks. Default: none."`
+	EgressLoopback bool             `env:"CARILLON_EGRESS_LOOPBACK" help:"Also call targets on this node itself."`
+	EgressDeny     []netip.Prefix   `env:"CARILLON_EGRESS_DENY" placeholder:"CIDR,..." help:"Additional networks that are never called."`
+	EgressPrivate  []netip.Prefix   `env:"CARILLON_EGRESS_PRIVATE" placeholder:"CIDR,..." help:"Private networks that apps may call, within 10.0.0.0/8, 172.16.0.0/12, 192.168.0.0/16, 100.64.0.0/10 and fc00::/7, unless the bounds of an app list other networks. Default: none."`
+	NameServers    []netip.AddrPort `env:"CARILLON_NAME_SERVERS" placeholder:"ADDRESS:PORT,..." help:"Name servers that know the members of endpoint groups from DNS. Default: those of /etc/resolv.conf."`
 }
 
 func (f egressFlags) egress() invoke.Egress {

@@ -126,8 +126,8 @@ func (l *metricLines) sinceLast(now samples) []platform.Metric {
 	}
 }
 
-// samples are the values of counters and gauges by name or, of a family with a label, by name and value
-// of the label.
+// samples are the values of counters and gauges by name or, of a family with a label besides app, by name and value
+// of the label. They are those of all apps.
 type samples map[string]float64
 
 // gather reads the counters and gauges of a registry.
@@ -138,13 +138,15 @@ func gather(registry prometheus.Gatherer) (samples, error) {
 		for _, metric := range family.GetMetric() {
 			name := family.GetName()
 			for _, label := range metric.GetLabel() {
-				name += " " + label.GetValue()
+				if label.GetName() != "app" {
+					name += " " + label.GetValue()
+				}
 			}
 			switch {
 			case metric.GetGauge() != nil:
-				all[name] = metric.GetGauge().GetValue()
+				all[name] += metric.GetGauge().GetValue()
 			case metric.GetCounter() != nil:
-				all[name] = metric.GetCounter().GetValue()
+				all[name] += metric.GetCounter().GetValue()
 			}
 		}
 	}

@@ -116,7 +116,7 @@ func TestMetricLineIsWrittenEachMinuteWithWhatHasHappenedInIt(t *testing.T) {
 		signals := r.start(t)
 		r.starting()
 		misfires := prometheus.NewCounter(prometheus.CounterOpts{Name: "carillon_misfires_total"})
-		attempts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "carillon_attempts_total"}, []string{"state"})
+		attempts := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "carillon_attempts_total"}, []string{"app", "state"})
 		r.registry.MustRegister(misfires, attempts)
 		begun := time.Now()
 		time.Sleep(59 * time.Second)
@@ -127,10 +127,11 @@ func TestMetricLineIsWrittenEachMinuteWithWhatHasHappenedInIt(t *testing.T) {
 		for state, n := range map[dispatcher.RunState]float64{
 			dispatcher.RunSucceeded: 10, dispatcher.RunFailed: 3, dispatcher.RunTimedOut: 2, dispatcher.RunLost: 1, dispatcher.RunCancelled: 4,
 		} {
-			attempts.WithLabelValues(string(state)).Add(n)
+			attempts.WithLabelValues("shop", string(state)).Add(n - 1)
+			attempts.WithLabelValues("crm", string(state)).Add(1)
 		}
 		time.Sleep(62 * time.Second)
-		attempts.WithLabelValues("succeeded").Add(5)
+		attempts.WithLabelValues("shop", "succeeded").Add(5)
 		time.Sleep(9 * time.Second)
 		signals.end()
 
@@ -283,6 +284,7 @@ func TestMetricLinesReadFamiliesThatTheEngineRegisters(t *testing.T) {
 		"carillon_database_reachable", "carillon_rolled_back", "carillon_pool_use_ratio", "carillon_oldest_overdue_seconds",
 		"carillon_timeline_waiting_fires", "carillon_upcoming_fires", "carillon_lateness_max_seconds", "carillon_misfires_total",
 		"carillon_attempts_total succeeded", "carillon_attempts_total failed", "carillon_attempts_total timed_out",
+		"carillon_attempts_total lost",
 	} {
 		if _, ok := now[name]; !ok {
 			t.Errorf("the engine does not register %s", name)

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"sync/atomic"
 	"time"
 
@@ -38,11 +39,15 @@ type nodeOptions struct {
 	clientCertificates bool
 	issuer             *oidc.Issuer // of JSON Web Tokens; nil: none are accepted
 	limits             limitFlags   // of the API; zero fields mean their defaults
-	engine             engine.Options
-	target             invoke.Options
-	log                *slog.Logger
-	signals            nodeSignals // what it tells the machine that it runs on
-	ecsAgent           string      // of the task to protect; empty: none
+	// console serves the web console, which people reach at consoleURL; nil: it is not known where.
+	console    bool
+	consoleURL *url.URL
+	login      *oidc.Login // of people at the console; nil: by API tokens only
+	engine     engine.Options
+	target     invoke.Options
+	log        *slog.Logger
+	signals    nodeSignals // what it tells the machine that it runs on
+	ecsAgent   string      // of the task to protect; empty: none
 	// ready is called with the address of the API once it responds; may be nil.
 	ready func(ctx context.Context, s dispatcher.Store, address string)
 }
@@ -90,7 +95,11 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		o.log.WarnContext(ctx, "--egress-loopback is set: anyone who may declare jobs can call every service on this machine")
 	}
 	var handler switchable
-	handler.set(api.Starting(api.Options{Logger: o.log, Version: o.engine.Version}))
+	starting, err := o.withConsole(api.Starting(api.Options{Logger: o.log, Version: o.engine.Version}), nil, nil)
+	if err != nil {
+		return &usageError{err}
+	}
+	handler.set(starting)
 	server.Handler = &handler
 	var database dispatcher.Store // the API uses it until it is shut down
 	defer func() {
@@ -119,20 +128,18 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		secure.run(stopping)
 		return nil
 	})
-	if o.issuer != nil {
-		group.Go(func() error {
-			o.issuer.Run(stopping)
-			return nil
-		})
-	}
+	o.runIssuers(stopping, group)
 	group.Go(func() error {
 		defer endServing()
 		defer closeServer(requests, server)
-		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine) {
+		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine, invoker *invoke.Invoker) {
 			database = s
 			signals.node.Store(node)
-			served := api.New(store.ForRequests(s), o.api(ctx, s, node, secure, registry))
-			handler.set(served)
+			requests := store.ForRequests(s)
+			served := api.New(requests, o.api(ctx, s, groupView{invoker, node}, secure, registry))
+			if withConsole, err := o.withConsole(served, served, requests); err == nil { // it was made once for the start
+				handler.set(withConsole)
+			}
 			group.Go(func() error {
 				served.Run(serving)
 				return nil
@@ -149,13 +156,30 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	return group.Wait()
 }
 
+// runIssuers keeps the keys of those who issue tokens for the API and of those who sign people in fresh until ctx ends.
+func (o *nodeOptions) runIssuers(ctx context.Context, group *errgroup.Group) {
+	if o.issuer != nil {
+		group.Go(func() error {
+			o.issuer.Run(ctx)
+			return nil
+		})
+	}
+	if o.console && o.login != nil {
+		group.Go(func() error {
+			o.login.Run(ctx)
+			return nil
+		})
+	}
+}
+
 // api returns the options of the API. It has connections of its own to the database, but probes ask over those of the
 // engine, for they tell of the node and not of how many requests it has.
-func (o *nodeOptions) api(ctx context.Context, s dispatcher.Store, node *engine.Engine, secure *servedTLS,
+func (o *nodeOptions) api(ctx context.Context, s dispatcher.Store, node groupView, secure *servedTLS,
 	registry *prometheus.Registry) api.Options {
 	options := api.Options{
 		Logger: o.log, Version: o.engine.Version, Region: invoke.NodeRegion(ctx), Metrics: registry, Registerer: registry,
-		ClientCertificates: o.clientCertificates, Limits: o.limits.limits(),
+		Callbacks: o.target.CallbackURL != "", ClientCertificates: o.clientCertificates, Limits: o.limits.limits(),
+		Executors: node.Invoker, Requests: node.Invoker, Fleet: node,
 		Database: func(ctx context.Context) error {
 			_, err := s.Installation(ctx)
 			return err
@@ -164,7 +188,7 @@ func (o *nodeOptions) api(ctx context.Context, s dispatcher.Store, node *engine.
 			if ctx.Err() != nil {
 				return errors.New("the node is shutting down")
 			}
-			return node.Ready()
+			return node.engine.Ready()
 		},
 		Warnings: func() []string {
 			now := time.Now()
@@ -183,10 +207,25 @@ func (o *nodeOptions) api(ctx context.Context, s dispatcher.Store, node *engine.
 	return options
 }
 
+// groupView is what the node knows of endpoint groups.
+type groupView struct {
+	*invoke.Invoker
+	engine *engine.Engine
+}
+
+// GroupStatus returns what the node knows of a group.
+func (g groupView) GroupStatus(ctx context.Context, group dispatcher.GroupVersion) dispatcher.GroupStatus {
+	status := g.Invoker.GroupStatus(ctx, group)
+	if id := g.engine.Node(); id != 0 {
+		status.Node = id.String()
+	}
+	return status
+}
+
 // dispatch runs the engine over the database until ctx ends. It calls opened once the database is open,
 // before the engine starts.
 func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *prometheus.Registry,
-	opened func(dispatcher.Store, *engine.Engine)) error {
+	opened func(dispatcher.Store, *engine.Engine, *invoke.Invoker)) error {
 	s, err := awaitStore(ctx, o, registry)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -196,14 +235,21 @@ func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *pro
 	}
 	// Only now is the database's name known to resolve.
 	o.denyOwn(ctx, listen)
+	o.target.CallbackKey = s.CallbackKey
+	o.target.Metrics = registry
 	invoker := invoke.New(o.target)
-	o.engine.OnAPIs = invoker.DenyAPIs
+	if err := invoker.ReadCallbackKey(ctx); err != nil {
+		o.log.WarnContext(ctx, "key of callbacks not read; the first attempt that needs it reads it", "err", err)
+	}
+	o.engine.OnAPIs, o.engine.Members = invoker.DenyAPIs, invoker.Members
 	o.engine.Metrics = registry
 	endProtection := o.protect(ctx, registry)
+	endTraces := o.startTraces(ctx, registry)
 	node := engine.New(s, invoker, o.engine)
-	opened(s, node)
+	opened(s, node, invoker)
 	node.Run(ctx)
 	endProtection()
+	endTraces()
 	invoker.Close()
 	return nil
 }

@@ -88,6 +88,7 @@ func (s serveFlags) ownFiles() []ownFile {
 	path, _ := envFilePath()
 	all := []ownFile{
 		{"--tls-key", s.TLSKey}, {"--tls-cert", s.TLSCert}, {"--secret-keys-file", s.SecretKeysFile},
+		{"--vault-token-file", s.VaultTokenFile}, {"--oidc-client-secret-file", s.OIDCClientSecretFile},
 		{"--database-password-file", s.DatabasePasswordFile}, {"the settings in " + path, path},
 	}
 	for _, database := range []string{s.Database, s.NotifyDatabase} {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -8,7 +9,7 @@ import (
 
 // slotCommand shows the slots of jobs.
 type slotCommand struct {
-	List slotListCommand `cmd:"" help:"List the runs that hold a slot of a job, with their nodes." example:"carillon slot list billing/invoices"`
+	List slotListCommand `cmd:"" help:"List the runs that hold a slot of a job, or of an endpoint, with their nodes." example:"carillon slot list billing/invoices"`
 }
 
 // slotListCommand lists the slots of one job.
@@ -24,11 +25,11 @@ func (s *slotListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	return printList(s.outputFlags, c, slots.Items, "RUN\tNODE\tSINCE", func(slot dispatcher.Slot) []any {
+	return printList(s.outputFlags, c, slots.Items, "RUN\tENDPOINT\tNODE\tSINCE", func(slot dispatcher.Slot) []any {
 		node := "-" // between two attempts
 		if slot.Node != nil {
 			node = slot.Node.String()
 		}
-		return []any{slot.Run, node, slot.Since}
+		return []any{slot.Run, cmp.Or(slot.Endpoint, "-"), node, slot.Since}
 	})
 }

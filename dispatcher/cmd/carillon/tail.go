@@ -154,7 +154,8 @@ func (f *follower) poll(ctx context.Context, now time.Time) ([]happening, error)
 func (f *follower) runs(ctx context.Context, app string, now time.Time, current map[string]bool) (found []happening, err error) {
 	states := []dispatcher.RunState{""}
 	if !f.polled {
-		states = append(states, dispatcher.RunQueued, dispatcher.RunClaimed, dispatcher.RunRunning, dispatcher.RunRetrying)
+		states = append(states, dispatcher.RunQueued, dispatcher.RunClaimed, dispatcher.RunRunning, dispatcher.RunRetrying,
+			dispatcher.RunWaitingCallback, dispatcher.RunWaitingShards)
 	}
 	for _, state := range states {
 		query := dispatcher.RunQuery{App: app, Job: f.job, State: state, Page: dispatcher.Page{Limit: pageSize}}

@@ -106,8 +106,21 @@ func TestBadFlagsOfTLSAndOIDCAreUsageErrors(t *testing.T) {
 	}
 	tls := "--tls-cert=" + file("cert", cert) + " --tls-key=" + file("key", key)
 	good := file("good.json", []byte(`{"rules":[{"claims":{"sub":"a"},"scopes":["read"]}]}`))
+	people := "--oidc-issuer=https://a.test --oidc-client-id=x --oidc-claims=" + good
+	at := " --console-url=https://ops.test/carillon"
 	for flags, words := range map[string]string{
 		tls: "",
+		people + at + " --oidc-scopes=groups --oidc-client-secret-file=" + file("secret", []byte("hunter2\n")): "",
+		people:                              "--console-url",
+		people + " --oidc-audience=y" + at:  "",
+		people + at + " --oidc-scopes=a\"b": "--oidc-scopes",
+		people + at + " --oidc-client-secret-file=" + dir + "/none":                     "--oidc-client-secret-file",
+		people + at + " --oidc-client-secret-file=" + file("blank", []byte("\n")):       "is empty",
+		people + at + " --oidc-client-secret=hunter2 --oidc-client-secret-file=" + good: "exclude each other",
+		"--oidc-client-secret=hunter2":                                                  "--oidc-client-id",
+		"--console-url=https://me:hunter2@ops.test":                                     "--console-url",
+		"--console-url=/ops":                "--console-url",
+		"--console-url=http://ops.test/a?b": "--console-url",
 		tls + " --client-ca=" + file("ca", cert) + " --client-auth=optional":            "",
 		"--tls-cert=" + file("cert", cert):                                              "--tls-key",
 		"--tls-cert=" + file("cert", cert) + " --tls-key=" + dir + "/none":              "none",

@@ -52,14 +52,14 @@ type Run[T any] struct {
 // nothing.
 type AttemptKey struct {
 	trigger, at int64 // milliseconds
-	kind        byte
+	kind        int   // as RunKey.Code
 	number      int
 	token       dispatcher.Token
 }
 
 // Attempt returns the key of an attempt of a run under a token.
 func Attempt(run dispatcher.RunKey, token dispatcher.Token, number int) AttemptKey {
-	return AttemptKey{run.TriggerID, run.ScheduledAt.UnixMilli(), run.Kind.Code(), number, token}
+	return AttemptKey{run.TriggerID, run.ScheduledAt.UnixMilli(), run.Code(), number, token}
 }
 
 // KeyOf returns the key of the attempt that a run is held for.
@@ -253,14 +253,18 @@ func (p *Pool[T]) drop(run *Run[T]) {
 	p.releaseClaimed(run.share, run.Queue.Late)
 }
 
+// ordered tells whether a run catches up in the order of its trigger. Those of a backfill have an order of their own.
+func ordered[T any](run *Run[T]) bool { return run.Queue.Late && run.Kind != dispatcher.KindBackfill }
+
 // enqueue queues a run that is due. A run on time goes before those that catch up, but not before those of
 // its own trigger, so it takes these along. p.mu is held.
 func (p *Pool[T]) enqueue(run *Run[T]) {
 	switch {
-	case run.Queue.Late:
+	case ordered(run):
 		p.late[run.TriggerID]++
+	case run.Queue.Late:
 	case p.late[run.TriggerID] > 0:
-		behind := p.queue.Remove(func(one *Run[T]) bool { return one.TriggerID == run.TriggerID && one.Queue.Late })
+		behind := p.queue.Remove(func(one *Run[T]) bool { return one.TriggerID == run.TriggerID && ordered(one) })
 		p.dequeued(behind)
 		for _, one := range behind {
 			one.Queue.Late = false
@@ -274,7 +278,7 @@ func (p *Pool[T]) enqueue(run *Run[T]) {
 // dequeued notes that runs have left the queue. p.mu is held.
 func (p *Pool[T]) dequeued(runs []*Run[T]) {
 	for _, run := range runs {
-		if !run.Queue.Late {
+		if !ordered(run) {
 			continue
 		}
 		if p.late[run.TriggerID]--; p.late[run.TriggerID] == 0 {

@@ -96,7 +96,7 @@ func TestRunsThatWaitForAHostWaitInOnePlace(t *testing.T) {
 		idle := n.store.calls.Load() - calls
 		var ids []string
 		for range runs {
-			run, err := w.store.RequestRun(t.Context(), "app", "calls", byTest)
+			run, err := w.store.RequestRun(t.Context(), "app", "calls", nil, byTest)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +164,7 @@ func TestProbesOfManyJobsCostFewStatements(t *testing.T) {
 		idle := calls()
 		for i := range jobs {
 			for range 3 {
-				if _, err := w.store.RequestRun(t.Context(), "app", fmt.Sprint("calls-", i), byTest); err != nil {
+				if _, err := w.store.RequestRun(t.Context(), "app", fmt.Sprint("calls-", i), nil, byTest); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -208,7 +208,7 @@ func waitForDownHost(t *testing.T, runs int, change func(*dispatcher.Job)) (w *w
 	n = w.add("n", 0)
 	time.Sleep(time.Minute)
 	for range runs {
-		run, err := w.store.RequestRun(t.Context(), "app", "calls", byTest)
+		run, err := w.store.RequestRun(t.Context(), "app", "calls", nil, byTest)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -263,7 +263,7 @@ func TestRunOfAJobWithAShortMaxAgeIsAttempted(t *testing.T) {
 			j.Retry.MaxAge = dispatcher.Duration(time.Second)
 		})
 		time.Sleep(time.Second)
-		last, err := w.store.RequestRun(t.Context(), "app", "calls", byTest)
+		last, err := w.store.RequestRun(t.Context(), "app", "calls", nil, byTest)
 		if err != nil {
 			t.Fatal(err)
 		}

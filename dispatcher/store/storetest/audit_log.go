@@ -62,7 +62,7 @@ func (f *fixture) changes(by func(minute int) dispatcher.Change) {
 	f.must(f.PauseJob(ctx, "books", "report", "", true, by(5)))
 	f.must(f.PauseJob(ctx, "books", "report", "eu", true, by(6)))
 	f.must(f.PauseJob(ctx, "books", "report", "", false, by(7)))
-	run, err := f.RequestRun(ctx, "books", "report", by(8))
+	run, err := f.RequestRun(ctx, "books", "report", nil, by(8))
 	f.must(err)
 	f.must(f.CancelRun(ctx, run.ID, by(9)))
 	f.must(f.RetryRun(ctx, run.ID, by(10)))

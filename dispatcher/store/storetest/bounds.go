@@ -22,6 +22,7 @@ func boundTests() map[string]func(*testing.T, *fixture) {
 		"only operators change bounds":                               testBoundsOfOperators,
 		"bounds that are written back stay the default":              testBoundsWrittenBack,
 		"a change of bounds names the jobs that it breaks":           testBreaks,
+		"a change of bounds names the jobs whose groups it breaks":   testBreaksOfGroups,
 		"a suspended app fires nothing, not even a new job":          testSuspended,
 		"the owner of a suspended app cannot lift the suspension":    testSuspendedOwner,
 		"a suspended app accepts no manual run and no retry":         testSuspendedRuns,
@@ -192,6 +193,32 @@ func testBreaks(t *testing.T, f *fixture) {
 	}
 }
 
+func testBreaksOfGroups(t *testing.T, f *fixture) {
+	for name, hosts := range map[string][]string{"inside": {"hooks"}, "outside": {"hooks", "elsewhere"}} {
+		group := dispatcher.EndpointGroup{App: "shop", Name: name, Endpoints: map[string]dispatcher.StaticEndpoint{}}
+		for _, host := range hosts {
+			group.Endpoints[host] = dispatcher.StaticEndpoint{URL: "https://" + host + ".example.org/"}
+		}
+		_, _, err := f.PutGroup(t.Context(), group, at(t0))
+		f.must(err)
+		j := job("to-"+name, nil)
+		j.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: name}}
+		j.Target.Group.SetDefaults()
+		f.put(j, t0)
+	}
+	app := f.bound(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"hooks.example.org"}}})
+	want := `/target/group/name bound_egress group "outside", endpoints/elsewhere/url: host "elsewhere.example.org" is not one that ` +
+		"app shop may call; its bounds allow hooks.example.org (egress.hosts)"
+	got := ""
+	if b := app.Breaks; b != nil && b.Count == 1 && len(b.Jobs) == 1 && b.Jobs[0].Job == "to-outside" && len(b.Jobs[0].Problems) == 1 {
+		p := b.Jobs[0].Problems[0]
+		got = p.Path + " " + p.Code + " " + p.Message
+	}
+	if got != want {
+		t.Errorf("breaks = %+v, with %q; want the job to-outside with %q", app.Breaks, got, want)
+	}
+}
+
 func testSuspended(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
 	by := dispatcher.Suspension{SuspendedBy: "operator", SuspendedAt: new(t0)}
@@ -246,13 +273,13 @@ func testSuspendedOwner(t *testing.T, f *fixture) {
 func testSuspendedRuns(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putEvery("tick", time.Minute)
-	run, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	run, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
 	f.must(f.CancelRun(ctx, run.ID, at(t0)))
-	waiting, err := f.RequestRun(ctx, "shop", "tick", at(t0.Add(time.Second)))
+	waiting, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0.Add(time.Second)))
 	f.must(err)
 	f.bound(dispatcher.Bounds{Suspended: true, SuspendedReason: "unpaid"})
-	_, err = f.RequestRun(ctx, "shop", "tick", at(t0))
+	_, err = f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.wantProblem("a manual run", err, "bound_suspended")
 	_, err = f.RetryRun(ctx, run.ID, at(t0))
 	f.wantProblem("a retry", err, "bound_suspended")
@@ -337,36 +364,36 @@ func testManualRunQuota(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putEvery("tick", time.Minute)
 	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ManualRunsPerMinute: 2}})
-	run, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	run, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
 	f.must(f.CancelRun(ctx, run.ID, at(t0)))
 	f.must(f.RetryRun(ctx, run.ID, at(t0.Add(time.Second))))
-	_, err = f.RequestRun(ctx, "shop", "tick", at(t0.Add(50*time.Second)))
+	_, err = f.RequestRun(ctx, "shop", "tick", nil, at(t0.Add(50*time.Second)))
 	f.wantProblem("a third request in a minute", err, "bound_quota")
 	if err != nil && !strings.Contains(err.Error(), "in 10 s") {
 		t.Errorf("the refusal %q does not tell when to try again", err)
 	}
-	f.must(f.RequestRun(ctx, "shop", "tick", at(t0.Add(time.Minute))))
+	f.must(f.RequestRun(ctx, "shop", "tick", nil, at(t0.Add(time.Minute))))
 }
 
 func testWaitingRunQuota(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putEvery("tick", time.Minute)
 	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 2}})
-	first, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	first, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
-	f.must(f.RequestRun(ctx, "shop", "tick", at(t0.Add(time.Minute))))
-	_, err = f.RequestRun(ctx, "shop", "tick", at(t0.Add(2*time.Minute)))
+	f.must(f.RequestRun(ctx, "shop", "tick", nil, at(t0.Add(time.Minute))))
+	_, err = f.RequestRun(ctx, "shop", "tick", nil, at(t0.Add(2*time.Minute)))
 	f.wantProblem("a third waiting run", err, "bound_quota")
 	f.must(f.CancelRun(ctx, first.ID, at(t0.Add(2*time.Minute))))
-	f.must(f.RequestRun(ctx, "shop", "tick", at(t0.Add(3*time.Minute))))
+	f.must(f.RequestRun(ctx, "shop", "tick", nil, at(t0.Add(3*time.Minute))))
 }
 
 func testManualRunRace(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
 	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ManualRunsPerMinute: 3}})
 	passed, problems := together(8, func(int) error {
-		_, err := f.RequestRun(t.Context(), "shop", "tick", at(t0))
+		_, err := f.RequestRun(t.Context(), "shop", "tick", nil, at(t0))
 		return err
 	})
 	if passed != 3 {

@@ -182,7 +182,7 @@ func testAdoptByLabels(t *testing.T, f *fixture) {
 	j := job("j", nil)
 	j.NodeLabels = ssd
 	f.put(j, t0)
-	f.must(f.RequestRun(ctx, "shop", "j", at(t0)))
+	f.must(f.RequestRun(ctx, "shop", "j", nil, at(t0)))
 	adopt := func(node dispatcher.NodeID, labels dispatcher.Labels) int {
 		t.Helper()
 		f.must(f.Register(ctx, dispatcher.Node{ID: node, Labels: labels}, t0))

@@ -36,6 +36,8 @@ func workers() dispatcher.EndpointGroup {
 		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a.example.com", Labels: dispatcher.Labels{"zone": "x"}}},
 		Registration: &dispatcher.Registration{
 			Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}, ExpireAfter: dispatcher.Duration(time.Minute + 30*time.Second)},
+		DNS:         map[string]dispatcher.DNSMembers{"all": {Name: "workers.internal", Port: 8080}, "more": {Name: "_a._tcp.b", Type: "SRV"}},
+		HealthCheck: &dispatcher.HealthCheck{Path: "/health"}, EjectAfter: 7,
 	}
 }
 
@@ -90,7 +92,7 @@ func testGroups(t *testing.T, f *fixture) {
 		t.Errorf("a new group: created %v (-want +got):\n%s", created, diff)
 	}
 	if stored.Endpoints["a"].Weight != 1 || stored.Registration.Heartbeat != dispatcher.DefaultEndpointHeartbeat ||
-		stored.Probe.AlivePath == "" {
+		stored.Probe.AlivePath == "" || stored.DNS["all"].Type != dispatcher.DNSTypeA || stored.HealthCheck.UnhealthyThreshold != 3 {
 		t.Errorf("a new group is not resolved: %+v", stored)
 	}
 	_, _, err = f.PutGroup(ctx, workers(), dispatcher.Change{IfAbsent: true, Now: t0})

@@ -243,7 +243,7 @@ func testRunsOfApp(t *testing.T, f *fixture) {
 	for i, ago := range []time.Duration{-time.Hour, 0, 0, 20 * time.Second, 2 * time.Minute, 2 * time.Minute, time.Hour, 30 * time.Hour,
 		72 * time.Hour, 40 * 24 * time.Hour, 40*24*time.Hour + time.Second, 800 * 24 * time.Hour, 15 * 365 * 24 * time.Hour} {
 		for _, app := range []string{"shop", "other"} {
-			run, err := f.RequestRun(ctx, app, string(rune('a'+i%3)), at(now.Add(-ago).Truncate(time.Millisecond)))
+			run, err := f.RequestRun(ctx, app, string(rune('a'+i%3)), nil, at(now.Add(-ago).Truncate(time.Millisecond)))
 			f.must(err)
 			if i%2 == 0 {
 				run, err = f.CancelRun(ctx, run.ID, at(now))

@@ -153,5 +153,34 @@ func (l *life) check() {
 		if item.Unexplained > 0 || item.Unchecked != "" || item.Scheduled != item.Runs+item.Misfired+item.Open {
 			l.r.Fatalf("at %s: %+v", l.now.Sub(t0), item)
 		}
+		if item.Job == l.job.Name {
+			l.checkStrip(item)
+		}
+	}
+}
+
+// checkStrip requires that a strip has each scheduled time that verify counts, and says of it what explain says.
+func (l *life) checkStrip(verified verify.Trigger) {
+	now := l.now.Add(10 * time.Second)
+	found, err := verify.Strip(l.Context(), l.Store, verify.StripQuery{
+		App: "shop", Job: l.job.Name, Trigger: "tick", Past: dispatcher.MostStripPast, Next: 20, Now: now,
+	})
+	l.must(err)
+	l.agree(l.job.Name, found, now)
+	runs, missed, open := 0, 0, 0
+	for _, cell := range found.Cells {
+		switch {
+		case cell.ScheduledAt.After(now):
+		case cell.What == dispatcher.CellRun:
+			runs++
+		case cell.What == dispatcher.CellMisfire:
+			missed++
+		case cell.What == dispatcher.CellWaiting:
+			open++
+		}
+	}
+	if len(found.Cells) < dispatcher.MostStripPast && (runs != verified.Runs || missed != verified.Misfired || open != verified.Open) {
+		l.r.Fatalf("at %s: the strip has %d runs, %d missed and %d open fires, verify %+v: %+v", l.now.Sub(t0), runs, missed, open,
+			verified, found.Cells)
 	}
 }

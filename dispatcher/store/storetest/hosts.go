@@ -152,7 +152,7 @@ func testProbesPreferNew(t *testing.T, f *fixture) {
 // requested queues a manual run.
 func (f *fixture) requested(job string) dispatcher.RunKey {
 	f.Helper()
-	run, err := f.RequestRun(f.Context(), "shop", job, dispatcher.Change{Actor: "test", Now: t0.Add(3 * time.Minute)})
+	run, err := f.RequestRun(f.Context(), "shop", job, nil, dispatcher.Change{Actor: "test", Now: t0.Add(3 * time.Minute)})
 	f.must(err)
 	key, err := dispatcher.ParseRunKey(run.ID)
 	f.must(err)

@@ -161,7 +161,7 @@ func testAdoptFairly(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putEvery("tick", time.Minute)
 	for i := range 5 {
-		f.must(f.RequestRun(ctx, "shop", "tick", at(t0.Add(time.Duration(5-i)*time.Second))))
+		f.must(f.RequestRun(ctx, "shop", "tick", nil, at(t0.Add(time.Duration(5-i)*time.Second))))
 	}
 	var got []string
 	for i := range 3 {
@@ -179,13 +179,13 @@ func testAdoptFairly(t *testing.T, f *fixture) {
 func testManualRun(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	f.putEvery("tick", time.Minute)
-	run, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	run, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
 	if run.State != dispatcher.RunQueued || run.Attempt != 0 || run.Kind != dispatcher.KindManual || run.Trigger != "" ||
 		run.Node != nil || !run.ScheduledAt.Equal(t0) || run.Revision != 1 {
 		t.Errorf("requested: got %+v, want a queued manual run of now", run)
 	}
-	again, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	again, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
 	if again.ID == run.ID {
 		t.Error("two requests of one millisecond made one run")
@@ -201,7 +201,7 @@ func testManualRun(t *testing.T, f *fixture) {
 	if got := f.run(key); got.State != dispatcher.RunClaimed || len(got.Attempts) != 0 {
 		t.Errorf("adopted: got %+v, want claimed, no attempt over", got)
 	}
-	_, err = f.RequestRun(ctx, "shop", "none", at(t0))
+	_, err = f.RequestRun(ctx, "shop", "none", nil, at(t0))
 	wantError(t, "request a run of no job", err, dispatcher.ErrNotFound)
 }
 
@@ -227,7 +227,7 @@ func testCancel(t *testing.T, f *fixture) {
 		t.Error("late result (-want +got):\n" + diff)
 	}
 
-	queued, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	queued, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
 	queued, err = f.CancelRun(ctx, queued.ID, at(t0))
 	if err != nil || queued.State != dispatcher.RunCancelled || len(queued.Attempts) != 0 {
@@ -291,7 +291,7 @@ func testRuns(t *testing.T, f *fixture) {
 			}
 		}
 	}
-	f.must(f.RequestRun(ctx, "shop", "one", at(t0.Add(150*time.Second))))
+	f.must(f.RequestRun(ctx, "shop", "one", nil, at(t0.Add(150*time.Second))))
 	f.must(f.DeleteJob(ctx, "shop", "two", at(t0.Add(3*time.Minute))))
 
 	list := func(q dispatcher.RunQuery) []string {

@@ -23,6 +23,7 @@ func fleetTests() map[string]func(*testing.T, *fixture) {
 		"replay fires again after a rollback":      testReplay,
 		"skip drops what a rollback left due":      testSkip,
 		"upcoming triggers are counted to a limit": testUpcoming,
+		"what there is is counted":                 testCensus,
 		"nodes know each other's APIs":             testAPIsOfNodes,
 	}
 }
@@ -269,7 +270,7 @@ func testListen(t *testing.T, f *fixture) {
 	f.putCalendar(calendar("freeze"), t0)
 	notifications.await(t, dispatcher.Notification{App: "shop"})
 	notifications.drain()
-	run, err := f.RequestRun(t.Context(), "shop", "tick", at(t0))
+	run, err := f.RequestRun(t.Context(), "shop", "tick", nil, at(t0))
 	f.must(err)
 	notifications.await(t, dispatcher.Notification{Adopt: true})
 	held, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 10, Now: t0})

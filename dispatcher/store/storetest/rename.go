@@ -203,7 +203,7 @@ func testRenamedHistory(t *testing.T, f *fixture) {
 func testRenamedRuns(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	held := f.claimOne("first")
-	manual, err := f.RequestRun(ctx, "shop", "first", at(t0))
+	manual, err := f.RequestRun(ctx, "shop", "first", nil, at(t0))
 	f.must(err)
 	f.rename("first", "second", map[string]string{"tick": "tock"}, minutes(1))
 	f.must(f.Record(ctx, []dispatcher.Record{record(held, outcome(minutes(1)))}))
@@ -218,7 +218,7 @@ func testRenamedRuns(t *testing.T, f *fixture) {
 	if run, err := f.Store.Run(ctx, manual.ID); err != nil || run.Job != "second" || run.EventID != manual.EventID {
 		t.Errorf("the manual run is %+v, %v, want it under the new name with event id %s", run, err, manual.EventID)
 	}
-	another, err := f.RequestRun(ctx, "shop", "second", at(minutes(3)))
+	another, err := f.RequestRun(ctx, "shop", "second", nil, at(minutes(3)))
 	if err != nil || another.Job != "second" {
 		t.Errorf("a run of the renamed job: %+v, %v", another, err)
 	}

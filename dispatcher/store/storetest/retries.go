@@ -317,7 +317,7 @@ func testHeldRetries(t *testing.T, f *fixture) {
 	for _, name := range []string{"job", "trigger", "off", "gone"} {
 		f.again(f.claimOne(name), failure(start), failedUntil(due))
 	}
-	manual, err := f.RequestRun(ctx, "shop", "job", at(t0))
+	manual, err := f.RequestRun(ctx, "shop", "job", nil, at(t0))
 	f.must(err)
 	held := f.adoptIdle(nodeA, t0)
 	if len(held) != 1 || held[0].String() != manual.ID {

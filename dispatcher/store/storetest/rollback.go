@@ -105,7 +105,7 @@ func testSkip(t *testing.T, f *fixture) {
 	f.must(f.PauseJob(ctx, "shop", "paused", "tick", true, at(t0)))
 	f.put(job("later", map[string]dispatcher.Trigger{"tick": every(time.Hour, t0.Add(24*time.Hour))}), t0)
 	f.putDelay("delayed")
-	manual, err := f.RequestRun(ctx, "shop", "due", at(t0))
+	manual, err := f.RequestRun(ctx, "shop", "due", nil, at(t0))
 	f.must(err)
 
 	noticed, chosen := t0.Add(2*time.Minute), t0.Add(10*time.Minute+time.Second)
@@ -113,7 +113,7 @@ func testSkip(t *testing.T, f *fixture) {
 	if done, err := f.SkipRolledBack(ctx, 0, 10, chosen); err != nil || done != (dispatcher.RollbackSkipped{}) {
 		t.Errorf("before the choice %+v was done, %v; want nothing", done, err)
 	}
-	later, err := f.RequestRun(ctx, "shop", "due", at(noticed.Add(time.Minute)))
+	later, err := f.RequestRun(ctx, "shop", "due", nil, at(noticed.Add(time.Minute)))
 	f.must(err)
 	f.must(f.ResolveRollback(ctx, dispatcher.RollbackSkip, at(chosen)))
 	total := dispatcher.RollbackSkipped{}

@@ -303,7 +303,7 @@ func testSlotsOfDelays(t *testing.T, f *fixture) {
 	}})
 	j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid
 	f.put(j, t0)
-	requested, err := f.RequestRun(ctx, "shop", "tick", at(t0))
+	requested, err := f.RequestRun(ctx, "shop", "tick", nil, at(t0))
 	f.must(err)
 	manual := f.adopted(nodeA, token1)
 	f.expect("acquired by hand", len(f.acquire(manual...)), 1)

@@ -63,7 +63,7 @@ func testStates(t *testing.T, f *fixture) {
 			d.PrevFireTime, d.NextFireTime = a.Next, a.Then
 		}
 	}
-	run, err := f.RequestRun(ctx, "shop", "bare", at(minutes(2)))
+	run, err := f.RequestRun(ctx, "shop", "bare", nil, at(minutes(2)))
 	f.must(err)
 	if n := f.rollUp(); n != 1 || len(held) != 2 || state("last") != dispatcher.JobExecuting || state("bare") != dispatcher.JobExecuting {
 		t.Errorf("with live runs: %d changed, last %s, bare %s, want only that of the job that is run by hand", n, state("last"), state("bare"))

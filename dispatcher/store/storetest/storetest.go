@@ -52,6 +52,14 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 		"an attempt that was not sent is made again":                      testAdoptUnsent,
 		"adoption takes the oldest runs first":                            testAdoptFairly,
 		"a requested run is queued":                                       testManualRun,
+		"a run keeps what it was given":                                   testRunInputs,
+		"a backfill runs each instant once":                               testBackfill,
+		"a backfill may begin with the latest instant":                    testBackfillLatestFirst,
+		"a backfill leaves out what the ledger has":                       testBackfillExisting,
+		"a backfill is paused, resumed and cancelled":                     testBackfillChanges,
+		"a backfill keeps its pace":                                       testBackfillPace,
+		"a backfill ends with its job":                                    testBackfillOfDeletedJob,
+		"a payload that cannot be sent or stored is refused":              testRunInputRefused,
 		"a cancelled run ends and keeps late results":                     testCancel,
 		"a finished run can be retried by hand":                           testRetry,
 		"a batch of records mixes ends and retries":                       testRetryBatch,
@@ -80,9 +88,11 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 		"completed jobs are deleted when their time is over":              testDeleteAfterCompletion,
 	}
 	for _, more := range []map[string]func(*testing.T, *fixture){
-		claimTests(), retryTests(), misfireTests(), slotTests(), hostTests(), unfoldTests(), fleetTests(), switchTests(),
-		dueTests(), boundTests(), historyTests(), tokenTests(), calendarTests(), auditTests(), unchangedTests(), unusedCalendarTests(),
-		renameTests(), groupTests(),
+		claimTests(), retryTests(), misfireTests(), slotTests(), endpointSlotTests(), hostTests(), unfoldTests(), fleetTests(), switchTests(),
+		dueTests(), boundTests(), historyTests(), tokenTests(), calendarTests(), auditTests(), unchangedTests(),
+		unusedCalendarTests(), renameTests(), appPauseTests(), groupTests(), broadcastTests(), callbackTests(),
+		meetingTests(), followTests(), deadLetterTests(), alertTests(), followMeetingTests(), carriedStateTests(),
+		objectiveTests(), alertObjectiveTests(), stripTests(), sessionTests(), overviewTests(), statisticsTests(), timelineTests(), bulkTests(),
 	} {
 		maps.Copy(tests, more)
 	}

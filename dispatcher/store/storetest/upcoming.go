@@ -39,3 +39,24 @@ func testUpcoming(t *testing.T, f *fixture) {
 		}
 	}
 }
+
+func testCallbacksCounted(t *testing.T, f *fixture) {
+	f.putApp("other")
+	count := func(what string, apps []string, limit, want int) {
+		t.Helper()
+		if got, err := f.AwaitedCallbacks(t.Context(), apps, limit); err != nil || got != want {
+			t.Errorf("%s: counted %d, %v, want %d", what, got, err, want)
+		}
+	}
+	count("none waits", nil, 10, 0)
+	first, start, _ := f.accepted()
+	second := f.claimOne("second")
+	f.accept(second, start)
+	f.again(f.claimOne("retries"), failure(start), failedUntil(start.Add(time.Hour)))
+	count("two wait, and one retries", nil, 10, 2)
+	count("of an app that is served", []string{"shop"}, 10, 2)
+	count("of another app", []string{"other"}, 10, 0)
+	count("to a limit", nil, 1, 1)
+	f.must(f.complete(first.RunKey, 1, start.Add(time.Minute)))
+	count("one has ended", nil, 10, 1)
+}

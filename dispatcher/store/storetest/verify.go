@@ -285,7 +285,7 @@ func testExplainDefinitions(t *testing.T, f *fixture) {
 		minutes(3):  "run: its run ended as succeeded at attempt 1",
 		minutes(4):  "none: the trigger or its job was disabled",
 		minutes(7):  `none: calendar "freeze" excludes it`,
-		minutes(9):  "open: it is due and not yet claimed or settled",
+		minutes(9):  "open: it is due, but the app is disabled",
 		minutes(10): "open: it is due, but the app is disabled",
 		minutes(12): "none: its repeat_count of 10 was used up",
 		minutes(21): "none: it is after end_at 2026-05-01T10:20:00.000Z",

@@ -17,6 +17,18 @@ resource "carillon_endpoint_group" "workers" {
     url    = "https://b.example.com/base"
     backup = true
   }
+  dns "pods" {
+    name = "pods.example.internal"
+    port = 8080
+  }
+  dns "others" {
+    name   = "_http._tcp.example.internal"
+    type   = "SRV"
+    labels = { zone = "b" }
+  }
+  health_check {
+    interval = "30s"
+  }
   registration {
     networks     = ["10.0.0.0/16"]
     ports        = [8080]
@@ -33,6 +45,8 @@ resource "carillon_job" "nightly" {
       path     = "/nightly"
       strategy = "consistent_hash"
       hash_key = "{{.Trigger}}"
+
+      endpoint_concurrency = "queue"
     }
   }
   trigger "t" {

@@ -15,6 +15,22 @@ resource "carillon_endpoint_group" "workers" {
     alive_path = "healthz"
     timeout    = "0s"
   }
+  dns "a" {
+    name   = "10.0.0.1"
+    scheme = "ftp"
+    weight = 0
+  }
+  dns "b" {
+    name = "_http._tcp.example.internal"
+    type = "SRV"
+    port = 8080
+  }
+  health_check {
+    path              = "healthz"
+    interval          = "10ms"
+    healthy_threshold = 11
+  }
+  eject_after = 1.5
   registration {
     networks     = ["10.0.0.0/16", "10.1.0.0"]
     ports        = [8080, 70000, 1.5]

@@ -8,6 +8,7 @@ run "environment_and_secrets" {
     task_protection        = true
     workers                = 100
     labels                 = { zone = "a", disk = "ssd" }
+    callback_url           = "https://carillon.example.com"
     egress_private         = ["10.0.0.0/16"]
     environment            = { CARILLON_HOST_RATE = "50" }
     secret_keys_secret_arn = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:carillon/keys-AbCdEf"
@@ -26,6 +27,7 @@ run "environment_and_secrets" {
       CARILLON_LOG_LEVEL       = "info"
       CARILLON_WORKERS         = "100"
       CARILLON_NODE_LABELS     = "disk=ssd,zone=a"
+      CARILLON_CALLBACK_URL    = "https://carillon.example.com"
       CARILLON_EGRESS_PRIVATE  = "10.0.0.0/16"
       CARILLON_HOST_RATE       = "50"
     })

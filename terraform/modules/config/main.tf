@@ -19,6 +19,7 @@ locals {
     CARILLON_WORKERS         = var.workers == null ? null : tostring(var.workers)
     CARILLON_APPS            = length(var.apps) == 0 ? null : join(",", var.apps)
     CARILLON_NODE_LABELS     = length(var.labels) == 0 ? null : join(",", [for name, value in var.labels : "${name}=${value}"])
+    CARILLON_CALLBACK_URL    = var.callback_url
     CARILLON_EGRESS_PRIVATE  = length(coalesce(var.egress_private, [])) == 0 ? null : join(",", var.egress_private)
     CARILLON_EGRESS_DENY     = length(var.egress_deny) == 0 ? null : join(",", var.egress_deny)
   }

@@ -151,6 +151,14 @@ run "labels_without_commas" {
   expect_failures = [var.labels]
 }
 
+run "callback_url" {
+  command = plan
+  variables {
+    callback_url = "https://user@carillon.example.com"
+  }
+  expect_failures = [var.callback_url]
+}
+
 run "private_networks" {
   command = plan
   variables {

@@ -168,6 +168,17 @@ variable "labels" {
   }
 }
 
+variable "callback_url" {
+  description = "URL of the API as targets reach it, such as https://carillon.example.com. Jobs with callback need it. Null: none."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.callback_url == null || can(regex("^https?://[^/?#@ ]+(/[^?# ]*)?$", var.callback_url))
+    error_message = "callback_url is \"${coalesce(var.callback_url, "null")}\". It must be a URL such as https://carillon.example.com, without user, query and fragment."
+  }
+}
+
 variable "egress_private" {
   description = "Private networks (CIDR) that jobs may call, such as that of the VPC. Default: none."
   type        = list(string)

@@ -3,6 +3,8 @@ variables {
   source_account       = "123456789012"
   database_user_arn    = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:db-ABCDEF/carillon"
   lambda_function_arns = ["arn:aws:lambda:eu-central-1:123456789012:function:report"]
+  sqs_queue_arns       = ["arn:aws:sqs:eu-central-1:123456789012:orders.fifo"]
+  sns_topic_arns       = ["arn:aws:sns:eu-central-1:123456789012:orders"]
   assume_role_arns     = ["arn:aws:iam::210987654321:role/carillon-calls"]
   secret_arns          = ["arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf"]
   kms_key_arns         = ["arn:aws:kms:eu-central-1:123456789012:key/1234"]
@@ -16,6 +18,8 @@ run "each_permission_on_its_resource" {
     condition = { for s in jsondecode(output.task_policy).Statement : s.Sid => one(s.Resource) } == {
       LogInToDatabase      = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:db-ABCDEF/carillon"
       CallFunctions        = "arn:aws:lambda:eu-central-1:123456789012:function:report"
+      SendToQueues         = "arn:aws:sqs:eu-central-1:123456789012:orders.fifo"
+      PublishToTopics      = "arn:aws:sns:eu-central-1:123456789012:orders"
       AssumeRolesOfTargets = "arn:aws:iam::210987654321:role/carillon-calls"
       ProtectTasks         = "arn:aws:ecs:eu-central-1:123456789012:task/main/*"
     }
@@ -32,7 +36,7 @@ run "each_permission_on_its_resource" {
     error_message = "The policy is ${output.execution_policy}."
   }
   assert {
-    condition     = length(jsondecode(output.node_policy).Statement) == 9
+    condition     = length(jsondecode(output.node_policy).Statement) == 11
     error_message = "The policy of a machine is not both policies: ${output.node_policy}."
   }
   assert {
@@ -47,6 +51,8 @@ run "nothing_to_allow" {
     source_account       = null
     database_user_arn    = null
     lambda_function_arns = []
+    sqs_queue_arns       = []
+    sns_topic_arns       = []
     assume_role_arns     = []
     secret_arns          = []
     kms_key_arns         = []

@@ -17,6 +17,16 @@ locals {
       Resource = var.lambda_function_arns
     },
     {
+      Sid      = "SendToQueues"
+      Action   = ["sqs:SendMessage"]
+      Resource = var.sqs_queue_arns
+    },
+    {
+      Sid      = "PublishToTopics"
+      Action   = ["sns:Publish"]
+      Resource = var.sns_topic_arns
+    },
+    {
       Sid      = "AssumeRolesOfTargets"
       Action   = ["sts:AssumeRole"]
       Resource = var.assume_role_arns

@@ -20,6 +20,22 @@ run "functions_by_name" {
   expect_failures = [var.lambda_function_arns]
 }
 
+run "queues_by_name" {
+  command = plan
+  variables {
+    sqs_queue_arns = ["arn:aws:sqs:eu-central-1:123456789012:*"]
+  }
+  expect_failures = [var.sqs_queue_arns]
+}
+
+run "topics_by_name" {
+  command = plan
+  variables {
+    sns_topic_arns = ["arn:aws:sns:eu-central-1:123456789012:*"]
+  }
+  expect_failures = [var.sns_topic_arns]
+}
+
 run "roles_by_name" {
   command = plan
   variables {

@@ -20,8 +20,30 @@ variable "lambda_function_arns" {
   }
 }
 
+variable "sqs_queue_arns" {
+  description = "The SQS queues that jobs send to. A queue that a key of your own encrypts also needs kms:GenerateDataKey and kms:Decrypt on that key."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for arn in var.sqs_queue_arns : can(regex("^arn:aws[a-z-]*:sqs:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+([.]fifo)?$", arn))])
+    error_message = "sqs_queue_arns must hold ARNs of queues without wildcards: arn:aws:sqs:REGION:ACCOUNT:NAME."
+  }
+}
+
+variable "sns_topic_arns" {
+  description = "The SNS topics that jobs publish to. A topic that a key of your own encrypts also needs kms:GenerateDataKey and kms:Decrypt on that key."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for arn in var.sns_topic_arns : can(regex("^arn:aws[a-z-]*:sns:[a-z0-9-]+:[0-9]{12}:[A-Za-z0-9_-]+([.]fifo)?$", arn))])
+    error_message = "sns_topic_arns must hold ARNs of topics without wildcards: arn:aws:sns:REGION:ACCOUNT:NAME."
+  }
+}
+
 variable "assume_role_arns" {
-  description = "The roles that nodes assume to call functions of other accounts."
+  description = "The roles that nodes assume to call functions, queues and topics of other accounts."
   type        = list(string)
   default     = []
 

@@ -71,7 +71,7 @@ func (j *judge) checkAttempts() {
 				j.add(overlaps, "%s: attempt %d was claimed at %s, before attempt %d was over at %s", j.name(r.fire), t.number,
 					instant(t.began), t.number-1, instant(tries[i-1].ended))
 			}
-			if t.started != 0 && t.began != 0 && t.started < t.began-slack {
+			if t.started != 0 && t.began != 0 && t.started < t.began-slack && !j.callsBack(t.trigger) {
 				j.add(unexplained, "%s: attempt %d began at %s, before it was claimed at %s", j.name(r.fire), t.number,
 					instant(t.started), instant(t.began))
 			}
@@ -80,7 +80,9 @@ func (j *judge) checkAttempts() {
 			}
 		}
 		j.checkOutcome(r)
-		j.checkRetries(r, tries)
+		if t := j.triggersByID[r.trigger]; t.app != history.After || !j.latest[t.job].Replayed { // a replay is no retry of the policy
+			j.checkRetries(r, tries)
+		}
 		if r.kind == scheduled && len(tries) > 0 {
 			claims[r.trigger] = append(claims[r.trigger], tries[0])
 		}
@@ -171,7 +173,7 @@ var kindNumbers = map[string]int{"schedule": scheduled, "manual": 2, "catch_up":
 func (j *judge) requests() []*request {
 	byNumber := map[int64]*request{}
 	for _, h := range j.hits {
-		if h.Status == 0 {
+		if h.Status == 0 && !isLater(h) {
 			id := j.triggerOf[h.App+"/"+h.Job+"/"+h.Trigger]
 			byNumber[h.Request] = &request{Hit: h, fire: fire{id, h.ScheduledAt.UnixMilli(), kindNumbers[h.Kind]}}
 		} else if r := byNumber[h.Request]; r != nil {
@@ -205,7 +207,7 @@ func (j *judge) checkRequests() {
 		}
 		if t := j.tryOf(q); t == nil {
 			j.add(unexplained, "%s: a request of attempt %d, which is not in the ledger", j.name(q.fire), q.Attempt)
-		} else {
+		} else if !j.callsBack(q.trigger) { // the ledger has the node that stored the callback, and when it took the run for that
 			j.checkRequest(q, *t)
 			j.checkLease(q, t.node)
 		}
@@ -297,7 +299,7 @@ func (j *judge) checkResponses(r run, requests []*request) {
 	case r.live:
 	case r.state == "succeeded" && !answered:
 		j.add(unexplained, "%s: succeeded by the ledger, but the receiver %s", j.name(r.fire), describe(last))
-	case r.state == "failed" && answered && !j.disturbed(r):
+	case r.state == "failed" && answered && !j.disturbed(r) && !j.callsBack(r.trigger):
 		j.add(unexplained, "%s: failed (%s) by the ledger, but the receiver %s", j.name(r.fire), r.class, describe(last))
 	case (r.state == "failed" || r.state == "timed_out") && last == nil && !j.disturbed(r):
 		j.add(lost, "%s: %s (%s), and the receiver never saw it", j.name(r.fire), r.state, r.class)

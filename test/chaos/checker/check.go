@@ -27,8 +27,9 @@ type judge struct {
 	retries      map[int64]*history.Retry // by trigger
 	heartbeatsOf map[int64][]int64        // by node, in order
 	triesOf      map[fire][]try
-	sent         []*request // in the order of their arrival
-	end          int64      // the last instant that anything is known of
+	sent         []*request                     // in the order of their arrival
+	latest       map[string]history.Declaration // of each job of history.After
+	end          int64                          // the last instant that anything is known of
 }
 
 // check judges a run of chaos.
@@ -38,6 +39,12 @@ func check(h *record) (*verdict, error) {
 		triggersByID: map[int64]trigger{}, triggerOf: map[string]int64{}, nodesByID: map[int64]node{},
 		segments: map[int64][]segment{}, runsOf: map[int64][]run{}, misfiresOf: map[int64][]misfire{},
 		bounds: map[string]boundOf{}, retries: map[int64]*history.Retry{}, far: map[int64]bool{}, heartbeatsOf: map[int64][]int64{},
+		latest: map[string]history.Declaration{},
+	}
+	for _, d := range h.declared {
+		if d.App == history.After {
+			j.latest[d.Job] = d
+		}
 	}
 	for _, t := range h.triggers {
 		j.triggersByID[t.id], j.triggerOf[t.app+"/"+t.job+"/"+t.name] = t, t.id
@@ -75,6 +82,7 @@ func check(h *record) (*verdict, error) {
 	j.checkRequests()
 	j.checkBounded()
 	j.checkDrains()
+	j.checkAfterwards()
 	for _, why := range j.rollbacks {
 		j.add(unexplained, "a rollback of the database reported without one: %s", why)
 	}

@@ -30,6 +30,7 @@ type record struct {
 	advances      []advance
 	grants        []grant
 	heartbeats    []heartbeat
+	afterwards
 	// deadAfter is how long after its last heartbeat a node is marked dead.
 	deadAfter time.Duration
 	drain     time.Duration // how long a node that is told to end waits for what is in flight
@@ -126,9 +127,9 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		return row.Scan(&r.trigger, &r.at, &r.kind, &r.revision, &r.node, &r.attempt, &r.claimed, &r.started, &r.ended,
 			&r.live, &r.state, &r.class, &r.message, &r.next, &r.probe)
 	}, `SELECT trigger_id, scheduled_at, kind, revision, node, attempt, ended_at - claimed_ms, ended_at - started_ms, ended_at, FALSE,
-			coalesce(state, 'succeeded'), coalesce(class, ''), coalesce(error, ''), NULL, NULL FROM runs
+			coalesce(state, 'succeeded'), coalesce(class, ''), coalesce(error, ''), NULL, NULL FROM runs WHERE kind <= 3
 		UNION ALL SELECT trigger_id, scheduled_at, kind, revision, node, attempt, claimed_at, started_at, NULL, TRUE, state, class, error,
-			next_attempt_at, (SELECT h.probe_at FROM host_waits AS h WHERE h.id = waits_for) FROM live_runs
+			next_attempt_at, (SELECT h.probe_at FROM host_waits AS h WHERE h.id = waits_for) FROM live_runs WHERE kind <= 3
 		ORDER BY trigger_id, scheduled_at, kind`); err != nil {
 		return nil, err
 	}
@@ -176,7 +177,8 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 	}
 	if h.changes, err = rows(ctx, conn, func(c *change, row pgx.Rows) error {
 		return row.Scan(&c.at, &c.action, &c.app, &c.subject, &c.revision)
-	}, `SELECT at, action, app, subject, revision FROM audit_log WHERE subject LIKE 'job %' ORDER BY at, revision`); err != nil {
+	}, `SELECT at, action, app, subject, revision FROM audit_log
+		WHERE subject LIKE 'job %' AND action IN ('put', 'delete') ORDER BY at, revision`); err != nil {
 		return nil, err
 	}
 	if h.rollbacks, err = rows(ctx, conn, func(why *string, row pgx.Rows) error {
@@ -185,6 +187,9 @@ func load(ctx context.Context, database, dir string) (*record, error) {
 		return nil, err
 	}
 	if err := h.watched(ctx, conn); err != nil {
+		return nil, err
+	}
+	if err := h.loadAfterwards(ctx, conn); err != nil {
 		return nil, err
 	}
 	return h, h.read(dir)
@@ -219,6 +224,12 @@ func (h *record) read(dir string) (err error) {
 		return err
 	}
 	if h.declared, err = history.Read[history.Declaration](dir, history.Declarations); err != nil {
+		return err
+	}
+	if h.asked, err = history.Read[history.Backfill](dir, history.Backfills); err != nil {
+		return err
+	}
+	if h.callbacks, err = history.Read[history.Callback](dir, history.Callbacks); err != nil {
 		return err
 	}
 	h.verifications, err = history.Read[history.Verification](dir, history.Verifications)

@@ -38,8 +38,11 @@ type verdict struct {
 	unreached    int // attempts that did not reach their target
 	delivered    int // requests that the kernel delivered after the end of their attempt
 	late         int // results that came after another node had taken the run
-	lateness     []int64
-	adoption     []int64 // from the beginning of a fault to the adoption of its runs
+	// What comes after runs: the followers that were wanted, transitions of alerts, instants of backfills, and callbacks.
+	followed, transitions, backfilledInstants, calledBack int
+
+	lateness []int64
+	adoption []int64 // from the beginning of a fault to the adoption of its runs
 }
 
 func (v *verdict) add(f fault, format string, args ...any) {
@@ -88,6 +91,8 @@ func (v *verdict) print(w io.Writer, h *record) {
 	fmt.Fprintf(table, "of jobs with one run at a time, while an older request, already given up, hung\t%d\n", v.overlapped)
 	fmt.Fprintf(table, "attempts cut off from their target\t%d\nrequests that arrived after the cut and their attempt\t%d\n",
 		v.unreached, v.delivered)
+	fmt.Fprintf(table, "\nafterwards\t\nruns that follow others\t%d\ntransitions of alerts\t%d\ninstants of backfills\t%d\ncallbacks\t%d\n",
+		v.followed, v.transitions, v.backfilledInstants, v.calledBack)
 	fmt.Fprintf(table, "\nrequest lateness\tp50 %s, p99 %s, most %s\n", percentile(v.lateness, 50),
 		percentile(v.lateness, 99), percentile(v.lateness, 100))
 	fmt.Fprintf(table, "adoption after a fault began\tp50 %s, p99 %s, most %s\n", percentile(v.adoption, 50),

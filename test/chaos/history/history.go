@@ -20,6 +20,8 @@ const (
 	Faults        = "faults.jsonl"
 	Declarations  = "declarations.jsonl"
 	Verifications = "verifications.jsonl"
+	Backfills     = "backfills.jsonl"
+	Callbacks     = "callbacks.jsonl"
 )
 
 // The kinds of fault that the checker knows by name.
@@ -37,6 +39,16 @@ const DeletedJobs = 500
 // Noisy is the app that is a bad neighbour: its targets hang or fail.
 const Noisy = "noisy"
 
+// After is the app whose runs are followed: by chains and deliveries, by alerts, by callbacks and by replays. It has backfills, too.
+const After = "after"
+
+// The events of a run that others may follow, as jobs and causes name them.
+const (
+	OnSuccess = "on_success"
+	OnFailure = "on_failure"
+	OnMisfire = "on_misfire"
+)
+
 // Hit is one line of the receiver: a request, or the response to it. Both are on disk before the response
 // leaves.
 type Hit struct {
@@ -53,8 +65,26 @@ type Hit struct {
 	Event       string    `json:"event,omitempty"`
 	Attempt     int       `json:"attempt,omitempty"`
 	ScheduledAt time.Time `json:"scheduled_at,omitzero"`
+	// Run is the id of the run.
+	Run string `json:"run,omitempty"`
 	// Put is the number of the declaration in the payload.
 	Put int `json:"put,omitempty"`
+}
+
+// Callback is what the receiver said of an attempt that it had accepted, and the status of the response; 0: no node responded.
+type Callback struct {
+	Run     string    `json:"run"`
+	Attempt int       `json:"attempt"`
+	Said    string    `json:"said"` // complete or fail
+	Status  int       `json:"status"`
+	At      time.Time `json:"at"`
+}
+
+// Backfill is a range of instants of a job of After that was asked for.
+type Backfill struct {
+	Job  string    `json:"job"`
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
 }
 
 // Fault is a fault that was injected, from one instant to another.
@@ -95,11 +125,19 @@ type Declaration struct {
 	Path          string `json:"path"`
 	// Far means that nodes may be cut off from its receiver.
 	Far bool `json:"far,omitempty"`
+	// Grouped means that its target is an endpoint group, of which nodes may be cut off from one endpoint.
+	Grouped bool `json:"grouped,omitempty"`
 	// Concurrency is the policy for a run that finds another run of its job; empty: none.
 	Concurrency string `json:"concurrency,omitempty"`
 	QueueLimit  int    `json:"queue_limit,omitempty"`
 	// Retry is the policy for a failed attempt; nil: none, at most once.
 	Retry *Retry `json:"retry,omitempty"`
+	// Follows are the names of the jobs that follow, by event. A target gets what a job that delivers has declared for failures.
+	Follows  map[string][]string `json:"follows,omitempty"`
+	Delivers bool                `json:"delivers,omitempty"`
+	// Accepts means that its receiver accepts attempts, and calls back. Replayed means that its failed runs are replayed.
+	Accepts  bool `json:"accepts,omitempty"`
+	Replayed bool `json:"replayed,omitempty"`
 	// Triggers are by name.
 	Triggers map[string]Trigger `json:"triggers"`
 }

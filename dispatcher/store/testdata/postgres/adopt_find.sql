@@ -5,7 +5,7 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($8::text[], $9::text[]) AS u(name, labels)
+  FROM unnest($9::text[], $10::text[]) AS u(name, labels)
   CROSS JOIN n
   WHERE (u.name = u.name || '') IS NOT FALSE
     AND (u.name = '' || u.name) IS NOT FALSE
@@ -24,13 +24,13 @@ CROSS JOIN LATERAL (
   SELECT r.*
   FROM live_runs AS r
   WHERE r.node = gone.id
-    AND r.state <> 'retrying'
-    AND r.state <> 'running' OFFSET 0
+    AND r.state NOT IN ('retrying', 'waiting_callback')
+    AND r.state NOT IN ('running', 'waiting_shards') OFFSET 0
 ) AS r
 CROSS JOIN jobs AS j
 WHERE j.id = r.job_id
   AND r.scheduled_at + 0 >= $4
-  AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7)
+  AND (r.scheduled_at + 0, r.trigger_id, r.kind) > ($6, $7, $8)
   AND j.app_id IN (
   SELECT id
   FROM apps
@@ -39,5 +39,5 @@ WHERE j.id = r.job_id
 )
   AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
   AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-ORDER BY r.scheduled_at + 0, r.trigger_id
+ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind
 LIMIT $3

@@ -15,8 +15,8 @@ chosen AS MATERIALIZED (
       r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
       r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
       r.attempt AS over, r.http_status AS of_status, CASE WHEN r.class IN ('timeout',
-      'function_timeout') THEN 'timed_out' ELSE 'failed' END AS of_state, r.class AS of_class,
-      r.error AS of_error
+      'function_timeout', 'callback_timeout') THEN 'timed_out' ELSE 'failed' END AS of_state,
+      r.class AS of_class, r.error AS of_error
   FROM n
   CROSS JOIN live_runs AS r
   WHERE r.state = 'retrying'
@@ -33,6 +33,27 @@ c AS MATERIALIZED (
     AND (of_trigger = of_trigger - 0) IS NOT FALSE
 ),
 e1 AS (
+  INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt, started_at,
+      http_status, state, class, error)
+  SELECT c.of_end, c.of_trigger, c.of_at, c.of_kind, c.of_job, c.over, c.of_started, c.of_status,
+      coalesce(c.of_state, 'succeeded'), coalesce(c.of_class, ''), coalesce(c.of_error, '')
+  FROM c
+  JOIN jobs AS j ON j.id = c.of_job
+    AND j.follows <> 0
+  WHERE 1 = 1
+    AND c.of_kind < 16
+    AND CASE coalesce(c.of_state, 'succeeded')
+        WHEN 'succeeded' THEN (j.follows & 1) <> 0 OR (j.follows & 8) <> 0 AND (EXISTS (SELECT 1 FROM pending_ends AS e WHERE e.job_id = j.id) OR EXISTS (
+    SELECT 1
+    FROM alert_states AS s
+    WHERE s.job_id = j.id
+      AND s.armed
+  ) OR c.of_kind = 1 AND c.of_started - c.of_at > j.alert_late_after)
+      WHEN 'failed' THEN (j.follows & 10) <> 0 WHEN 'timed_out' THEN (j.follows & 10) <> 0
+      WHEN 'lost' THEN (j.follows & 10) <> 0 ELSE FALSE END
+  ON CONFLICT DO NOTHING
+),
+e2 AS (
   INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
       started_ms, attempt, http_status, state, class, error)
   SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
@@ -45,14 +66,14 @@ e1 AS (
   WHERE 1 = 1
   ON CONFLICT DO NOTHING
 ),
-e2 AS (
+e3 AS (
   UPDATE trigger_clock AS t
   SET ended_at = c.of_end
   FROM c
   WHERE t.id = c.of_trigger
     AND t.delayed
     AND t.prev_fire_time = c.of_at
-    AND c.of_kind <> 2
+    AND c.of_kind IN (1, 3)
     AND 1 = 1
 )
 DELETE FROM live_runs AS r USING c

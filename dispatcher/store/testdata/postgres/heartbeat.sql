@@ -7,7 +7,8 @@ WITH me AS (
   WHERE id = $1
     AND state <> 'dead'
   RETURNING id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires,
-      lag, clock_offset, long_since, api_addresses, heartbeats, paused_by_rollback, EXISTS (
+      lag, clock_offset, long_since, api_addresses, deregistered, heartbeats,
+      paused_by_rollback, EXISTS (
     SELECT 1
     FROM installation
     WHERE rolled_back_at IS NOT NULL
@@ -17,7 +18,7 @@ SELECT *
 FROM me
 UNION ALL
 SELECT id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag,
-    clock_offset, long_since, api_addresses, 0, FALSE, FALSE, 0
+    clock_offset, long_since, api_addresses, deregistered, 0, FALSE, FALSE, 0
 FROM nodes
 WHERE state <> 'dead'
   AND id <> $1

@@ -1,7 +1,7 @@
 SELECT scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until,
-    claimed_at, TRUE
-FROM live_runs
+    claimed_at, TRUE, callback, has_input
+FROM live_runs AS r
 WHERE node = $1
   AND (token = $2 OR $2 = 0)
-  AND state <> 'retrying'
+  AND r.state NOT IN ('retrying', 'waiting_callback')
   AND state <> 'running'

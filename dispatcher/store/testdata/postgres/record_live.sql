@@ -61,7 +61,7 @@ e3 AS (
   WHERE t.id = c.of_trigger
     AND t.delayed
     AND t.prev_fire_time = c.of_at
-    AND c.of_kind <> 2
+    AND c.of_kind IN (1, 3)
     AND 1 = 1
 )
 DELETE FROM live_runs AS r USING c

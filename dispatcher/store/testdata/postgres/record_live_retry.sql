@@ -6,10 +6,10 @@ b AS MATERIALIZED (
   FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[], $5::integer[], $6::bigint[],
       $7::bigint[], $8::bigint[], $9::integer[], $10::text[], $11::text[], $12::text[],
       $13::bigint[], $14::bigint[], $15::integer[], $16::integer[], $17::boolean[],
-      $18::bigint[], $19::bigint[], $20::text[], $21::bigint[],
-      $22::bigint[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node, started_at,
+      $18::bigint[], $19::bigint[], $20::text[], $21::bigint[], $22::bigint[], $23::bigint[],
+      $24::text[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node, started_at,
       ended_at, http_status, state, class, error, next_at, until_at, counts, not_attempted,
-      stops, waits_for, wait_app, wait_host, wait_pause, wait_probe)
+      stops, waits_for, wait_app, wait_host, wait_pause, wait_probe, callback_id, callback)
   CROSS JOIN n
   WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
     AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
@@ -23,7 +23,8 @@ chosen AS MATERIALIZED (
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = ANY (ARRAY[b.scheduled_at])
     AND r.trigger_id = b.trigger_id
@@ -46,6 +47,7 @@ e1 AS (
       c.of_state, c.of_class, c.of_error
   FROM c
   WHERE c.not_attempted = 0
+    AND c.of_callback IS NULL
     AND (c.next_at <= c.until_at)
   ON CONFLICT DO NOTHING
 ),
@@ -92,7 +94,7 @@ e5 AS (
   WHERE t.id = c.of_trigger
     AND t.delayed
     AND t.prev_fire_time = c.of_at
-    AND c.of_kind <> 2
+    AND c.of_kind IN (1, 3)
     AND NOT (c.next_at <= c.until_at)
 ),
 e6 AS (
@@ -104,10 +106,16 @@ e6 AS (
 ),
 e7 AS (
   UPDATE live_runs AS r
-  SET token = 0, state = 'retrying', next_attempt_at = CASE WHEN c.of_wait <> 0 THEN c.until_at
-      ELSE c.next_at END, waits_for = c.of_wait, attempt = c.over - c.not_attempted,
-      retry_until = c.until_at, failures = c.of_failures, started_at = c.of_started,
-      http_status = c.of_status, class = c.of_class, error = c.of_error
+  SET token = 0, state = CASE WHEN c.of_callback IS NULL THEN 'retrying'
+      ELSE 'waiting_callback' END, next_attempt_at = CASE
+      WHEN c.of_callback IS NOT NULL AND r.callback IS NOT NULL THEN c.of_end ELSE CASE
+      WHEN c.of_wait <> 0 THEN c.until_at ELSE c.next_at END END,
+      callback_id = c.of_callback_id, callback = CASE
+      WHEN c.of_callback IS NOT NULL THEN coalesce(r.callback, c.of_callback) END,
+      waits_for = c.of_wait, attempt = c.over - c.not_attempted, retry_until = CASE
+      WHEN c.of_callback IS NULL THEN c.until_at ELSE r.retry_until END,
+      failures = c.of_failures, started_at = c.of_started, http_status = c.of_status,
+      class = c.of_class, error = c.of_error
   FROM c
   WHERE r.scheduled_at = ANY (ARRAY[c.of_at])
     AND r.trigger_id = c.of_trigger

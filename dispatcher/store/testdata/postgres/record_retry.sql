@@ -6,10 +6,11 @@ b AS MATERIALIZED (
   FROM unnest($3::bigint[], $4::bigint[], $5::bigint[], $6::bigint[], $7::bigint[], $8::bigint[],
       $9::bigint[], $10::bigint[], $11::bigint[], $12::integer[], $13::text[], $14::text[],
       $15::text[], $16::bigint[], $17::bigint[], $18::integer[], $19::integer[],
-      $20::boolean[], $21::bigint[], $22::bigint[], $23::text[], $24::bigint[],
-      $25::bigint[]) AS u(scheduled_at, trigger_id, token, job_id, revision, claimed_at, node,
-      started_at, ended_at, http_status, state, class, error, next_at, until_at, counts,
-      not_attempted, stops, waits_for, wait_app, wait_host, wait_pause, wait_probe)
+      $20::boolean[], $21::bigint[], $22::bigint[], $23::text[], $24::bigint[], $25::bigint[],
+      $26::bigint[], $27::text[]) AS u(scheduled_at, trigger_id, token, job_id, revision,
+      claimed_at, node, started_at, ended_at, http_status, state, class, error, next_at,
+      until_at, counts, not_attempted, stops, waits_for, wait_app, wait_host, wait_pause,
+      wait_probe, callback_id, callback)
   CROSS JOIN n
   WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
     AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
@@ -34,7 +35,8 @@ f AS (SELECT token FROM k UNION ALL SELECT token FROM d), c AS (
       CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   LEFT JOIN trigger_clock AS t ON t.id = b.trigger_id
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
@@ -46,6 +48,7 @@ e1 AS (
       c.of_state, c.of_class, c.of_error
   FROM c
   WHERE c.not_attempted = 0
+    AND c.of_callback IS NULL
     AND (c.next_at <= c.until_at)
   ON CONFLICT DO NOTHING
 ),
@@ -78,11 +81,12 @@ e3 AS (
 e4 AS (
   INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
       started_at, next_attempt_at, waits_for, retry_until, attempt, failures, http_status,
-      state, class, error)
+      state, class, error, callback_id, callback)
   SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, 0, c.of_claimed,
       c.of_started, CASE WHEN c.of_wait <> 0 THEN c.until_at ELSE c.next_at END, c.of_wait,
-      c.until_at, c.over - c.not_attempted, c.of_failures, c.of_status, 'retrying',
-      c.of_class, c.of_error
+      CASE WHEN c.of_callback IS NULL THEN c.until_at END, c.over - c.not_attempted,
+      c.of_failures, c.of_status, CASE WHEN c.of_callback IS NULL THEN 'retrying'
+      ELSE 'waiting_callback' END, c.of_class, c.of_error, c.of_callback_id, c.of_callback
   FROM c
   WHERE (c.next_at <= c.until_at)
   ON CONFLICT DO NOTHING

@@ -5,7 +5,7 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($8::text[], $9::text[]) AS u(name, labels)
+  FROM unnest($9::text[], $10::text[]) AS u(name, labels)
   CROSS JOIN n
   WHERE (u.name = u.name || '') IS NOT FALSE
     AND (u.name = '' || u.name) IS NOT FALSE
@@ -16,12 +16,12 @@ CROSS JOIN live_runs AS r
 CROSS JOIN jobs AS j
 LEFT JOIN triggers AS t ON t.id = r.trigger_id
 WHERE j.id = r.job_id
-  AND r.state = 'retrying'
+  AND r.state IN ('retrying', 'waiting_callback')
   AND r.waits_for = 0
   AND r.next_attempt_at <= (SELECT now FROM n)
-  AND (r.retry_until >= n.now OR r.attempt = 0)
+  AND (r.retry_until >= n.now OR r.attempt = 0 OR r.state = 'waiting_callback')
   AND r.next_attempt_at >= $4
-  AND (r.next_attempt_at, r.scheduled_at, r.trigger_id) > ($4, $6, $7)
+  AND (r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind) > ($4, $6, $7, $8)
   AND j.app_id IN (
   SELECT id
   FROM apps
@@ -30,7 +30,8 @@ WHERE j.id = r.job_id
 )
   AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
   AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  AND (r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND COALESCE(t.enabled,
+  AND (r.kind % 16 NOT IN (1,
+      3) OR r.state = 'waiting_callback' OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND NOT j.app_paused AND COALESCE(t.enabled,
       TRUE) AND NOT COALESCE(t.paused, FALSE))
-ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id
+ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind
 LIMIT $3

@@ -5,7 +5,7 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($8::text[], $9::text[]) AS u(name, labels)
+  FROM unnest($9::text[], $10::text[]) AS u(name, labels)
   CROSS JOIN n
   WHERE (u.name = u.name || '') IS NOT FALSE
     AND (u.name = '' || u.name) IS NOT FALSE
@@ -20,6 +20,7 @@ WHERE j.id = r.job_id
   AND r.waits_for <> 0
   AND r.scheduled_at >= $6
   AND r.trigger_id >= $7
+  AND r.kind >= $8
   AND j.app_id IN (
   SELECT id
   FROM apps
@@ -28,7 +29,8 @@ WHERE j.id = r.job_id
 )
   AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
   AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  AND (r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND COALESCE(t.enabled,
+  AND (r.kind % 16 NOT IN (1,
+      3) OR r.state = 'waiting_callback' OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND NOT j.app_paused AND COALESCE(t.enabled,
       TRUE) AND NOT COALESCE(t.paused, FALSE))
 ORDER BY r.attempt, r.next_attempt_at
 LIMIT $3

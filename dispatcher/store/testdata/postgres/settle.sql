@@ -39,6 +39,17 @@ m AS (
   FROM c
   WHERE c.decision <> 'fire_all'
   ON CONFLICT DO NOTHING
+),
+e AS (
+  INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt, http_status,
+      state, class, error)
+  SELECT c.now, c.id, c.next, 0, c.job_id, 0, 0, '', '', ''
+  FROM c
+  JOIN jobs AS j ON j.id = c.job_id
+    AND j.follows <> 0
+  WHERE c.decision <> 'fire_all'
+    AND (j.follows & 12) <> 0
+  ON CONFLICT DO NOTHING
 )
 INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
     attempt, state)

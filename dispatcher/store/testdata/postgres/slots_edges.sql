@@ -14,12 +14,14 @@ CROSS JOIN LATERAL ((
   SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
   FROM live_runs AS r
   WHERE r.job_id = b.id
+    AND r.kind < 16
   ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind
   LIMIT $1
 ) UNION ALL (
   SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
   FROM live_runs AS r
   WHERE r.job_id = b.id
+    AND r.kind < 16
   ORDER BY r.scheduled_at + 0 DESC, r.trigger_id DESC, r.kind DESC
   LIMIT $1
 )) AS r

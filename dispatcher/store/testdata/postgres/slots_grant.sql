@@ -4,14 +4,16 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[], $5::integer[], $6::bigint[],
-      $7::bigint[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node, job_id)
+      $7::bigint[], $8::text[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node,
+      job_id, endpoint)
   CROSS JOIN n
   WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
     AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 )
-INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, node, token, since)
-SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.node, b.token, b.now
+INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
+SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, b.endpoint, b.node, b.token, b.now
 FROM b
 WHERE 1 = 1
-ON CONFLICT (job_id, scheduled_at, trigger_id, kind) DO UPDATE SET node = excluded.node,
-    token = excluded.token
+ON CONFLICT (job_id, scheduled_at, trigger_id, kind, endpoint) DO UPDATE SET node = excluded.node,
+    token = excluded.token, since = CASE WHEN slots.node = -1 THEN excluded.since
+    ELSE slots.since END

@@ -4,7 +4,8 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[], $5::integer[], $6::bigint[],
-      $7::bigint[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node, job_id)
+      $7::bigint[], $8::text[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node,
+      job_id, endpoint)
   CROSS JOIN n
   WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
     AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE

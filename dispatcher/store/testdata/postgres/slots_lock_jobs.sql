@@ -8,7 +8,7 @@ b AS MATERIALIZED (
   WHERE (u.id = u.id + 0) IS NOT FALSE
     AND (u.id = u.id - 0) IS NOT FALSE
 )
-SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit
+SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit, j.endpoint_concurrency
 FROM b
 JOIN jobs AS j ON j.id = b.id
 ORDER BY j.id

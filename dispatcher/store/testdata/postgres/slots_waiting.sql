@@ -14,6 +14,6 @@ CROSS JOIN LATERAL (
   SELECT r.*
   FROM live_runs AS r
   WHERE r.node = b.waits
-    AND r.state <> 'retrying'
+    AND r.state NOT IN ('retrying', 'waiting_callback')
     AND r.job_id = b.id OFFSET 0
 ) AS r

@@ -13,16 +13,16 @@ b AS MATERIALIZED (
 ),
 c AS (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, CASE
-      WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision THEN r.attempt - 1
+      WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision OR r.node <> 0 AND r.callback IS NOT NULL THEN r.attempt - 1
       ELSE r.attempt END AS over, CASE
-      WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision THEN 0
+      WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision OR r.node <> 0 AND r.callback IS NOT NULL THEN 0
       ELSE r.node END AS dead, r.claimed_at AS since, 'the node died' AS why,
       j.revision AS job_revision, b.now
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
     AND r.kind = b.kind
-    AND (r.state IN ('running', 'retrying')) = b.no
+    AND (r.state IN ('running', 'retrying', 'waiting_callback', 'waiting_shards')) = b.no
     AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
   JOIN jobs AS j ON j.id = r.job_id
   WHERE j.app_id IN (
@@ -53,16 +53,16 @@ b AS MATERIALIZED (
 ),
 c AS (
   SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, CASE
-      WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision THEN r.attempt - 1
+      WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision OR r.node <> 0 AND r.callback IS NOT NULL THEN r.attempt - 1
       ELSE r.attempt END AS over, CASE
-      WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision THEN 0
+      WHEN r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision OR r.node <> 0 AND r.callback IS NOT NULL THEN 0
       ELSE r.node END AS dead, r.claimed_at AS since, 'the node died' AS why,
       j.revision AS job_revision, b.now
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
     AND r.kind = b.kind
-    AND (r.state IN ('running', 'retrying')) = b.no
+    AND (r.state IN ('running', 'retrying', 'waiting_callback', 'waiting_shards')) = b.no
     AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))
   JOIN jobs AS j ON j.id = r.job_id
   WHERE j.app_id IN (
@@ -81,4 +81,4 @@ WHERE r.scheduled_at = c.of_at
   AND r.trigger_id = c.of_trigger
   AND r.kind = c.of_kind
 RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until,
-    claimed_at, TRUE
+    claimed_at, TRUE, callback, has_input

@@ -5,7 +5,7 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
     SELECT value ->> 0 AS name, value ->> 1 AS labels
-    FROM jsonb_each($8)
+    FROM jsonb_each($9)
   ) AS u
   CROSS JOIN n
 )
@@ -20,12 +20,12 @@ CROSS JOIN (
     AND (o.empty_at IS NULL OR o.empty_at > (SELECT now FROM n) OR (SELECT now FROM n) - o.empty_at >= o.empty_at - o.heartbeat_at OR (SELECT now FROM n) - o.empty_at >= 300000)
 ) AS gone
 CROSS JOIN live_runs AS r ON r.node = gone.id
-  AND r.state <> 'retrying'
-  AND r.state <> 'running'
+  AND r.state NOT IN ('retrying', 'waiting_callback')
+  AND r.state NOT IN ('running', 'waiting_shards')
 CROSS JOIN jobs AS j
 WHERE j.id = r.job_id
   AND r.scheduled_at + 0 >= $4
-  AND (r.scheduled_at + 0, r.trigger_id) > ($6, $7)
+  AND (r.scheduled_at + 0, r.trigger_id, r.kind) > ($6, $7, $8)
   AND j.app_id IN (
   SELECT id
   FROM apps
@@ -34,5 +34,5 @@ WHERE j.id = r.job_id
 )
   AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
   AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-ORDER BY r.scheduled_at + 0, r.trigger_id
+ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind
 LIMIT $3

@@ -1,4 +1,4 @@
--- Part 1 of 4, in one transaction
+-- Part 1 of 5, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN $1 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $1 END AS now
 ),
@@ -18,7 +18,7 @@ c AS (
   FROM n
   CROSS JOIN nodes AS o
   CROSS JOIN live_runs AS r ON r.node = o.id
-    AND r.state <> 'retrying'
+    AND r.state NOT IN ('retrying', 'waiting_callback')
     AND r.state = 'running'
   WHERE o.state = 'dead'
     AND (o.empty_at IS NULL OR o.empty_at > (SELECT now FROM n) OR (SELECT now FROM n) - o.empty_at >= o.empty_at - o.heartbeat_at OR (SELECT now FROM n) - o.empty_at >= 300000)
@@ -31,7 +31,7 @@ SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.dead, c.since, c.now, 0, 'los
 FROM c
 WHERE c.dead > 0
 ON CONFLICT DO NOTHING
--- Part 2 of 4, in one transaction
+-- Part 2 of 5, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN $1 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $1 END AS now
 ),
@@ -51,7 +51,53 @@ c AS (
   FROM n
   CROSS JOIN nodes AS o
   CROSS JOIN live_runs AS r ON r.node = o.id
-    AND r.state <> 'retrying'
+    AND r.state NOT IN ('retrying', 'waiting_callback')
+    AND r.state = 'running'
+  WHERE o.state = 'dead'
+    AND (o.empty_at IS NULL OR o.empty_at > (SELECT now FROM n) OR (SELECT now FROM n) - o.empty_at >= o.empty_at - o.heartbeat_at OR (SELECT now FROM n) - o.empty_at >= 300000)
+  ORDER BY r.scheduled_at + 0, r.trigger_id
+  LIMIT $2
+)
+INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt, started_at,
+    http_status, state, class, error)
+SELECT c.of_end, c.of_trigger, c.of_at, c.of_kind, c.of_job, c.over, c.of_started, c.of_status,
+    coalesce(c.of_state, 'succeeded'), coalesce(c.of_class, ''), coalesce(c.of_error, '')
+FROM c
+JOIN jobs AS j ON j.id = c.of_job
+  AND j.follows <> 0
+WHERE 1 = 1
+  AND c.of_kind < 16
+  AND CASE coalesce(c.of_state, 'succeeded')
+      WHEN 'succeeded' THEN (j.follows & 1) <> 0 OR (j.follows & 8) <> 0 AND (EXISTS (SELECT 1 FROM pending_ends AS e WHERE e.job_id = j.id) OR EXISTS (
+  SELECT 1
+  FROM alert_states AS s
+  WHERE s.job_id = j.id
+    AND s.armed
+) OR c.of_kind = 1 AND c.of_started - c.of_at > j.alert_late_after)
+    WHEN 'failed' THEN (j.follows & 10) <> 0 WHEN 'timed_out' THEN (j.follows & 10) <> 0
+    WHEN 'lost' THEN (j.follows & 10) <> 0 ELSE FALSE END
+ON CONFLICT DO NOTHING
+-- Part 3 of 5, in one transaction
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN $1 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $1 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (SELECT value ->> 0 AS id FROM jsonb_each($3)) AS u
+  CROSS JOIN n
+),
+c AS (
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.job_id AS of_job,
+      r.revision AS of_revision, CASE WHEN r.node > 0 THEN r.node ELSE 0 END AS of_node,
+      r.claimed_at AS of_claimed, r.started_at AS of_started, n.now AS of_end,
+      r.attempt AS over, 0 AS of_status, 'lost' AS of_state, 'other' AS of_class,
+      'the node died when the request may have been sent, and the job wants it at most once' AS of_error,
+      r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node died' AS why,
+      n.now
+  FROM n
+  CROSS JOIN nodes AS o
+  CROSS JOIN live_runs AS r ON r.node = o.id
+    AND r.state NOT IN ('retrying', 'waiting_callback')
     AND r.state = 'running'
   WHERE o.state = 'dead'
     AND (o.empty_at IS NULL OR o.empty_at > (SELECT now FROM n) OR (SELECT now FROM n) - o.empty_at >= o.empty_at - o.heartbeat_at OR (SELECT now FROM n) - o.empty_at >= 300000)
@@ -69,7 +115,7 @@ SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.o
 FROM c
 WHERE 1 = 1
 ON CONFLICT DO NOTHING
--- Part 3 of 4, in one transaction
+-- Part 4 of 5, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN $1 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $1 END AS now
 ),
@@ -89,7 +135,7 @@ c AS (
   FROM n
   CROSS JOIN nodes AS o
   CROSS JOIN live_runs AS r ON r.node = o.id
-    AND r.state <> 'retrying'
+    AND r.state NOT IN ('retrying', 'waiting_callback')
     AND r.state = 'running'
   WHERE o.state = 'dead'
     AND (o.empty_at IS NULL OR o.empty_at > (SELECT now FROM n) OR (SELECT now FROM n) - o.empty_at >= o.empty_at - o.heartbeat_at OR (SELECT now FROM n) - o.empty_at >= 300000)
@@ -102,9 +148,9 @@ FROM c
 WHERE t.id = c.of_trigger
   AND t.delayed
   AND t.prev_fire_time = c.of_at
-  AND c.of_kind <> 2
+  AND c.of_kind IN (1, 3)
   AND 1 = 1
--- Part 4 of 4, in one transaction
+-- Part 5 of 5, in one transaction
 WITH n AS MATERIALIZED (
   SELECT CASE WHEN $1 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE $1 END AS now
 ),
@@ -124,7 +170,7 @@ c AS (
   FROM n
   CROSS JOIN nodes AS o
   CROSS JOIN live_runs AS r ON r.node = o.id
-    AND r.state <> 'retrying'
+    AND r.state NOT IN ('retrying', 'waiting_callback')
     AND r.state = 'running'
   WHERE o.state = 'dead'
     AND (o.empty_at IS NULL OR o.empty_at > (SELECT now FROM n) OR (SELECT now FROM n) - o.empty_at >= o.empty_at - o.heartbeat_at OR (SELECT now FROM n) - o.empty_at >= 300000)

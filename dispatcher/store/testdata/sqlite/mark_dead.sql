@@ -41,7 +41,7 @@ WHERE id IN (
     SELECT 1
     FROM live_runs AS r
     WHERE r.node = o.id
-      AND r.state <> 'retrying'
+      AND r.state NOT IN ('retrying', 'waiting_callback')
     LIMIT 1 OFFSET 0
   ) ELSE b.no END
   ORDER BY o.heartbeat_at

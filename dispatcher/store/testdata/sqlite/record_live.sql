@@ -107,7 +107,7 @@ FROM c
 WHERE t.id = c.of_trigger
   AND t.delayed
   AND t.prev_fire_time = c.of_at
-  AND c.of_kind <> 2
+  AND c.of_kind IN (1, 3)
   AND 1 = 1
 -- Part 4 of 4, in one transaction
 WITH n AS MATERIALIZED (

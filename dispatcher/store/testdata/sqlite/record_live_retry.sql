@@ -12,7 +12,7 @@ b AS MATERIALIZED (
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
         value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
         value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
-        value ->> 21 AS wait_probe
+        value ->> 21 AS wait_probe, value ->> 22 AS callback_id, value ->> 23 AS callback
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -26,7 +26,8 @@ c AS (
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -41,6 +42,7 @@ SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, c.of_started, c.of_e
     c.of_state, c.of_class, c.of_error
 FROM c
 WHERE c.not_attempted = 0
+  AND c.of_callback IS NULL
   AND (c.next_at <= c.until_at)
 ON CONFLICT DO NOTHING
 -- Part 2 of 7, in one transaction
@@ -57,7 +59,7 @@ b AS MATERIALIZED (
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
         value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
         value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
-        value ->> 21 AS wait_probe
+        value ->> 21 AS wait_probe, value ->> 22 AS callback_id, value ->> 23 AS callback
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -71,7 +73,8 @@ c AS (
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -105,7 +108,7 @@ b AS MATERIALIZED (
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
         value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
         value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
-        value ->> 21 AS wait_probe
+        value ->> 21 AS wait_probe, value ->> 22 AS callback_id, value ->> 23 AS callback
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -119,7 +122,8 @@ c AS (
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -150,7 +154,7 @@ b AS MATERIALIZED (
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
         value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
         value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
-        value ->> 21 AS wait_probe
+        value ->> 21 AS wait_probe, value ->> 22 AS callback_id, value ->> 23 AS callback
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -164,7 +168,8 @@ c AS (
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -198,7 +203,7 @@ b AS MATERIALIZED (
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
         value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
         value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
-        value ->> 21 AS wait_probe
+        value ->> 21 AS wait_probe, value ->> 22 AS callback_id, value ->> 23 AS callback
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -212,7 +217,8 @@ c AS (
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -227,7 +233,7 @@ FROM c
 WHERE t.id = c.of_trigger
   AND t.delayed
   AND t.prev_fire_time = c.of_at
-  AND c.of_kind <> 2
+  AND c.of_kind IN (1, 3)
   AND NOT (c.next_at <= c.until_at)
 -- Part 6 of 7, in one transaction
 WITH n AS MATERIALIZED (
@@ -243,7 +249,7 @@ b AS MATERIALIZED (
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
         value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
         value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
-        value ->> 21 AS wait_probe
+        value ->> 21 AS wait_probe, value ->> 22 AS callback_id, value ->> 23 AS callback
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -257,7 +263,8 @@ c AS (
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -286,7 +293,7 @@ b AS MATERIALIZED (
         value ->> 12 AS next_at, value ->> 13 AS until_at, value ->> 14 AS counts,
         value ->> 15 AS not_attempted, value ->> 16 AS stops, value ->> 17 AS waits_for,
         value ->> 18 AS wait_app, value ->> 19 AS wait_host, value ->> 20 AS wait_pause,
-        value ->> 21 AS wait_probe
+        value ->> 21 AS wait_probe, value ->> 22 AS callback_id, value ->> 23 AS callback
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
@@ -300,7 +307,8 @@ c AS (
       WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
@@ -310,10 +318,14 @@ c AS (
   LEFT JOIN trigger_clock AS t ON t.id = r.trigger_id
 )
 UPDATE live_runs AS r
-SET token = 0, state = 'retrying', next_attempt_at = CASE WHEN c.of_wait <> 0 THEN c.until_at
-    ELSE c.next_at END, waits_for = c.of_wait, attempt = c.over - c.not_attempted,
-    retry_until = c.until_at, failures = c.of_failures, started_at = c.of_started,
-    http_status = c.of_status, class = c.of_class, error = c.of_error
+SET token = 0, state = CASE WHEN c.of_callback IS NULL THEN 'retrying' ELSE 'waiting_callback' END,
+    next_attempt_at = CASE
+    WHEN c.of_callback IS NOT NULL AND r.callback IS NOT NULL THEN c.of_end ELSE CASE
+    WHEN c.of_wait <> 0 THEN c.until_at ELSE c.next_at END END, callback_id = c.of_callback_id,
+    callback = CASE WHEN c.of_callback IS NOT NULL THEN coalesce(r.callback, c.of_callback) END,
+    waits_for = c.of_wait, attempt = c.over - c.not_attempted, retry_until = CASE
+    WHEN c.of_callback IS NULL THEN c.until_at ELSE r.retry_until END, failures = c.of_failures,
+    started_at = c.of_started, http_status = c.of_status, class = c.of_class, error = c.of_error
 FROM c
 WHERE r.scheduled_at = c.of_at
   AND r.trigger_id = c.of_trigger

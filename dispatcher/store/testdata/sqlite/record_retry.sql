@@ -12,7 +12,8 @@ b AS MATERIALIZED (
         value ->> 12 AS error, value ->> 13 AS next_at, value ->> 14 AS until_at,
         value ->> 15 AS counts, value ->> 16 AS not_attempted, value ->> 17 AS stops,
         value ->> 18 AS waits_for, value ->> 19 AS wait_app, value ->> 20 AS wait_host,
-        value ->> 21 AS wait_pause, value ->> 22 AS wait_probe
+        value ->> 21 AS wait_pause, value ->> 22 AS wait_probe, value ->> 23 AS callback_id,
+        value ->> 24 AS callback
     FROM jsonb_each($3)
   ) AS u
   CROSS JOIN n
@@ -25,7 +26,8 @@ f AS (SELECT token FROM claims), c AS (
       CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   LEFT JOIN trigger_clock AS t ON t.id = b.trigger_id
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
@@ -36,6 +38,7 @@ SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, c.of_started, c.of_e
     c.of_state, c.of_class, c.of_error
 FROM c
 WHERE c.not_attempted = 0
+  AND c.of_callback IS NULL
   AND (c.next_at <= c.until_at)
 ON CONFLICT DO NOTHING
 -- Part 2 of 5, in one transaction
@@ -52,7 +55,8 @@ b AS MATERIALIZED (
         value ->> 12 AS error, value ->> 13 AS next_at, value ->> 14 AS until_at,
         value ->> 15 AS counts, value ->> 16 AS not_attempted, value ->> 17 AS stops,
         value ->> 18 AS waits_for, value ->> 19 AS wait_app, value ->> 20 AS wait_host,
-        value ->> 21 AS wait_pause, value ->> 22 AS wait_probe
+        value ->> 21 AS wait_pause, value ->> 22 AS wait_probe, value ->> 23 AS callback_id,
+        value ->> 24 AS callback
     FROM jsonb_each($3)
   ) AS u
   CROSS JOIN n
@@ -65,7 +69,8 @@ f AS (SELECT token FROM claims), c AS (
       CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   LEFT JOIN trigger_clock AS t ON t.id = b.trigger_id
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
@@ -95,7 +100,8 @@ b AS MATERIALIZED (
         value ->> 12 AS error, value ->> 13 AS next_at, value ->> 14 AS until_at,
         value ->> 15 AS counts, value ->> 16 AS not_attempted, value ->> 17 AS stops,
         value ->> 18 AS waits_for, value ->> 19 AS wait_app, value ->> 20 AS wait_host,
-        value ->> 21 AS wait_pause, value ->> 22 AS wait_probe
+        value ->> 21 AS wait_pause, value ->> 22 AS wait_probe, value ->> 23 AS callback_id,
+        value ->> 24 AS callback
     FROM jsonb_each($3)
   ) AS u
   CROSS JOIN n
@@ -108,7 +114,8 @@ f AS (SELECT token FROM claims), c AS (
       CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   LEFT JOIN trigger_clock AS t ON t.id = b.trigger_id
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
@@ -138,7 +145,8 @@ b AS MATERIALIZED (
         value ->> 12 AS error, value ->> 13 AS next_at, value ->> 14 AS until_at,
         value ->> 15 AS counts, value ->> 16 AS not_attempted, value ->> 17 AS stops,
         value ->> 18 AS waits_for, value ->> 19 AS wait_app, value ->> 20 AS wait_host,
-        value ->> 21 AS wait_pause, value ->> 22 AS wait_probe
+        value ->> 21 AS wait_pause, value ->> 22 AS wait_probe, value ->> 23 AS callback_id,
+        value ->> 24 AS callback
     FROM jsonb_each($3)
   ) AS u
   CROSS JOIN n
@@ -151,18 +159,20 @@ f AS (SELECT token FROM claims), c AS (
       CASE WHEN b.stops = b.yes AND t.prev_fire_time > b.scheduled_at THEN 0
       WHEN b.stops = b.yes AND t.next_fire_time <= b.until_at THEN t.next_fire_time - 1
       ELSE b.until_at END AS until_at, b.next_at, b.not_attempted, b.token AS of_token,
-      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe
+      b.waits_for AS of_wait, b.wait_app, b.wait_host, b.wait_pause, b.wait_probe,
+      b.callback_id AS of_callback_id, b.callback AS of_callback
   FROM b
   LEFT JOIN trigger_clock AS t ON t.id = b.trigger_id
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
 )
 INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
     started_at, next_attempt_at, waits_for, retry_until, attempt, failures, http_status, state,
-    class, error)
+    class, error, callback_id, callback)
 SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, 0, c.of_claimed,
-    c.of_started, CASE WHEN c.of_wait <> 0 THEN c.until_at ELSE c.next_at END, c.of_wait,
-    c.until_at, c.over - c.not_attempted, c.of_failures, c.of_status, 'retrying', c.of_class,
-    c.of_error
+    c.of_started, CASE WHEN c.of_wait <> 0 THEN c.until_at ELSE c.next_at END, c.of_wait, CASE
+    WHEN c.of_callback IS NULL THEN c.until_at END, c.over - c.not_attempted, c.of_failures,
+    c.of_status, CASE WHEN c.of_callback IS NULL THEN 'retrying' ELSE 'waiting_callback' END,
+    c.of_class, c.of_error, c.of_callback_id, c.of_callback
 FROM c
 WHERE (c.next_at <= c.until_at)
 ON CONFLICT DO NOTHING

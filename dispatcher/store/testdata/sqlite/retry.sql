@@ -11,13 +11,14 @@ b AS MATERIALIZED (
   CROSS JOIN n
 ),
 c AS (
-  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, r.attempt AS over,
+  SELECT r.scheduled_at AS of_at, r.trigger_id AS of_trigger, r.kind AS of_kind, CASE
+      WHEN r.state = 'waiting_callback' THEN r.attempt - 1 ELSE r.attempt END AS over,
       j.revision AS job_revision, b.now
   FROM b
   JOIN live_runs AS r ON r.scheduled_at = b.scheduled_at
     AND r.trigger_id = b.trigger_id
     AND r.kind = b.kind
-    AND (r.state = 'retrying') = b.yes
+    AND (r.state IN ('retrying', 'waiting_callback')) = b.yes
     AND r.waits_for = b.waits_for
     AND (b.waits_for <> 0 OR r.next_attempt_at <= b.now)
   JOIN jobs AS j ON j.id = r.job_id
@@ -37,4 +38,4 @@ WHERE r.scheduled_at = c.of_at
   AND r.trigger_id = c.of_trigger
   AND r.kind = c.of_kind
 RETURNING scheduled_at, trigger_id, kind, job_id, revision, token, attempt, failures, retry_until,
-    claimed_at, TRUE
+    claimed_at, TRUE, callback, has_input

@@ -5,7 +5,7 @@ b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
     SELECT value ->> 0 AS name, value ->> 1 AS labels
-    FROM jsonb_each($8)
+    FROM jsonb_each($9)
   ) AS u
   CROSS JOIN n
 )
@@ -15,12 +15,12 @@ CROSS JOIN live_runs AS r
 CROSS JOIN jobs AS j
 LEFT JOIN triggers AS t ON t.id = r.trigger_id
 WHERE j.id = r.job_id
-  AND r.state = 'retrying'
+  AND r.state IN ('retrying', 'waiting_callback')
   AND r.waits_for = 0
   AND r.next_attempt_at <= (SELECT now FROM n)
-  AND (r.retry_until >= n.now OR r.attempt = 0)
+  AND (r.retry_until >= n.now OR r.attempt = 0 OR r.state = 'waiting_callback')
   AND r.next_attempt_at >= $4
-  AND (r.next_attempt_at, r.scheduled_at, r.trigger_id) > ($4, $6, $7)
+  AND (r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind) > ($4, $6, $7, $8)
   AND j.app_id IN (
   SELECT id
   FROM apps
@@ -29,7 +29,8 @@ WHERE j.id = r.job_id
 )
   AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
   AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  AND (r.kind = 2 OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND COALESCE(t.enabled,
+  AND (r.kind % 16 NOT IN (1,
+      3) OR r.state = 'waiting_callback' OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND NOT j.app_paused AND COALESCE(t.enabled,
       TRUE) AND NOT COALESCE(t.paused, FALSE))
-ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id
+ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind
 LIMIT $3

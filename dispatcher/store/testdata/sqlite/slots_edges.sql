@@ -13,6 +13,7 @@ WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (
   SELECT x.scheduled_at, x.trigger_id, x.kind
   FROM live_runs AS x
   WHERE x.job_id = b.id
+    AND x.kind < 16
   ORDER BY x.scheduled_at + 0, x.trigger_id, x.kind
   LIMIT $1
 )
@@ -24,6 +25,7 @@ WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (
   SELECT x.scheduled_at, x.trigger_id, x.kind
   FROM live_runs AS x
   WHERE x.job_id = b.id
+    AND x.kind < 16
   ORDER BY x.scheduled_at + 0 DESC, x.trigger_id DESC, x.kind DESC
   LIMIT $1
 )

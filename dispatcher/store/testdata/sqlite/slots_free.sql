@@ -6,11 +6,13 @@ b AS MATERIALIZED (
   FROM (
     SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
         value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
-        value ->> 6 AS job_id
+        value ->> 6 AS job_id, value ->> 7 AS endpoint
     FROM jsonb_each($1)
   ) AS u
   CROSS JOIN n
 )
 DELETE FROM slots
-WHERE (job_id, scheduled_at, trigger_id, kind) IN (SELECT job_id, scheduled_at, trigger_id,
-    kind FROM b)
+WHERE (job_id, scheduled_at, trigger_id, kind, endpoint) IN (
+  SELECT job_id, scheduled_at, trigger_id, kind, endpoint
+  FROM b
+)

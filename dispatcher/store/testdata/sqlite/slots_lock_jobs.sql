@@ -6,7 +6,7 @@ b AS MATERIALIZED (
   FROM (SELECT value ->> 0 AS id FROM jsonb_each($1)) AS u
   CROSS JOIN n
 )
-SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit
+SELECT j.id, j.concurrency_policy, j.max_concurrency, j.queue_limit, j.endpoint_concurrency
 FROM b
 JOIN jobs AS j ON j.id = b.id
 ORDER BY j.id

@@ -67,7 +67,7 @@ FROM c
 WHERE t.id = c.of_trigger
   AND t.delayed
   AND t.prev_fire_time = c.of_at
-  AND c.of_kind <> 2
+  AND c.of_kind IN (1, 3)
   AND 1 = 1
 -- Part 3 of 3, in one transaction
 WITH n AS MATERIALIZED (

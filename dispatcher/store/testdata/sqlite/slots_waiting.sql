@@ -9,5 +9,5 @@ b AS MATERIALIZED (
 SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.node, r.token, r.attempt
 FROM b
 CROSS JOIN live_runs AS r ON r.node = b.waits
-  AND r.state <> 'retrying'
+  AND r.state NOT IN ('retrying', 'waiting_callback')
   AND r.job_id = b.id

@@ -44,3 +44,13 @@ resource "carillon_job" "nightly" {
     }
   }
 }
+
+resource "carillon_job" "weekly" {
+  app  = carillon_app.billing.name
+  name = "weekly"
+  target {
+    group {
+      name = "wrokers"
+    }
+  }
+}

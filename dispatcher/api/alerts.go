@@ -1,0 +1,175 @@
+package api
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func (a *API) listAlerts(r *request) (response, error) {
+	name := func(alert dispatcher.Alert) string { return alert.Name }
+	return pagedByName(r, name, func(page dispatcher.Page) ([]dispatcher.Alert, error) {
+		return a.store.Alerts(r.Context(), r.PathValue("app"), page)
+	})
+}
+
+func (a *API) getAlert(r *request) (response, error) {
+	alert, err := a.store.Alert(r.Context(), r.PathValue("app"), r.PathValue("alert"))
+	return response{revision: alert.Revision, body: alert}, err
+}
+
+func (a *API) putAlert(r *request) (response, error) {
+	alert := dispatcher.Alert{App: r.PathValue("app"), Name: r.PathValue("alert")}
+	problems := r.decode(&alert)
+	mustMatch(&problems, "/app", alert.App, r.PathValue("app"))
+	mustMatch(&problems, "/name", alert.Name, r.PathValue("alert"))
+	return put(a, r, alert, problems, a.store.PutAlert, func(stored dispatcher.Alert) int64 { return stored.Revision })
+}
+
+func (a *API) deleteAlert(r *request) (response, error) {
+	return a.remove(r, func(change dispatcher.Change) error {
+		return a.store.DeleteAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), change)
+	})
+}
+
+// muteAlert has no condition, as all that follow: a mute and an acknowledgement are no revision.
+func (a *API) muteAlert(r *request) (response, error) {
+	var mute dispatcher.AlertMute
+	problems := r.decodeIfAny(&mute)
+	addInvalid(&problems, mute.Validate())
+	if err := r.acceptable(problems); err != nil {
+		return response{}, err
+	}
+	change := r.by()
+	change.Reason = mute.Reason
+	alert, err := a.store.MuteAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), mute, change)
+	return response{revision: alert.Revision, body: alert}, err
+}
+
+func (a *API) unmuteAlert(r *request) (response, error) {
+	if err := r.acceptable(nil); err != nil {
+		return response{}, err
+	}
+	alert, err := a.store.UnmuteAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), r.by())
+	return response{revision: alert.Revision, body: alert}, err
+}
+
+func (a *API) acknowledgeAlert(r *request) (response, error) {
+	var asked dispatcher.AlertAcknowledgement
+	problems := r.decode(&asked)
+	addInvalid(&problems, asked.Validate())
+	if err := r.acceptable(problems); err != nil {
+		return response{}, err
+	}
+	change := r.by()
+	change.Reason = asked.Reason
+	states, err := a.store.AcknowledgeAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), asked, change)
+	return response{body: newList(states)}, conflict(err, "list what holds with carillon alert firing")
+}
+
+// alertWithdrawal is a request to take back acknowledgements.
+type alertWithdrawal struct {
+	Job       string                    `json:"job"`
+	Condition dispatcher.AlertCondition `json:"condition,omitempty"`
+}
+
+func (a *API) withdrawAcknowledgement(r *request) (response, error) {
+	var asked alertWithdrawal
+	problems := r.decode(&asked)
+	addInvalid(&problems, dispatcher.AlertAcknowledgement{Job: asked.Job, Condition: asked.Condition}.Validate())
+	if err := r.acceptable(problems); err != nil {
+		return response{}, err
+	}
+	app, alert := r.PathValue("app"), r.PathValue("alert")
+	states, err := a.store.WithdrawAcknowledgement(r.Context(), app, alert, asked.Job, asked.Condition, r.by())
+	return response{body: newList(states)}, conflict(err, "list what is acknowledged with carillon alert firing")
+}
+
+// testAlert queues a notification that says that it is a test.
+func (a *API) testAlert(r *request) (response, error) {
+	if err := r.acceptable(nil); err != nil {
+		return response{}, err
+	}
+	if _, err := a.revision(r); err != nil { // a missing alert comes before a disabled app
+		return response{}, err
+	}
+	if err := a.checkEnabled(r, r.PathValue("app")); err != nil {
+		return response{}, err
+	}
+	run, err := a.store.TestAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), r.by())
+	return response{status: http.StatusAccepted, body: run}, err
+}
+
+// acceptable returns problems as an error, or else that of a condition, which what is no definition cannot have.
+func (r *request) acceptable(problems dispatcher.Problems) error {
+	if err := problems.Err(); err != nil {
+		return err
+	}
+	return noCondition(r, "a mute, an acknowledgement or a test of an alert")
+}
+
+func (a *API) listAlertStates(r *request) (response, error) {
+	var problems dispatcher.Problems
+	values := r.URL.Query()
+	query := dispatcher.AlertStateQuery{
+		App: r.PathValue("app"), Alert: values.Get("alert"), Job: values.Get("job"), Page: r.page(&problems, isAlertStateCursor),
+	}
+	r.checkNames(&problems, "alert", "job")
+	switch firing := values.Get("firing"); {
+	case !values.Has("firing") || firing == "false":
+	case firing == "true":
+		query.Firing = true
+	default:
+		dispatcher.CheckEnum(&problems, "/firing", "firing", firing, []string{"true", "false"})
+	}
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	key := func(s dispatcher.AlertState) string { return s.Cursor() }
+	return paged(query.Page, key, func(page dispatcher.Page) ([]dispatcher.AlertState, error) {
+		query.Page = page
+		return a.store.AlertStates(r.Context(), query)
+	})
+}
+
+func (a *API) listAlertEvents(r *request) (response, error) {
+	var problems dispatcher.Problems
+	values := r.URL.Query()
+	query := dispatcher.AlertEventQuery{
+		App: r.PathValue("app"), Alert: values.Get("alert"), Job: values.Get("job"),
+		From: r.instant(&problems, "from"), To: r.instant(&problems, "to"), Page: r.page(&problems, isAlertEventCursor),
+	}
+	r.checkNames(&problems, "alert", "job")
+	checkOrder(&problems, query.From, query.To)
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	key := func(e dispatcher.AlertEvent) string { return e.Cursor }
+	return paged(query.Page, key, func(page dispatcher.Page) ([]dispatcher.AlertEvent, error) {
+		query.Page = page
+		return a.store.AlertEvents(r.Context(), query)
+	})
+}
+
+// checkNames reports query parameters that are given and are no names.
+func (r *request) checkNames(problems *dispatcher.Problems, parameters ...string) {
+	values := r.URL.Query()
+	for _, name := range parameters {
+		if values.Has(name) {
+			dispatcher.CheckName(problems, "/"+name, values.Get(name))
+		}
+	}
+}
+
+// isAlertStateCursor says whether text is the key of a state: alert, job and condition.
+func isAlertStateCursor(text string) bool {
+	parts := strings.Split(text, "/")
+	return len(parts) == 3 && validName(parts[0]) && validName(parts[1]) && validName(parts[2])
+}
+
+var alertEventCursor = regexp.MustCompile(`^[A-Za-z0-9_./:-]{1,256}$`)
+
+// isAlertEventCursor says whether text has the form of the key of an event.
+func isAlertEventCursor(text string) bool { return alertEventCursor.MatchString(text) }

@@ -1,0 +1,89 @@
+package api
+
+import (
+	"net/http"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func (a *API) listBackfills(r *request) (response, error) {
+	var problems dispatcher.Problems
+	page := r.page(&problems, func(cursor string) bool {
+		_, err := dispatcher.ParseBackfillID(cursor)
+		return err == nil
+	})
+	query := dispatcher.BackfillQuery{App: r.PathValue("app"), Job: r.URL.Query().Get("job")}
+	if query.Job != "" {
+		dispatcher.CheckName(&problems, "/job", query.Job)
+	}
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	return paged(page, func(b dispatcher.Backfill) string { return b.ID }, func(page dispatcher.Page) ([]dispatcher.Backfill, error) {
+		query.Page = page
+		return a.store.Backfills(r.Context(), query)
+	})
+}
+
+func (a *API) getBackfill(r *request) (response, error) {
+	found, err := a.store.Backfill(r.Context(), r.PathValue("app"), r.PathValue("backfill"))
+	return response{body: found}, err
+}
+
+// createBackfill counts the instants of the range, and begins the backfill unless that is all that is wanted.
+func (a *API) createBackfill(r *request) (response, error) {
+	app, name := r.PathValue("app"), r.PathValue("job")
+	asked := dispatcher.BackfillRequest{}
+	asked.SetDefaults()
+	problems := r.decode(&asked)
+	asked.From, asked.To = asked.From.UTC().Truncate(time.Millisecond), asked.To.UTC().Truncate(time.Millisecond)
+	now, err := a.store.Clock(r.Context())
+	if err != nil {
+		return response{}, err
+	}
+	addInvalid(&problems, asked.Validate(now))
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	job, err := a.store.Job(r.Context(), app, name)
+	if err != nil {
+		return response{}, err
+	}
+	if err := a.checkEnabled(r, app); err != nil {
+		return response{}, err
+	}
+	_, calendars, err := a.store.AppCalendars(r.Context(), app)
+	if err != nil {
+		return response{}, err
+	}
+	ctx, done, err := a.evaluate(r, evaluationTimeout)
+	if err != nil {
+		return response{}, err
+	}
+	count, err := asked.Count(ctx, job, dispatcher.CompileCalendars(calendars))
+	done()
+	if err != nil {
+		return response{}, err
+	}
+	if asked.DryRun {
+		return response{body: count}, job.CheckPayloadOf(asked.Payload)
+	}
+	created, err := a.store.CreateBackfill(r.Context(), app, name, asked.BackfillSpec, count.Total, r.by())
+	if err != nil {
+		return response{}, conflict(err, "wait until it ends, or cancel it")
+	}
+	header := map[string]string{"Location": "/v1/apps/" + app + "/backfills/" + created.ID}
+	return response{status: http.StatusAccepted, body: created, header: header}, nil
+}
+
+// changeBackfill serves pause, resume and cancel.
+func changeBackfill(action dispatcher.BackfillAction) func(*API, *request) (response, error) {
+	return func(a *API, r *request) (response, error) {
+		changed, err := a.store.ChangeBackfill(r.Context(), r.PathValue("app"), r.PathValue("backfill"), action, r.by())
+		if err != nil {
+			return response{}, conflict(err, "it changes no more; begin another one for what is left")
+		}
+		return response{body: changed}, nil
+	}
+}

@@ -1,0 +1,165 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"sync"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// callbackKey is the key of the tokens of callbacks, which never changes.
+type callbackKey struct {
+	mu  sync.Mutex
+	key []byte
+}
+
+func (k *callbackKey) read(ctx context.Context, store Store) (key []byte, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.key == nil {
+		k.key, err = store.CallbackKey(ctx)
+	}
+	return k.key, err
+}
+
+// authorizeCallback checks the token of an attempt, which permits to end this attempt of the run in the path and nothing
+// else. The error is the same for a token of another run or attempt and for a run that does not exist.
+func (a *API) authorizeCallback(r *request) error {
+	wrong := func() error {
+		r.bad = badCallback
+		return refuse(dispatcher.CodeUnauthorized, "the token is not that of an attempt of this run; send what the request had in "+
+			"Carillon-Callback-Token as \"Authorization: Bearer %s…\"", dispatcher.CallbackTokenPrefix)
+	}
+	id, secret := r.PathValue("run"), r.bearer()
+	attempt := dispatcher.CallbackAttempt(secret)
+	if !isRunID(id) || attempt == 0 {
+		return wrong()
+	}
+	run, err := a.store.Run(r.Context(), id)
+	switch {
+	case errors.Is(err, dispatcher.ErrNotFound):
+		return wrong()
+	case err != nil:
+		return err
+	}
+	key, err := a.callbackKey.read(r.Context(), a.store)
+	if err != nil {
+		return err
+	}
+	if !dispatcher.IsCallbackToken(key, secret, run.EventID, attempt) {
+		return wrong()
+	}
+	r.attempt, r.app = attempt, run.App
+	r.token = dispatcher.APIToken{Name: dispatcher.ActorCallback, Apps: []string{run.App}}
+	return nil
+}
+
+// callbackCompletion is what complete may say.
+type callbackCompletion struct {
+	// Message is the result.
+	Message string `json:"message"`
+	// State is the state of the job for its next run; null clears it.
+	State json.RawMessage `json:"state"`
+}
+
+// callbackFailure is what fail may say.
+type callbackFailure struct {
+	// Message is the failure in words.
+	Message string `json:"message"`
+}
+
+// callbackHeartbeat is what a heartbeat may say.
+type callbackHeartbeat struct {
+	// Progress and Percent say how far the work is.
+	Progress string `json:"progress"`
+	Percent  *int   `json:"percent"`
+}
+
+// What callbacks say; the values of a metric's label.
+const (
+	callbackComplete = "complete"
+	callbackFail     = "fail"
+	callbackProgress = "heartbeat"
+	callbackConflict = "conflict" // nothing waits for it
+)
+
+func (a *API) completeRun(r *request) (response, error) {
+	var said callbackCompletion
+	problems := r.decodeIfAny(&said)
+	checkCallbackText(&problems, "/message", said.Message)
+	result := dispatcher.CallbackResult{Message: said.Message}
+	if len(said.State) > 0 {
+		state, err := dispatcher.ReadCarriedState(said.State)
+		if err != nil {
+			problems.Add("/state", dispatcher.CodeStateInvalid, "%s", err)
+		}
+		result.State = state
+	}
+	return a.callBack(r, callbackComplete, problems, func(run dispatcher.Run, attempt int) (dispatcher.Run, error) {
+		return a.store.CompleteRun(r.Context(), run.ID, attempt, result, r.by())
+	})
+}
+
+func (a *API) failRun(r *request) (response, error) {
+	var said callbackFailure
+	problems := r.decodeIfAny(&said)
+	checkCallbackText(&problems, "/message", said.Message)
+	return a.callBack(r, callbackFail, problems, func(run dispatcher.Run, attempt int) (dispatcher.Run, error) {
+		return a.store.FailRun(r.Context(), run.ID, attempt, dispatcher.CallbackResult{Message: said.Message}, r.by())
+	})
+}
+
+func (a *API) extendRun(r *request) (response, error) {
+	var said callbackHeartbeat
+	problems := r.decodeIfAny(&said)
+	checkCallbackText(&problems, "/progress", said.Progress)
+	if p := said.Percent; p != nil && (*p < 0 || *p > 100) {
+		problems.Add("/percent", dispatcher.CodeCountRange, "percent %d is not between 0 and 100", *p)
+	}
+	progress := dispatcher.Progress{Text: said.Progress, Percent: said.Percent}
+	return a.callBack(r, callbackProgress, problems, func(run dispatcher.Run, attempt int) (dispatcher.Run, error) {
+		return a.store.ExtendRun(r.Context(), run.ID, attempt, 0, progress, r.by())
+	})
+}
+
+func checkCallbackText(problems *dispatcher.Problems, path, text string) {
+	if len(text) > dispatcher.MostCallbackText {
+		problems.Add(path, dispatcher.CodeTextTooLong, "text has %d bytes; the maximum is %d", len(text), dispatcher.MostCallbackText)
+	}
+}
+
+// callBack writes to the attempt whose token was sent or, for an operator, to the one that waits for its callback.
+func (a *API) callBack(r *request, said string, problems dispatcher.Problems, write func(dispatcher.Run, int) (dispatcher.Run, error)) (
+	response, error,
+) {
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	run, err := a.visibleRun(r)
+	if err != nil {
+		return response{}, err
+	}
+	attempt := r.attempt
+	if attempt == 0 {
+		if attempt = run.Attempt; run.State != dispatcher.RunWaitingCallback {
+			return response{}, refuse(dispatcher.CodeStateConflict, "run %s is %s; only a run that waits for a callback is ended so",
+				run.ID, run.State)
+		}
+	}
+	run, err = write(run, attempt)
+	a.countCallback(said, err)
+	return response{body: dispatcher.CallbackReply{Run: run.ID, State: run.State, Attempt: attempt, Callback: run.Callback}},
+		conflict(err, "stop the work; nothing waits for its result")
+}
+
+// countCallback counts a callback by what it said, or that nothing waited for it.
+func (a *API) countCallback(said string, err error) {
+	switch {
+	case err == nil:
+		a.limits.callbacks.WithLabelValues(said).Inc()
+	case errors.Is(err, dispatcher.ErrConflict):
+		a.limits.callbacks.WithLabelValues(callbackConflict).Inc()
+	}
+}

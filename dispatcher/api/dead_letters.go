@@ -1,0 +1,56 @@
+package api
+
+import (
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func (a *API) listDeadLetters(r *request) (response, error) {
+	var problems dispatcher.Problems
+	values := r.URL.Query()
+	query := dispatcher.DeadLetterQuery{
+		App: r.PathValue("app"), Job: values.Get("job"), Class: dispatcher.Class(values.Get("class")),
+		State: dispatcher.RunState(values.Get("state")),
+		From:  r.instant(&problems, "from"), To: r.instant(&problems, "to"), Page: r.page(&problems, isRunID),
+	}
+	for _, name := range []string{"job", "class", "state"} {
+		if values.Has(name) && values.Get(name) == "" {
+			problems.Add("/"+name, dispatcher.CodeRequired, "%s is empty; leave it out to select all", name)
+		}
+	}
+	problems.AddError("", query.Validate())
+	checkOrder(&problems, query.From, query.To)
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	key := func(run dispatcher.Run) string { return run.ID }
+	return paged(query.Page, key, func(page dispatcher.Page) ([]dispatcher.Run, error) {
+		query.Page = page
+		return a.store.DeadLetters(r.Context(), query)
+	})
+}
+
+// replayDeadLetters retries a portion, so that a request ends soon however many dead letters there are.
+func (a *API) replayDeadLetters(r *request) (response, error) {
+	var replay dispatcher.DeadLetterReplay
+	replay.SetDefaults()
+	problems := r.decodeIfAny(&replay)
+	addInvalid(&problems, replay.Validate())
+	if replay.Cursor != "" && !isRunID(replay.Cursor) {
+		problems.Add("/cursor", dispatcher.CodePageCursor, "cursor %s is not from a replay; leave it out to begin with the first",
+			dispatcher.Echo(replay.Cursor))
+	}
+	checkOrder(&problems, replay.From, replay.To)
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	query := replay.Query(r.PathValue("app"))
+	if replay.DryRun {
+		count, err := a.store.CountDeadLetters(r.Context(), query, dispatcher.MostDeadLettersCounted)
+		return response{body: count}, err
+	}
+	if err := a.checkEnabled(r, query.App); err != nil {
+		return response{}, err
+	}
+	replayed, err := a.store.ReplayDeadLetters(r.Context(), query, r.by())
+	return response{body: replayed}, err
+}

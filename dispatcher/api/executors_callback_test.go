@@ -1,0 +1,220 @@
+package api_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+)
+
+// executorRun is a run of executors that a node has just begun, and the number of its attempt.
+func (w *world) executorRun() (run dispatcher.Run, held dispatcher.HeldRun, logID int64) {
+	w.t.Helper()
+	run = into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
+	return run, w.adoptRun(), dispatcher.ExecutorLogID(run.EventID, 1)
+}
+
+// acceptAs records that an executor accepted a run.
+func (w *world) acceptAs(held dispatcher.HeldRun, logID int64) {
+	w.t.Helper()
+	w.record(held, dispatcher.RunWaitingCallback, &dispatcher.NextAttempt{
+		At: time.Now().Add(time.Hour), Callback: &dispatcher.Callback{ID: logID, Group: "billing", Within: time.Hour},
+	})
+}
+
+// newCallbackWorld is a world whose job is one of executors.
+func newCallbackWorld(t *testing.T) *world {
+	t.Helper()
+	w := newExecutorWorld(t, api.Limits{})
+	w.register(t.Context(), 7)
+	w.must(http.StatusOK, "PUT", oneJob, jobOfExecutors)
+	return w
+}
+
+func (w *world) stateOf(run dispatcher.Run) dispatcher.Run {
+	w.t.Helper()
+	return into[dispatcher.Run](w.must(http.StatusOK, "GET", "/v1/runs/"+run.ID, ""))
+}
+
+func TestCallbackOfAnExecutorEndsItsRun(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		result string
+		state  dispatcher.RunState
+	}{
+		"success":                {`"logDateTim":1,"handleCode":200,"handleMsg":"42 rows"`, dispatcher.RunSucceeded},
+		"success, no message":    {`"handleCode":200,"handleMsg":null`, dispatcher.RunSucceeded},
+		"success until 2.2":      {`"executeResult":{"code":200,"msg":null}`, dispatcher.RunSucceeded},
+		"failure":                {`"handleCode":500,"handleMsg":"disk full"`, dispatcher.RunWaitingCallback}, // a node records it
+		"failure until 2.2":      {`"executeResult":{"code":500,"msg":"disk full"}`, dispatcher.RunWaitingCallback},
+		"failure, long message":  {`"handleCode":502,"handleMsg":"` + strings.Repeat("ä", 50_000) + `"`, dispatcher.RunWaitingCallback},
+		"members of later times": {`"handleCode":200,"jobId":3,"logDateTime":1`, dispatcher.RunSucceeded},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newCallbackWorld(t)
+			run, held, id := w.executorRun()
+			w.acceptAs(held, id)
+			body := fmt.Sprintf(`[{"logId":%d,%s}]`, id, tt.result)
+			for range 2 { // executors repeat callbacks of which they lost the response
+				if code, msg := w.executor(executorBase+"/callback", body, executorToken); code != 200 {
+					t.Errorf("callback: %d %s", code, msg)
+				}
+			}
+			if got := w.stateOf(run).State; got != tt.state {
+				t.Errorf("run is %s, want %s", got, tt.state)
+			}
+			due, err := w.store.NextRetry(t.Context(), time.Time{}, time.Now())
+			if failed := tt.state != dispatcher.RunSucceeded; err != nil || failed && due.Next.After(time.Now()) {
+				t.Errorf("next retry = %+v, %v, want it due: %v", due, err, failed)
+			}
+			if code, msg := w.executor(executorBase+"/callback", fmt.Sprintf(`[{"logId":%d,"handleCode":200}]`, id), executorToken); code != 200 {
+				t.Errorf("a success after that: %d %s", code, msg)
+			}
+		})
+	}
+}
+
+func TestCallbackWaitsForTheRecordOfItsRun(t *testing.T) {
+	t.Parallel()
+	w := newCallbackWorld(t)
+	first, held, id := w.executorRun()
+	w.acceptAs(held, id)
+	second, late, lateID := w.executorRun()
+	came := make(chan string)
+	go func() {
+		code, msg := w.executor(executorBase+"/callback",
+			fmt.Sprintf(`[{"logId":%d,"handleCode":200},{"logId":%d,"handleCode":200}]`, lateID, id), executorToken)
+		came <- fmt.Sprint(code, " ", msg)
+	}()
+	for deadline := time.Now().Add(30 * time.Second); w.read(first).State != dispatcher.RunSucceeded; {
+		if time.Now().After(deadline) {
+			t.Fatal("the result that has its run is not taken")
+		}
+	}
+	accepted := time.Now()
+	w.acceptAs(late, lateID)
+	if got := <-came; got != "200 " {
+		if time.Since(accepted) < time.Second {
+			t.Errorf("callback: %s", got)
+		}
+		// The machine is slow, and the callback was refused before that. The executor repeats it.
+		if code, msg := w.executor(executorBase+"/callback", fmt.Sprintf(`[{"logId":%d,"handleCode":200}]`, lateID), executorToken); code != 200 {
+			t.Errorf("callback once more: %d %s", code, msg)
+		}
+	}
+	if got := w.stateOf(second).State; got != dispatcher.RunSucceeded {
+		t.Errorf("run is %s, want it succeeded", got)
+	}
+}
+
+// read reads a run from the store, so that another goroutine may use the API.
+func (w *world) read(run dispatcher.Run) dispatcher.Run {
+	w.t.Helper()
+	read, err := w.store.Run(w.t.Context(), run.ID)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return read
+}
+
+func TestCallbackThatNoRunWaitsForIsRepeated(t *testing.T) {
+	t.Parallel()
+	w := newCallbackWorld(t)
+	if code, msg := w.executor(executorBase+"/callback", `[]`, executorToken); code != 200 {
+		t.Errorf("no results: %d %s", code, msg)
+	}
+	run, held, id := w.executorRun()
+	w.acceptAs(held, id)
+	// The executors of another group of the app, which have the same token, end no run of this one.
+	w.must(http.StatusCreated, "PUT", "/v1/apps/crm/groups/others", validXXLGroup)
+	body := fmt.Sprintf(`[{"logId":%d,"handleCode":200}]`, id)
+	if code, msg := w.executor("/xxl-job/crm/others/api/callback", body, executorToken); code != 500 ||
+		!strings.Contains(msg, fmt.Sprintf("no run waits for 1 of the results, beginning with log %d", id)) {
+		t.Errorf("callback of others: %d %s", code, msg)
+	}
+	if got := w.stateOf(run).State; got != dispatcher.RunWaitingCallback {
+		t.Errorf("run is %s, want it to wait", got)
+	}
+	many := "[" + strings.Repeat(`{"logId":1},`, 1000) + `{"logId":1}]`
+	if code, msg := w.executor(executorBase+"/callback", many, executorToken); code != 500 || !strings.Contains(msg, "the maximum is 1000") {
+		t.Errorf("too many: %d %s", code, msg)
+	}
+	if code, msg := w.executor(executorBase+"/callback", `{}`, executorToken); code != 500 || !strings.Contains(msg, "not the JSON") {
+		t.Errorf("no list: %d %s", code, msg)
+	}
+}
+
+func TestResultOfAJobThatHasChangedIsTaken(t *testing.T) {
+	t.Parallel()
+	for name, change := range map[string]func(*world){
+		"deleted": func(w *world) { w.must(http.StatusNoContent, "DELETE", oneJob, "") },
+		"moved": func(w *world) {
+			w.must(http.StatusCreated, "PUT", "/v1/apps/crm/groups/others", validXXLGroup)
+			w.must(http.StatusOK, "PUT", oneJob, strings.Replace(jobOfExecutors, "billing", "others", 1))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newCallbackWorld(t)
+			run, held, id := w.executorRun()
+			w.acceptAs(held, id)
+			change(w)
+			if code, msg := w.executor(executorBase+"/callback", fmt.Sprintf(`[{"logId":%d,"handleCode":200}]`, id), executorToken); code != 200 {
+				t.Errorf("callback: %d %s", code, msg)
+			}
+			if got := w.stateOf(run).State; got != dispatcher.RunSucceeded {
+				t.Errorf("run is %s, want it succeeded", got)
+			}
+		})
+	}
+}
+
+// runLookups counts the look-ups of runs by the numbers of their attempts.
+type runLookups struct {
+	dispatcher.Store
+	count atomic.Int64
+}
+
+// AwaitedAttempt counts.
+func (l *runLookups) AwaitedAttempt(ctx context.Context, app string, id int64) (dispatcher.AwaitedAttempt, error) {
+	l.count.Add(1)
+	return l.Store.AwaitedAttempt(ctx, app, id)
+}
+
+func TestCallbackLooksUpFewRunsTwice(t *testing.T) {
+	t.Parallel()
+	w := newCallbackWorld(t)
+	counted := &runLookups{Store: w.store}
+	w.api = api.New(counted, api.Options{Executors: newExecutors(t), Logger: slog.New(slog.DiscardHandler)})
+	run, held, id := w.executorRun()
+	w.acceptAs(held, id)
+	end := fmt.Sprintf(`[{"logId":%d,"handleCode":200}]`, id)
+	for n, says := range []string{"takes it", "knows that it is over"} {
+		if code, msg := w.executor(executorBase+"/callback", end, executorToken); code != 200 || counted.count.Load() != int64(n+1) {
+			t.Errorf("callback that %s: %d %s after %d look-ups, want 200 after %d", says, code, msg, counted.count.Load(), n+1)
+		}
+	}
+	if got := w.stateOf(run).State; got != dispatcher.RunSucceeded {
+		t.Errorf("run is %s, want it succeeded", got)
+	}
+	counted.count.Store(0)
+	var strays []string
+	for n := range 1000 {
+		strays = append(strays, fmt.Sprintf(`{"logId":%d,"handleCode":200}`, n+1))
+	}
+	code, msg := w.executor(executorBase+"/callback", "["+strings.Join(strays, ",")+"]", executorToken)
+	if code != 500 || !strings.Contains(msg, "no run waits for 1000 of the results") {
+		t.Errorf("callback of 1000 strays: %d %s, want all to be repeated", code, msg)
+	}
+	if got := counted.count.Load(); got > 1400 {
+		t.Errorf("callback of 1000 strays: %d look-ups, want 100 of them again at most four times", got)
+	}
+}

@@ -1,0 +1,129 @@
+package api_test
+
+import (
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
+)
+
+// servedExecutor is an executor that agrees to everything, and the requests that it got.
+type servedExecutor struct {
+	url string
+
+	mu       sync.Mutex
+	requests []string
+}
+
+func serveExecutor(t *testing.T) *servedExecutor {
+	t.Helper()
+	e := &servedExecutor{}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		e.mu.Lock()
+		defer e.mu.Unlock()
+		e.requests = append(e.requests, r.URL.Path)
+		_, _ = io.WriteString(w, `{"code":200}`)
+	}))
+	t.Cleanup(server.Close)
+	e.url = server.URL
+	return e
+}
+
+func (e *servedExecutor) got() string {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return strings.Join(e.requests, " ")
+}
+
+func TestCancelStopsOnlyAnExecutorThatHasTheRun(t *testing.T) {
+	t.Parallel()
+	later := time.Now().Add(time.Hour)
+	for name, tt := range map[string]struct {
+		state dispatcher.RunState
+		next  dispatcher.NextAttempt
+		want  string
+	}{
+		"the executor has it": {dispatcher.RunWaitingCallback, *untilCallback(1), "/kill"},
+		"its attempt failed":  {dispatcher.RunFailed, dispatcher.NextAttempt{At: later, Until: later.Add(time.Hour), CountsAsFailure: true}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w, e := newExecutorWorld(t, api.Limits{}), serveExecutor(t)
+			w.register(t.Context(), 7)
+			w.must(http.StatusOK, "PUT", executorGroup, `{"kind":"xxl_job","access_token":{"reference":"file:crm/token"},
+				"endpoints":{"e0":{"url":"`+e.url+`"}}}`)
+			w.must(http.StatusOK, "PUT", oneJob, jobOfExecutors)
+			run, held, _ := w.executorRun()
+			w.recordOutcome(held, dispatcher.Outcome{State: tt.state, HTTPStatus: 200, Response: &dispatcher.Response{Endpoint: "e0"}}, &tt.next)
+			w.must(http.StatusOK, "POST", "/v1/runs/"+run.ID+"/cancel", "")
+			if got := e.got(); got != tt.want {
+				t.Errorf("requests to the executor: %q, want %q; log: %s", got, tt.want, w.logs)
+			}
+		})
+	}
+}
+
+func TestCancelStopsAnExecutorFromDNS(t *testing.T) {
+	t.Parallel()
+	server := dnstest.Start(t)
+	server.A("executors.test", 60, "127.0.0.1")
+	w, e := newExecutorWorld(t, api.Limits{}), serveExecutor(t)
+	asked := newExecutors(t, server.Address)
+	w.api = api.New(w.store, api.Options{Executors: asked, Fleet: asked, Logger: slog.New(slog.NewTextHandler(w.logs, nil))})
+	w.register(t.Context(), 7)
+	port := e.url[strings.LastIndex(e.url, ":")+1:]
+	w.must(http.StatusOK, "PUT", executorGroup, `{"kind":"xxl_job","access_token":{"reference":"file:crm/token"},
+		"dns":{"all":{"name":"executors.test","port":`+port+`}}}`)
+	w.must(http.StatusOK, "PUT", oneJob, jobOfExecutors)
+	run, held, id := w.executorRun()
+	w.recordOutcome(held, dispatcher.Outcome{State: dispatcher.RunWaitingCallback, HTTPStatus: 200,
+		Response: &dispatcher.Response{Endpoint: "127-0-0-1-" + port}}, untilCallback(id))
+	w.must(http.StatusOK, "POST", "/v1/runs/"+run.ID+"/cancel", "")
+	if got := e.got(); got != "/kill" {
+		t.Errorf("requests to the executor: %q, want /kill; log: %s", got, w.logs)
+	}
+}
+
+// untilCallback is what follows the acceptance of an attempt.
+func untilCallback(id int64) *dispatcher.NextAttempt {
+	return &dispatcher.NextAttempt{
+		At: time.Now().Add(time.Hour), Callback: &dispatcher.Callback{ID: id, Group: "billing", Within: time.Hour},
+	}
+}
+
+func TestCancelOfABroadcastStopsTheExecutorsOfItsShards(t *testing.T) {
+	t.Parallel()
+	w := newExecutorWorld(t, api.Limits{})
+	w.register(t.Context(), 7)
+	all := []*servedExecutor{serveExecutor(t), serveExecutor(t), serveExecutor(t)}
+	w.must(http.StatusOK, "PUT", executorGroup, `{"kind":"xxl_job","access_token":{"reference":"file:crm/token"},"endpoints":{
+		"e0":{"url":"`+all[0].url+`"},"e1":{"url":"`+all[1].url+`"},"e2":{"url":"`+all[2].url+`"}}}`)
+	w.must(http.StatusOK, "PUT", oneJob, strings.Replace(jobOfExecutors, `"name"`, `"strategy":"broadcast","name"`, 1))
+	run, held, _ := w.executorRun()
+	if spread, err := w.store.Broadcast(t.Context(), held, []string{"e0", "e1", "e2"}, time.Now()); err != nil || !spread {
+		t.Fatalf("spread: %v, %v", spread, err)
+	}
+	for _, shard := range w.adoptRuns(3) {
+		if shard.Shard == 2 { // its executor has responded that it failed
+			w.recordOutcome(shard, dispatcher.Outcome{State: dispatcher.RunFailed, Response: &dispatcher.Response{Endpoint: "e1"}}, nil)
+			continue
+		}
+		endpoint := []string{"e0", "e1", "e2"}[shard.Shard-1]
+		w.recordOutcome(shard, dispatcher.Outcome{State: dispatcher.RunWaitingCallback, HTTPStatus: 200,
+			Response: &dispatcher.Response{Endpoint: endpoint}}, untilCallback(int64(shard.Shard)))
+	}
+	w.must(http.StatusOK, "POST", "/v1/runs/"+run.ID+"/cancel", "")
+	got := []string{all[0].got(), all[1].got(), all[2].got()}
+	if want := []string{"/kill", "", "/kill"}; !slices.Equal(got, want) {
+		t.Errorf("requests to the executors: %q, want %q; log: %s", got, want, w.logs)
+	}
+}

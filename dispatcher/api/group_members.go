@@ -1,0 +1,95 @@
+package api
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Fleet is what the node knows of endpoint groups apart from the store.
+type Fleet interface {
+	// Members returns the endpoints that the names of a group stand for, by their ids. It may wait for name servers.
+	Members(ctx context.Context, group dispatcher.EndpointGroup) []dispatcher.Endpoint
+	// GroupStatus returns what the node knows of a group and its endpoints. It may wait for name servers.
+	GroupStatus(ctx context.Context, group dispatcher.GroupVersion) dispatcher.GroupStatus
+}
+
+func (a *API) listEndpoints(r *request) (response, error) {
+	app, name := r.PathValue("app"), r.PathValue("group")
+	named, err := a.namedEndpoints(r.Context(), app, name)
+	if err != nil {
+		return response{}, err
+	}
+	return pagedByName(r, endpointID, func(page dispatcher.Page) ([]dispatcher.Endpoint, error) {
+		stored, err := a.store.Endpoints(r.Context(), app, name, time.Time{}, page)
+		if err != nil || len(named) == 0 {
+			return stored, err
+		}
+		return mergedPage(stored, named, page), nil
+	})
+}
+
+// namedEndpoints returns the endpoints that the names of a group stand for, by their ids.
+func (a *API) namedEndpoints(ctx context.Context, app, name string) ([]dispatcher.Endpoint, error) {
+	if a.opts.Fleet == nil {
+		return nil, nil
+	}
+	group, err := a.store.Group(ctx, app, name)
+	if err != nil || len(group.DNS) == 0 {
+		return nil, err
+	}
+	return a.opts.Fleet.Members(ctx, group), nil
+}
+
+func endpointID(e dispatcher.Endpoint) string { return e.ID }
+
+func byEndpointID(a, b dispatcher.Endpoint) int { return cmp.Compare(a.ID, b.ID) }
+
+// mergedPage adds endpoints from DNS to a page of those that are stored. Of two with the same id, the stored one counts.
+func mergedPage(stored, named []dispatcher.Endpoint, page dispatcher.Page) []dispatcher.Endpoint {
+	after, found := slices.BinarySearchFunc(named, dispatcher.Endpoint{ID: page.Cursor}, byEndpointID)
+	if found {
+		after++
+	}
+	all := slices.Concat(stored, named[after:])
+	slices.SortStableFunc(all, byEndpointID)
+	all = slices.CompactFunc(all, func(a, b dispatcher.Endpoint) bool { return a.ID == b.ID })
+	return all[:min(len(all), page.Limit)]
+}
+
+// groupStatus tells what this node knows of a group.
+func (a *API) groupStatus(r *request) (response, error) {
+	if a.opts.Fleet == nil {
+		return response{}, refuse(dispatcher.CodeUnavailable, "the node makes no requests to endpoints")
+	}
+	group, err := a.store.Group(r.Context(), r.PathValue("app"), r.PathValue("group"))
+	if err != nil {
+		return response{}, err
+	}
+	version := dispatcher.GroupVersion{EndpointGroup: group}
+	page := dispatcher.Page{Limit: dispatcher.MaxEndpoints}
+	if version.Live, err = a.store.Endpoints(r.Context(), group.App, group.Name, time.Time{}, page); err != nil {
+		return response{}, err
+	}
+	return response{body: a.opts.Fleet.GroupStatus(r.Context(), version)}, nil
+}
+
+// drainEndpoint serves drain and resume.
+func drainEndpoint(draining bool) func(*API, *request) (response, error) {
+	return func(a *API, r *request) (response, error) {
+		app, group, id := r.PathValue("app"), r.PathValue("group"), r.PathValue("endpoint")
+		stored, err := a.store.DrainEndpoint(r.Context(), app, group, id, draining, r.by())
+		if errors.Is(err, dispatcher.ErrNotFound) {
+			named, _ := a.namedEndpoints(r.Context(), app, group)
+			if _, from := slices.BinarySearchFunc(named, dispatcher.Endpoint{ID: id}, byEndpointID); from {
+				return response{}, refuse(dispatcher.CodeStateConflict, "endpoint %s is there because a name of the group leads to it; "+
+					"take it out of DNS, and nodes leave it out once the TTL has passed", dispatcher.Echo(id))
+			}
+		}
+		return response{body: stored}, err
+	}
+}

@@ -1,0 +1,114 @@
+package api
+
+import (
+	"errors"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// requestOfRun shows the request of a run as its job would send it now.
+func (a *API) requestOfRun(r *request) (response, error) {
+	run, err := a.visibleRun(r)
+	if err != nil {
+		return response{}, err
+	}
+	job, err := a.store.Job(r.Context(), run.App, run.Job)
+	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+		return response{}, err
+	}
+	if err != nil {
+		return response{}, refuse(dispatcher.CodeStateConflict,
+			"job %s of run %s is not there any more, or delivers for another one, so nobody can tell its request", dispatcher.Echo(run.Job), run.ID)
+	}
+	if a.opts.Requests == nil {
+		return response{}, refuse(dispatcher.CodeUnavailable, "this process makes no requests, so it cannot show them; ask a node")
+	}
+	call, endpoint, err := a.callOfRun(r, run, job)
+	if err != nil {
+		return response{}, err
+	}
+	shown := a.opts.Requests.Show(call, endpoint, r.now)
+	shown.Run, shown.Revision, shown.RunRevision = run.ID, job.Revision, run.Revision
+	return response{body: shown}, nil
+}
+
+// callOfRun returns the call of the latest attempt of a run by its job as it is now, without the values of secrets, and the
+// member of its group that it went to, if that is known.
+func (a *API) callOfRun(r *request, run dispatcher.Run, job dispatcher.Job) (
+	call dispatcher.Call, endpoint *dispatcher.Endpoint, err error,
+) {
+	key, err := dispatcher.ParseRunKey(run.ID)
+	if err != nil {
+		return call, nil, err
+	}
+	call = dispatcher.Call{
+		App: run.App, Job: run.Job, Trigger: run.Trigger, Key: key, EventID: run.EventID, Attempt: max(run.Attempt, 1),
+		Missed: run.Missed, Cause: run.Cause, Target: job.Target, Shard: run.Shard, Payload: job.Payload,
+	}
+	if run.Payload != nil {
+		call.Payload = run.Payload
+	}
+	if call.Templates, err = job.Target.Templates(); err != nil {
+		return call, nil, err
+	}
+	if call.Templates.UseFires() && run.Trigger != "" {
+		if err := a.addFires(r, &call, job); err != nil {
+			return call, nil, err
+		}
+	}
+	if job.CarryState {
+		state, err := a.store.CarriedState(r.Context(), run.App, run.Job)
+		if err != nil {
+			return call, nil, err
+		}
+		call.Carried = &state
+	}
+	if job.Target.Group != nil {
+		endpoint, err = a.addGroup(r, &call, run)
+	}
+	return call, endpoint, err
+}
+
+// addFires adds to a call the fires before and after its own. What cannot be evaluated is left out.
+func (a *API) addFires(r *request, call *dispatcher.Call, job dispatcher.Job) error {
+	ctx, done, err := a.evaluate(r, evaluationTimeout)
+	if err != nil {
+		return err
+	}
+	defer done()
+	call.PreviousFire, call.NextFire, err = dispatcher.FiresAroundInForce(ctx, a.store, call.App, job.Key(), call.Key.TriggerID,
+		call.Key.ScheduledAt)
+	var unreadable *dispatcher.TemplateError
+	if errors.As(err, &unreadable) {
+		return nil
+	}
+	return err
+}
+
+// addGroup adds to a call the group that its target names, and returns the member that its attempt went to.
+func (a *API) addGroup(r *request, call *dispatcher.Call, run dispatcher.Run) (*dispatcher.Endpoint, error) {
+	name := call.Target.Group.Name
+	group, err := a.store.Group(r.Context(), run.App, name)
+	if errors.Is(err, dispatcher.ErrNotFound) {
+		return nil, refuse(dispatcher.CodeStateConflict, "group %s, which the target of the job names, is not there", dispatcher.Echo(name))
+	}
+	if err != nil {
+		return nil, err
+	}
+	call.Group = &dispatcher.GroupVersion{EndpointGroup: group}
+	id := run.EndpointOf(call.Attempt)
+	if id == "" {
+		return nil, nil
+	}
+	members, err := a.store.Endpoints(r.Context(), run.App, name, time.Time{}, dispatcher.Page{Limit: dispatcher.MaxEndpoints})
+	if err != nil {
+		return nil, err
+	}
+	for i := range members {
+		if members[i].ID == id {
+			return &members[i], nil
+		}
+	}
+	return nil, nil
+}

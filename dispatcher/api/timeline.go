@@ -1,0 +1,77 @@
+package api
+
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// timelineAround is how much of the past and of the future a timeline has that names no time.
+const timelineAround = 6 * time.Hour
+
+// timeline shows what happened to the jobs of an app between two times, and what is planned.
+func (a *API) timeline(r *request) (response, error) {
+	var problems dispatcher.Problems
+	values := r.URL.Query()
+	query := dispatcher.TimelineQuery{
+		App: r.PathValue("app"), Job: values.Get("job"), From: r.instant(&problems, "from"), To: r.instant(&problems, "to"),
+		Page: r.page(&problems, validName),
+	}
+	if !values.Has("limit") {
+		query.Page.Limit = dispatcher.MostTimelineRows
+	}
+	if query.Page.Limit > dispatcher.MostTimelineRows {
+		problems.Add("/limit", dispatcher.CodePageLimit, "limit %d is not a number from 1 to %d", query.Page.Limit, dispatcher.MostTimelineRows)
+	}
+	if values.Has("job") {
+		dispatcher.CheckName(&problems, "/job", query.Job)
+	}
+	switch from, to := values.Has("from"), values.Has("to"); {
+	case from && !to:
+		query.To = query.From.Add(2 * timelineAround)
+	case to && !from:
+		query.From = query.To.Add(-2 * timelineAround)
+	case !from:
+		query.From, query.To = r.now.Add(-timelineAround), r.now.Add(timelineAround)
+	}
+	query.From, query.To = query.From.UTC().Truncate(time.Millisecond), query.To.UTC().Truncate(time.Millisecond)
+	checkOrder(&problems, query.From, query.To)
+	if span := query.To.Sub(query.From); span > dispatcher.MostTimeline {
+		problems.Add("/to", dispatcher.CodeDurationMax, "to is %s after from; the maximum is %s, so ask for a shorter time", span,
+			dispatcher.MostTimeline)
+	}
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	ctx, done, err := a.evaluate(r, evaluationTimeout)
+	if err != nil {
+		return response{}, err
+	}
+	defer done()
+	page, err := a.store.Timeline(ctx, query)
+	return response{body: page}, err
+}
+
+// statistics returns what the runs of each day came to: of one app or of all that the token may see.
+func (a *API) statistics(r *request) (response, error) {
+	var problems dispatcher.Problems
+	values := r.URL.Query()
+	query := dispatcher.StatisticsQuery{From: r.instant(&problems, "from"), To: r.instant(&problems, "to")}
+	if values.Has("app") {
+		query.Apps = []string{values.Get("app")}
+		dispatcher.CheckName(&problems, "/app", values.Get("app"))
+	}
+	checkOrder(&problems, query.From, query.To)
+	if err := problems.Err(); err != nil {
+		return response{}, err
+	}
+	switch {
+	case len(r.token.Apps) == 0:
+	case query.Apps == nil:
+		query.Apps = r.token.Apps
+	case !r.maySee(query.Apps[0]):
+		return response{}, notBound(r.token, query.Apps[0])
+	}
+	found, err := a.store.Statistics(r.Context(), query)
+	return response{body: found}, err
+}

@@ -1,0 +1,139 @@
+package dispatcher
+
+import "time"
+
+// Attention is what a person on call should look at: what failed, what does not fire, and who stopped it. It is made of what
+// is stored, in a bounded amount of work.
+type Attention struct {
+	// At is when it was put together, by the database's clock.
+	At time.Time `json:"at"`
+	// Failed are runs that ended as failed, timed_out or lost in AttentionSpan before At, the latest to end first.
+	Failed Newest[Run] `json:"failed"`
+	// Misfires were decided in AttentionSpan before At, the latest first.
+	Misfires Newest[Misfire] `json:"misfires"`
+	// Overdue are triggers that are due for longer than OverdueAfter, the longest first.
+	Overdue Newest[OverdueTrigger] `json:"overdue"`
+	// Quarantined are triggers in state error.
+	Quarantined Newest[QuarantinedTrigger] `json:"quarantined"`
+	// Paused are pauses of apps, jobs and triggers, the longest first.
+	Paused Newest[StandingPause] `json:"paused"`
+	// Alerts are conditions that hold.
+	Alerts Newest[AlertState] `json:"alerts"`
+	// Objectives are those whose error budget burns too fast; see ObjectiveStatus.Burns.
+	Objectives Newest[ObjectiveStatus] `json:"objectives"`
+	// Circuits are hosts for which runs wait, because their circuit is open.
+	Circuits Newest[OpenCircuit] `json:"circuits"`
+	// Nodes are those that are not well, and Rollback is one that is not settled. Tokens that are bound to apps see neither.
+	Nodes    []NodeAttention `json:"nodes,omitempty"`
+	Rollback *Rollback       `json:"rollback,omitempty"`
+}
+
+// Newest is the beginning of a list.
+type Newest[T any] struct {
+	// Items are MaxAttention at most.
+	Items []T `json:"items"`
+	// More tells that there are more.
+	More bool `json:"more,omitempty"`
+}
+
+const (
+	// MaxAttention bounds each list of Attention.
+	MaxAttention = 20
+	// AttentionSpan is how far back failures and misfires ask for attention.
+	AttentionSpan = 24 * time.Hour
+	// OverdueAfter is how long a trigger is due before it counts as overdue: every node has polled since.
+	OverdueAfter = 10 * time.Second
+	// SaturatedLag is how late a node may begin attempts before it counts as saturated.
+	SaturatedLag = time.Second
+	// WrongClock is by how much the clock of a node may differ from the database's.
+	WrongClock = 500 * time.Millisecond
+)
+
+// OverdueTrigger is a trigger that no node has claimed although it is due.
+type OverdueTrigger struct {
+	App          string    `json:"app"`
+	Job          string    `json:"job"`
+	Trigger      string    `json:"trigger"`
+	NextFireTime time.Time `json:"next_fire_time"`
+	DueAt        time.Time `json:"due_at"`
+	// Overdue is for how long it is due.
+	Overdue Duration `json:"overdue"`
+}
+
+// QuarantinedTrigger is a trigger whose schedule cannot be evaluated.
+type QuarantinedTrigger struct {
+	App     string `json:"app"`
+	Job     string `json:"job"`
+	Trigger string `json:"trigger"`
+	Error   string `json:"error"`
+}
+
+// StandingPause is a pause of an app, of a job, or of a trigger.
+type StandingPause struct {
+	App string `json:"app"`
+	// Job is empty for a pause of an app, and Trigger for one of a job.
+	Job     string `json:"job,omitempty"`
+	Trigger string `json:"trigger,omitempty"`
+	// AppPause is the id of a pause of an app, and Labels are those that it holds.
+	AppPause string `json:"app_pause,omitempty"`
+	Labels   Labels `json:"labels,omitempty"`
+	Pause
+}
+
+// OpenCircuit is a host for which runs of an app wait.
+type OpenCircuit struct {
+	App  string `json:"app"`
+	Host string `json:"host"`
+	// Jobs is how many jobs have runs that wait, and Job is one of them.
+	Jobs int    `json:"jobs"`
+	Job  string `json:"job"`
+	// ProbeAt is when the next request goes there, as a probe.
+	ProbeAt time.Time `json:"probe_at"`
+}
+
+// NodeAttention is a node that is not well.
+type NodeAttention struct {
+	Node
+	Reasons []NodeReason `json:"reasons"`
+}
+
+// NodeReason is why a node asks for attention.
+type NodeReason string
+
+// The reasons.
+const (
+	NodeReasonDead      NodeReason = "dead"      // it vanished: its heartbeat is missing, and it did not leave by itself
+	NodeReasonPaused    NodeReason = "paused"    // an operator, or a rollback, paused it
+	NodeReasonSaturated NodeReason = "saturated" // it begins attempts later than SaturatedLag
+	NodeReasonClock     NodeReason = "clock"     // its clock differs by more than WrongClock
+)
+
+// Unwell returns the nodes that ask for attention.
+func Unwell(nodes []Node) []NodeAttention {
+	var unwell []NodeAttention
+	for _, node := range nodes {
+		if reasons := node.unwell(); len(reasons) > 0 {
+			unwell = append(unwell, NodeAttention{node, reasons})
+		}
+	}
+	return unwell
+}
+
+// unwell returns why a node asks for attention. What a dead node reported last counts no more.
+func (n Node) unwell() (reasons []NodeReason) {
+	switch {
+	case n.State == NodeDead && n.Deregistered:
+		return nil
+	case n.State == NodeDead:
+		return []NodeReason{NodeReasonDead}
+	case n.State == NodePaused:
+		reasons = append(reasons, NodeReasonPaused)
+	}
+	if n.Lag.Std() > SaturatedLag {
+		reasons = append(reasons, NodeReasonSaturated)
+	}
+	if n.ClockOffset.Std().Abs() > WrongClock {
+		reasons = append(reasons, NodeReasonClock)
+	}
+	return reasons
+}

@@ -1,0 +1,26 @@
+package dispatcher
+
+import "time"
+
+// Census counts what there is in an installation, and says what will soon be missing in it. Each count has a limit.
+type Census struct {
+	Jobs map[JobState]int // not deleted
+	// Runs are the live runs: those that wait, and those that have a row of their own for another reason. The fires that nodes
+	// hold in their first attempt mostly have none.
+	Runs  map[RunState]int
+	Nodes map[NodeState]int
+	// Overdue is how many triggers are due for longer than asked for and not claimed. Oldest is when the oldest of them was due;
+	// zero: there is none.
+	Overdue int
+	Oldest  time.Time
+	// TokenExpiry is when the first token of the API expires that has not been expired for a day; zero: there is none.
+	TokenExpiry time.Time
+	// DaysAhead is how many days after today have partitions for the history; nil: the history has none.
+	DaysAhead *int
+}
+
+// LiveStates are the states of runs that are not over.
+var LiveStates = []RunState{RunQueued, RunClaimed, RunRunning, RunRetrying, RunWaitingCallback, RunWaitingShards}
+
+// NodeStates are all states of a node.
+var NodeStates = []NodeState{NodeActive, NodePaused, NodeDraining, NodeDead}

@@ -1,0 +1,40 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// CarriedState gets the state that the runs of a job carry. Its revision is 0 if there was none yet.
+func (c *Client) CarriedState(ctx context.Context, app, job string) (dispatcher.CarriedState, error) {
+	return get(ctx, c, path("apps", app, "jobs", job, "state"), isState)
+}
+
+// SetCarriedState sets the state that the runs of a job carry.
+func (c *Client) SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, cond Condition) (
+	dispatcher.CarriedState, error,
+) {
+	return put(ctx, c, path("apps", app, "jobs", job, "state"), dispatcher.CarriedState{State: state}, cond, isState)
+}
+
+// ClearCarriedState clears the state that the runs of a job carry.
+func (c *Client) ClearCarriedState(ctx context.Context, app, job string, cond Condition) error {
+	return c.remove(ctx, path("apps", app, "jobs", job, "state"), cond)
+}
+
+// isState reports whether a response is a state: it has a value, perhaps null.
+func isState(s dispatcher.CarriedState) bool { return len(s.State) > 0 }
+
+// Objective gets how a job does by its objective; ErrNotFound if it has none.
+func (c *Client) Objective(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error) {
+	return get(ctx, c, path("apps", app, "jobs", job, "objective"), func(s dispatcher.ObjectiveStatus) bool {
+		return s.App == app && s.Job == job
+	})
+}
+
+// Objectives lists how the jobs of an app do by their objectives, by name.
+func (c *Client) Objectives(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.ObjectiveStatus], error) {
+	return list[dispatcher.ObjectiveStatus](ctx, c, path("apps", app, "objectives")+params(dispatcher.RunQuery{Page: page}))
+}

@@ -1,0 +1,307 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// alertCommand looks at alerts and answers them.
+type alertCommand struct {
+	List          alertListCommand          `cmd:"" help:"List the alerts of an app." example:"carillon alert list billing"`
+	Show          alertShowCommand          `cmd:"" help:"Show an alert as it is declared, and whether it is muted." example:"carillon alert show billing/on-call"`
+	Firing        alertFiringCommand        `cmd:"" help:"List what holds now: the conditions of jobs that alerts tell of." example:"carillon alert firing billing"`
+	Events        alertEventsCommand        `cmd:"" help:"List transitions of alerts, the latest first." example:"carillon alert events --app billing --since 24h"`
+	Acknowledge   alertAcknowledgeCommand   `cmd:"" help:"Say that you know: nobody is told again until it ends." example:"carillon alert acknowledge billing/on-call invoices --reason 'the bank is down'"`
+	Unacknowledge alertUnacknowledgeCommand `cmd:"" help:"Take an acknowledgement back." example:"carillon alert unacknowledge billing/on-call invoices"`
+	Mute          alertMuteCommand          `cmd:"" help:"Notify nobody for a time; transitions are recorded." example:"carillon alert mute billing/on-call --until 8h --reason migration"`
+	Unmute        alertUnmuteCommand        `cmd:"" help:"Lift a mute." example:"carillon alert unmute billing/on-call"`
+	Test          alertTestCommand          `cmd:"" help:"Send a test notification." example:"carillon alert test billing/on-call --wait"`
+}
+
+// alertListCommand lists alerts.
+type alertListCommand struct {
+	apiFlags
+	outputFlags
+	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
+}
+
+// Run prints the alerts.
+func (l *alertListCommand) Run(ctx context.Context, c console) error {
+	api, err := l.client(ctx)
+	if err != nil {
+		return err
+	}
+	apps, err := appsOr(ctx, api, l.App)
+	if err != nil {
+		return err
+	}
+	var all []dispatcher.Alert
+	for _, app := range apps {
+		alerts, err := alertsOf(ctx, api, app)
+		if err != nil {
+			return err
+		}
+		all = append(all, alerts...)
+	}
+	titles := "ALERT\tJOBS\tWATCHES\tNOTIFIES\tFIRING\tMUTED UNTIL\tREVISION"
+	return printList(l.outputFlags, c, all, titles, func(a dispatcher.Alert) []any {
+		return []any{a.App + "/" + a.Name, selectionOf(a), strings.Join(watchedBy(a), ", "), destinationOf(a), a.Firing, mutedUntil(a.Muted),
+			a.Revision}
+	})
+}
+
+// alertsOf reads the alerts of an app.
+func alertsOf(ctx context.Context, api *client.Client, app string) ([]dispatcher.Alert, error) {
+	alerts, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Alert], error) {
+		return api.Alerts(ctx, app, page)
+	})
+	return alerts, err
+}
+
+// selectionOf says which jobs an alert is about.
+func selectionOf(a dispatcher.Alert) string {
+	if a.IsDefault() {
+		return "all others"
+	}
+	words := append([]string{}, a.Jobs...)
+	if len(a.Labels) > 0 {
+		words = append(words, "those with "+strings.Join(a.Labels.Pairs(), " and "))
+	}
+	return strings.Join(words, ", ")
+}
+
+// watchedBy says what an alert watches.
+func watchedBy(a dispatcher.Alert) []string {
+	var all []string
+	if f := a.Failure; f != nil {
+		text := "failure"
+		if f.After > 1 {
+			text = fmt.Sprintf("%d failures", f.After)
+		}
+		if f.RepeatEvery > 0 {
+			text += fmt.Sprintf(", then every %d", f.RepeatEvery)
+		}
+		all = append(all, text)
+	}
+	if a.Missed {
+		all = append(all, "missed")
+	}
+	for _, bound := range []struct {
+		name string
+		of   dispatcher.Duration
+	}{{"late", a.LateAfter}, {"overrun", a.OverrunAfter}, {"no success", a.NoSuccessFor}} {
+		if bound.of > 0 {
+			all = append(all, bound.name+" "+bound.of.String())
+		}
+	}
+	if a.Objective {
+		all = append(all, "objective")
+	}
+	return all
+}
+
+// destinationOf says where an alert sends its notifications.
+func destinationOf(a dispatcher.Alert) string {
+	if w := a.Destination.Webhook; w != nil {
+		return fmt.Sprintf("%s by %s", w.URL, w.Format)
+	}
+	if t := a.Destination.SNS; t != nil {
+		return t.TopicARN
+	}
+	return ""
+}
+
+// mutedUntil says how long an alert is muted; empty: it is not.
+func mutedUntil(m *dispatcher.AlertMute) any {
+	switch {
+	case m == nil:
+		return ""
+	case m.Until == nil:
+		return "unmuted"
+	}
+	return m.Until
+}
+
+// alertFlags name an alert.
+type alertFlags struct {
+	apiFlags
+	outputFlags
+	Alert string `arg:"" name:"app/alert" help:"The alert, such as billing/on-call."`
+}
+
+// open returns a client, and the names of app and alert.
+func (a *alertFlags) open(ctx context.Context) (api *client.Client, app, alert string, err error) {
+	return a.named(ctx, a.Alert, "APP/ALERT")
+}
+
+// print prints an alert, or for people what was done.
+func (a *alertFlags) print(c console, alert dispatcher.Alert, said string) error {
+	if a.Output != outputTable {
+		return printObject(a.outputFlags, c, alert, nil)
+	}
+	_, err := fmt.Fprintln(c.out, plain(a.Alert), said)
+	return err
+}
+
+// alertShowCommand shows an alert.
+type alertShowCommand struct{ alertFlags }
+
+// Run prints the alert.
+func (s *alertShowCommand) Run(ctx context.Context, c console) error {
+	api, app, name, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	a, err := api.Alert(ctx, app, name)
+	if err != nil {
+		return err
+	}
+	return printObject(s.outputFlags, c, a, func(l *lines) {
+		l.add("alert", a.App+"/"+a.Name)
+		l.add("description", a.Description)
+		l.add("jobs", selectionOf(a))
+		l.add("watches", strings.Join(watchedBy(a), "; "))
+		l.add("recovery", map[bool]string{true: "is told", false: "is not told"}[a.Recovery])
+		l.add("notifies", destinationOf(a))
+		for _, m := range a.Mutes {
+			l.add("mute", windowOf(m))
+		}
+		if m := a.Muted; m != nil {
+			l.add("muted until", mutedUntil(m))
+			l.add("muted by", m.By)
+			l.add("reason", m.Reason)
+		}
+		l.add("firing", a.Firing)
+		l.add("revision", fmt.Sprintf("%d of %s", a.Revision, dispatcher.FormatInstant(a.UpdatedAt)))
+	})
+}
+
+// windowOf says when a mute window is.
+func windowOf(m dispatcher.AlertMuteWindow) string {
+	if m.From != nil && m.To != nil {
+		return dispatcher.FormatInstant(*m.From) + " to " + dispatcher.FormatInstant(*m.To)
+	}
+	text := fmt.Sprintf("%s for %s", m.Schedule, m.Duration)
+	if m.Timezone != "" {
+		text += " in " + m.Timezone
+	}
+	return text
+}
+
+// alertStateFlags select what alerts know.
+type alertStateFlags struct {
+	Alert string `placeholder:"ALERT" help:"Only of this alert."`
+	Job   string `placeholder:"JOB" help:"Only of this job."`
+}
+
+// alertFiringCommand lists what holds.
+type alertFiringCommand struct {
+	apiFlags
+	outputFlags
+	alertStateFlags
+	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
+}
+
+// Run prints the states.
+func (f *alertFiringCommand) Run(ctx context.Context, c console) error {
+	api, err := f.client(ctx)
+	if err != nil {
+		return err
+	}
+	apps, err := appsOr(ctx, api, f.App)
+	if err != nil {
+		return err
+	}
+	var all []dispatcher.AlertState
+	for _, app := range apps {
+		query := dispatcher.AlertStateQuery{App: app, Alert: f.Alert, Job: f.Job, Firing: true}
+		states, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.AlertState], error) {
+			query.Page = page
+			return api.AlertStates(ctx, query)
+		})
+		if err != nil {
+			return err
+		}
+		all = append(all, states...)
+	}
+	return printStates(f.outputFlags, c, all)
+}
+
+// printStates prints states of alerts.
+func printStates(o outputFlags, c console, all []dispatcher.AlertState) error {
+	titles := "ALERT\tJOB\tCONDITION\tSINCE\tCOUNT\tNOTIFICATION\tACKNOWLEDGED BY\tRUN\tERROR"
+	return printList(o, c, all, titles, func(s dispatcher.AlertState) []any {
+		by := "-"
+		if s.Acknowledged != nil {
+			by = s.Acknowledged.By
+		}
+		return []any{s.App + "/" + s.Alert, s.Job, s.Condition, s.Since, s.Count, notificationOf(s), by, s.Run, s.Error}
+	})
+}
+
+// notificationOf says what became of the latest notification of a state.
+func notificationOf(s dispatcher.AlertState) string {
+	switch n := s.Notification; {
+	case s.MutedUntil != nil:
+		return "muted"
+	case n == nil:
+		return "-"
+	case n.State == "":
+		return "sent"
+	default:
+		return string(n.State)
+	}
+}
+
+// alertEventsCommand lists transitions.
+type alertEventsCommand struct {
+	apiFlags
+	outputFlags
+	alertStateFlags
+	periodFlags
+	App   string `placeholder:"APP" help:"Only of this app. Default: all that the token may see."`
+	Limit int    `default:"100" help:"How many of the latest to show, 0 to 100000. 0: all."`
+}
+
+// Run prints the transitions.
+func (e *alertEventsCommand) Run(ctx context.Context, c console) error {
+	from, to, err := e.period(time.Now())
+	if err != nil {
+		return err
+	}
+	api, err := e.client(ctx)
+	if err != nil {
+		return err
+	}
+	apps, err := appsOr(ctx, api, e.App)
+	if err != nil {
+		return err
+	}
+	var all []dispatcher.AlertEvent
+	more := false
+	for _, app := range apps {
+		query := dispatcher.AlertEventQuery{App: app, Alert: e.Alert, Job: e.Job, From: from, To: to}
+		found, others, err := allPages(e.Limit, func(page dispatcher.Page) (client.List[dispatcher.AlertEvent], error) {
+			query.Page = page
+			return api.AlertEvents(ctx, query)
+		})
+		if err != nil {
+			return err
+		}
+		all, more = append(all, found...), more || others
+	}
+	all = cut(c, all, e.Limit, more, func(one dispatcher.AlertEvent) time.Time { return one.At })
+	titles := "AT\tALERT\tJOB\tCONDITION\tTRANSITION\tCOUNT\tNOTIFIED\tBY\tRUN\tERROR"
+	return printList(e.outputFlags, c, all, titles, func(one dispatcher.AlertEvent) []any {
+		notified := "yes"
+		if !one.Notified {
+			notified = "no, " + strings.ReplaceAll(string(one.Kept), "_", " ")
+		}
+		return []any{one.At, one.Alert, one.Job, one.Condition, one.Transition, one.Count, notified, one.By, one.Run, one.Error}
+	})
+}

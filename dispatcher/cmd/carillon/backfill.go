@@ -1,0 +1,256 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// backfillCommand runs the instants of ranges.
+type backfillCommand struct {
+	Start  backfillStartCommand  `cmd:"" help:"Run the instants of a range, or count them." example:"carillon backfill start billing/invoices --from 2026-01-01T00:00:00Z --to 2026-01-31T23:59:59Z --dry-run"`
+	List   backfillListCommand   `cmd:"" help:"List the backfills of an app, the latest first." example:"carillon backfill list billing"`
+	Show   backfillShowCommand   `cmd:"" help:"Show a backfill and how far it is." example:"carillon backfill show billing/1k2j9fq3c8g00"`
+	Watch  backfillWatchCommand  `cmd:"" help:"Show how a backfill goes on until it ends. Exit code 8: not all of its runs succeeded." example:"carillon backfill watch billing/1k2j9fq3c8g00"`
+	Pause  backfillPauseCommand  `cmd:"" help:"Queue no more runs of a backfill." example:"carillon backfill pause billing/1k2j9fq3c8g00"`
+	Resume backfillResumeCommand `cmd:"" help:"Go on with a backfill that is paused." example:"carillon backfill resume billing/1k2j9fq3c8g00"`
+	Cancel backfillCancelCommand `cmd:"" help:"End a backfill: its runs that wait are cancelled, those in flight end by themselves." example:"carillon backfill cancel billing/1k2j9fq3c8g00"`
+}
+
+// backfillStartCommand begins a backfill.
+type backfillStartCommand struct {
+	jobFlags
+	payloadFlags
+	From        string              `required:"" placeholder:"INSTANT" help:"The first instant, inclusive: RFC 3339 with a time zone."`
+	To          string              `required:"" placeholder:"INSTANT" help:"The last instant, inclusive; not in the future."`
+	Trigger     string              `help:"The only trigger whose instants are run. Default: those of all triggers of the job."`
+	Concurrency int                 `default:"1" help:"How many of its runs are under way at once, 1 to 1000."`
+	Order       string              `default:"oldest_first" enum:"oldest_first,latest_first" help:"Which instants go first: ${enum}."`
+	Pace        dispatcher.Duration `default:"0s" help:"The shortest time between two runs, on average. 0s: as fast as runs end."`
+	Existing    string              `default:"skip" enum:"skip,failed,run" help:"Instants of which the ledger has a run: skip leaves them out, failed runs them if none of these runs succeeded, run runs them."`
+	Reason      string              `help:"Why; the backfill shows it."`
+	DryRun      bool                `help:"Only count the instants."`
+	Watch       bool                `help:"Wait until the backfill ends, as backfill watch does."`
+}
+
+// Run begins the backfill, or counts its instants.
+func (s *backfillStartCommand) Run(ctx context.Context, c console) error {
+	spec := dispatcher.BackfillSpec{Trigger: s.Trigger, Concurrency: s.Concurrency, Order: dispatcher.BackfillOrder(s.Order),
+		Pace: s.Pace, Existing: dispatcher.BackfillExisting(s.Existing), Reason: s.Reason}
+	var err error
+	for _, one := range []struct {
+		flag, text string
+		into       *time.Time
+	}{{"--from", s.From, &spec.From}, {"--to", s.To, &spec.To}} {
+		if *one.into, err = time.Parse(time.RFC3339, one.text); err != nil {
+			return &usageError{fmt.Errorf("%s: %q is not an instant such as 2026-01-31T00:00:00Z", one.flag, one.text)}
+		}
+	}
+	if spec.Payload, err = s.read(c); err != nil {
+		return err
+	}
+	api, app, job, err := s.open(ctx)
+	if err != nil {
+		return err
+	}
+	if s.DryRun {
+		count, err := api.CountBackfill(ctx, app, job, spec)
+		if err != nil {
+			return err
+		}
+		return printObject(s.outputFlags, c, count, func(l *lines) {
+			l.add("instants", count.Total)
+			l.add("first", count.First)
+			l.add("last", count.Last)
+		})
+	}
+	begun, err := api.CreateBackfill(ctx, app, job, spec)
+	if err != nil {
+		return err
+	}
+	if s.Watch {
+		return watchBackfill(ctx, c, api, s.outputFlags, begun)
+	}
+	return printBackfill(c, s.outputFlags, begun)
+}
+
+// backfillListCommand lists backfills.
+type backfillListCommand struct {
+	apiFlags
+	outputFlags
+	App string `arg:"" help:"Name of the app."`
+	Job string `help:"Only those of this job."`
+}
+
+// Run prints the backfills.
+func (l *backfillListCommand) Run(ctx context.Context, c console) error {
+	api, err := l.client(ctx)
+	if err != nil {
+		return err
+	}
+	query := dispatcher.BackfillQuery{App: l.App, Job: l.Job}
+	all, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Backfill], error) {
+		query.Page = page
+		return api.Backfills(ctx, query)
+	})
+	if err != nil {
+		return err
+	}
+	return printList(l.outputFlags, c, all, "BACKFILL\tJOB\tSTATE\tDONE\tFAILED\tFROM\tTO\tCREATED AT", func(b dispatcher.Backfill) []any {
+		return []any{b.App + "/" + b.ID, b.Job, stateCell(b.State), doneOf(b), b.Failed, b.From, b.To, b.CreatedAt}
+	})
+}
+
+// doneOf says how far a backfill is.
+func doneOf(b dispatcher.Backfill) string {
+	return fmt.Sprintf("%d of %d", b.Queued+b.Skipped-b.Running, b.Total)
+}
+
+// backfillFlags name a backfill.
+type backfillFlags struct {
+	apiFlags
+	outputFlags
+	Backfill string `arg:"" name:"app/backfill" help:"The backfill, such as billing/1k2j9fq3c8g00."`
+}
+
+// get reads the backfill.
+func (f *backfillFlags) get(ctx context.Context) (*client.Client, dispatcher.Backfill, error) {
+	api, app, id, err := f.named(ctx, f.Backfill, "APP/BACKFILL")
+	if err != nil {
+		return nil, dispatcher.Backfill{}, err
+	}
+	found, err := api.Backfill(ctx, app, id)
+	return api, found, err
+}
+
+// change makes a change and prints the backfill.
+func (f *backfillFlags) change(ctx context.Context, c console, action dispatcher.BackfillAction) error {
+	api, app, id, err := f.named(ctx, f.Backfill, "APP/BACKFILL")
+	if err != nil {
+		return err
+	}
+	changed, err := api.ChangeBackfill(ctx, app, id, action)
+	if err != nil {
+		return err
+	}
+	return printBackfill(c, f.outputFlags, changed)
+}
+
+// backfillShowCommand shows a backfill.
+type backfillShowCommand struct{ backfillFlags }
+
+// Run prints the backfill.
+func (s *backfillShowCommand) Run(ctx context.Context, c console) error {
+	_, found, err := s.get(ctx)
+	if err != nil {
+		return err
+	}
+	return printObject(s.outputFlags, c, found, func(l *lines) { showBackfill(l, found) })
+}
+
+func showBackfill(l *lines, b dispatcher.Backfill) {
+	l.add("backfill", b.App+"/"+b.ID)
+	l.add("job", b.App+"/"+b.Job)
+	l.add("trigger", b.Trigger)
+	l.add("from", b.From)
+	l.add("to", b.To)
+	l.add("state", stateCell(b.State))
+	l.add("because", b.Error)
+	l.add("done", doneOf(b))
+	l.add("running", b.Running)
+	l.add("succeeded", b.Succeeded)
+	l.add("failed", b.Failed)
+	l.add("cancelled", b.Cancelled)
+	l.add("left out", b.Skipped)
+	l.add("reached", b.ReachedAt)
+	l.add("concurrency", b.Concurrency)
+	l.add("order", string(b.Order))
+	if b.Pace != 0 {
+		l.add("pace", b.Pace.String())
+	}
+	l.add("existing", string(b.Existing))
+	l.add("payload", string(b.Payload))
+	l.add("reason", b.Reason)
+	l.add("created", dispatcher.FormatInstant(b.CreatedAt)+" by "+b.CreatedBy)
+	l.add("ended at", b.EndedAt)
+}
+
+// backfillWatchCommand waits for the end of a backfill.
+type backfillWatchCommand struct{ backfillFlags }
+
+// Run prints how the backfill goes on until it ends.
+func (w *backfillWatchCommand) Run(ctx context.Context, c console) error {
+	api, found, err := w.get(ctx)
+	if err != nil {
+		return err
+	}
+	return watchBackfill(ctx, c, api, w.outputFlags, found)
+}
+
+// watchBackfill prints each change of a backfill until it ends; as one object of JSON, only its end.
+func watchBackfill(ctx context.Context, c console, api *client.Client, o outputFlags, b dispatcher.Backfill) error {
+	shown := ""
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		line := string(b.State) + doneOf(b)
+		if line != shown && (b.State.Ended() || o.Output != outputJSON) {
+			if err := printBackfill(c, o, b); err != nil {
+				return err
+			}
+			shown = line
+		}
+		switch {
+		case !b.State.Ended():
+		case b.State == dispatcher.BackfillComplete && b.Failed+b.Cancelled == 0:
+			return nil
+		default:
+			return &negativeError{fmt.Errorf("backfill %s/%s is %s: %d of its runs failed and %d were cancelled", b.App, b.ID, b.State,
+				b.Failed, b.Cancelled)}
+		}
+		pause(ctx, wait)
+		next, err := api.Backfill(ctx, b.App, b.ID)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("backfill %s/%s has not ended yet; go on with: carillon backfill watch %[1]s/%[2]s", b.App, b.ID)
+		case err != nil:
+			return err
+		}
+		b = next
+	}
+}
+
+// backfillPauseCommand pauses a backfill.
+type backfillPauseCommand struct{ backfillFlags }
+
+// Run pauses it.
+func (p *backfillPauseCommand) Run(ctx context.Context, c console) error {
+	return p.change(ctx, c, dispatcher.PauseBackfill)
+}
+
+// backfillResumeCommand resumes a backfill.
+type backfillResumeCommand struct{ backfillFlags }
+
+// Run resumes it.
+func (r *backfillResumeCommand) Run(ctx context.Context, c console) error {
+	return r.change(ctx, c, dispatcher.ResumeBackfill)
+}
+
+// backfillCancelCommand cancels a backfill.
+type backfillCancelCommand struct{ backfillFlags }
+
+// Run cancels it.
+func (r *backfillCancelCommand) Run(ctx context.Context, c console) error {
+	return r.change(ctx, c, dispatcher.CancelBackfill)
+}
+
+// printBackfill prints a backfill: as one line for people.
+func printBackfill(c console, o outputFlags, b dispatcher.Backfill) error {
+	if o.Output != outputTable {
+		return printObject(o, c, b, nil)
+	}
+	t := &table{}
+	t.add(b.App+"/"+b.ID, b.Job, stateCell(b.State), doneOf(b), fmt.Sprintf("%d failed", b.Failed))
+	return t.show(c)
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+)
+
+// A node is killed in the middle of a bulk action: others go on, and each job is run once.
+func TestKillInABulkActionRunsEachJobOnce(t *testing.T) {
+	t.Parallel()
+	program, err := mortal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	onBothDatabases(t, func(t *testing.T, database string) {
+		r := newReceiver(t, func(w http.ResponseWriter, _ arrival) { w.WriteHeader(http.StatusNoContent) })
+		token := newToken(t, database)
+		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
+		n := startNode(t, database, token, args...)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
+		const jobs = 60 // more than one step
+		for i := range jobs {
+			job := webhookJob("kill", fmt.Sprintf("job-%02d", i), r.URL, map[string]string{"a": "0 0 0 1 1 ?"})
+			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+		}
+		n.kill()
+		victim := launchNodeIn(t, surroundings{program: program}, database, token,
+			[]string{fmt.Sprintf("CHAOS=%s:kill,nth=30", failpoint.InBulkAction)}, args...)
+		victim.awaitReady()
+		begun := must[dispatcher.BulkAction](t)(victim.CreateBulkAction(t.Context(), "kill", dispatcher.BulkSpec{Action: dispatcher.BulkRunJobs}))
+		victim.awaitDeath(t, "the middle of the bulk action")
+		last := startNode(t, database, token, args...)
+		var ended dispatcher.BulkAction
+		until(t, "the bulk action to end", func() bool {
+			ended = must[dispatcher.BulkAction](t)(last.BulkAction(t.Context(), "kill", begun.ID))
+			return ended.State.Ended()
+		})
+		if ended.State != dispatcher.BulkComplete || ended.Done != jobs || ended.Skipped != 0 {
+			t.Errorf("ended as %+v, want %d jobs done", ended, jobs)
+		}
+		runs := map[string]int{}
+		for _, run := range last.allRuns("kill") {
+			runs[run.Job]++
+		}
+		for i := range jobs {
+			if name := fmt.Sprintf("job-%02d", i); runs[name] != 1 {
+				t.Errorf("job %s has %d runs, want 1", name, runs[name])
+			}
+		}
+	})
+}

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/need"
+)
+
+// blockOf returns the first block of a language on a page of the docs.
+func blockOf(t *testing.T, page, language string) string {
+	t.Helper()
+	text := must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "..", "docs", page)))
+	m := regexp.MustCompile("(?ms)^```" + language + "\n(.*?)^```$").FindSubmatch(text)
+	if m == nil {
+		t.Fatalf("docs/%s has no block of %s", page, language)
+	}
+	return string(m[1])
+}
+
+// The story of docs/long-work.md: its job is applied, and its script calls back.
+func TestStoryOfLongWork(t *testing.T) {
+	t.Parallel()
+	need.Program(t, "curl", "curl")
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	address := must[string](t)(freeport.Address(t.Context()))
+	n := launchNode(t, database, newToken(t, database), nil,
+		append(quick(), "--listen", address, "--callback-url", "http://"+address+"/")...)
+	n.endpoint = "http://" + address
+	n.Client = must[*client.Client](t)(client.New(n.endpoint, n.token, client.Options{}))
+	n.awaitReady()
+	accepted := make(chan http.Header, 1)
+	importer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.WriteHeader(http.StatusAccepted)
+		accepted <- r.Header
+	}))
+	t.Cleanup(importer.Close)
+
+	w := emptyWorkspace(t, n)
+	config := `terraform {
+  required_providers {
+    carillon = { source = "carillon-dev/carillon" }
+  }
+}
+resource "carillon_app" "shop" { name = "shop" }
+` + strings.ReplaceAll(blockOf(t, "long-work.md", "terraform"), "https://importer.example.com", importer.URL)
+	if err := os.WriteFile(filepath.Join(w.dir, "main.tf"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.apply()
+	if out, code := w.terraform("plan", "-detailed-exitcode", "-no-color"); code != 0 {
+		t.Errorf("plan after apply: exit %d, want no change:\n%s", code, out)
+	}
+
+	run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "shop", "import"))
+	got := receive(t, accepted)
+	n.awaitCallback(run.ID)
+	script, lastCall, _ := strings.Cut(blockOf(t, "long-work.md", "sh"), "call_back complete")
+	n.sh(t, script, got)
+	waiting := must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
+	if c := waiting.Callback; c == nil || c.Progress != "36 of 40 files" || c.Percent == nil || *c.Percent != 90 ||
+		c.Deadline.Sub(*c.HeartbeatAt) != 30*time.Minute {
+		t.Errorf("callback: got %+v, want the progress and half an hour from it", c)
+	}
+	shown, _, _ := carillon(t, []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}, "run", "show", run.ID)
+	if !strings.Contains(shown, "90 % 36 of 40 files") || !strings.Contains(shown, "callback by") {
+		t.Errorf("carillon run show says\n%s", shown)
+	}
+	beginning, _, _ := strings.Cut(script, "call_back heartbeat")
+	n.sh(t, beginning+"call_back complete"+lastCall, got)
+	ended := must[dispatcher.Run](t)(n.Run(t.Context(), run.ID))
+	if ended.State != dispatcher.RunSucceeded || len(ended.Attempts) != 1 || ended.Attempts[0].Response.CallbackResult != "40 files" {
+		t.Errorf("run: got %+v, want it succeeded with its result", ended)
+	}
+	if token := got.Get("Carillon-Callback-Token"); token == "" || strings.Contains(n.logs.String(), token) {
+		t.Error("the log of the node has the token, or there was none")
+	}
+}
+
+// sh runs a script with what a request said about its callback.
+func (n *node) sh(t *testing.T, script string, header http.Header) {
+	t.Helper()
+	command := exec.CommandContext(t.Context(), "sh", "-euc", script)
+	command.Env = append(os.Environ(), "URL="+header.Get("Carillon-Callback-URL"), "TOKEN="+header.Get("Carillon-Callback-Token"))
+	if out, err := command.CombinedOutput(); err != nil {
+		t.Fatalf("%v:\n%s\n%s", err, script, out)
+	}
+}
+
+func TestOperatorsEndRunsThatWait(t *testing.T) {
+	t.Parallel()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	n := startNode(t, database, newToken(t, database), append(quick(), "--callback-url=http://127.0.0.1:1")...)
+	r := newReceiver(t, func(w http.ResponseWriter, _ arrival) { w.WriteHeader(http.StatusAccepted) })
+	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "long", Enabled: true}, client.Condition{}))
+	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
+	for how, want := range map[string]dispatcher.RunState{"complete": dispatcher.RunSucceeded, "fail": dispatcher.RunFailed} {
+		job := longJob("long", how, r.URL, dispatcher.DefaultCallbackTimeout)
+		job.Retry.MaxAttempts = 1
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "long", how))
+		n.awaitCallback(run.ID)
+		if out, errs, code := carillon(t, env, "run", how, run.ID, "--message", "by hand"); code != 0 {
+			t.Fatalf("carillon run %s: exit %d: %s%s", how, code, out, errs)
+		}
+		until(t, "the run to end", func() bool { return must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)).EndedAt != nil })
+		if got := must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)); got.State != want {
+			t.Errorf("after run %s: got %+v, want it %s", how, got, want)
+		}
+	}
+}
+
+// awaitCallback waits until a run waits for its callback.
+func (n *node) awaitCallback(id string) {
+	n.t.Helper()
+	until(n.t, "the run to wait", func() bool {
+		return must[dispatcher.Run](n.t)(n.Run(n.t.Context(), id)).State == dispatcher.RunWaitingCallback
+	})
+}
+
+// longJob is a job without triggers whose target may accept its attempts.
+func longJob(app, name, url string, timeout dispatcher.Duration) dispatcher.Job {
+	job := webhookJob(app, name, url+"/"+name, nil)
+	job.Retry.SetDefaults()
+	job.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: timeout}
+	return job
+}
+
+// longWorker accepts attempts and calls back: jobs "flaky" fail their first attempt, jobs "silent" say nothing of theirs.
+type longWorker struct {
+	*httptest.Server
+	client  *http.Client
+	mu      sync.Mutex
+	node    string              // the endpoint of the node that lives
+	sent    map[string]int      // by run and attempt
+	ended   map[string][]string // what counted, by run
+	between map[string]bool     // runs that were attempted after they were complete
+	work    sync.WaitGroup
+}
+
+func newLongWorker(t *testing.T) *longWorker {
+	t.Helper()
+	w := &longWorker{sent: map[string]int{}, ended: map[string][]string{}, between: map[string]bool{}}
+	calls := &http.Transport{MaxConnsPerHost: 16} // far fewer than a node allows to one address
+	w.client = &http.Client{Transport: calls, Timeout: 10 * time.Second}
+	stop := make(chan struct{})
+	w.Server = httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		run, attempt := r.Header.Get("Carillon-Run"), r.Header.Get("Carillon-Attempt")
+		w.mu.Lock()
+		w.sent[run+" "+attempt]++
+		if slices.Contains(w.ended[run], "complete") {
+			w.between[run] = true
+		}
+		w.mu.Unlock()
+		what := "complete"
+		switch {
+		case attempt == "1" && r.URL.Path == "/flaky":
+			what = "fail"
+		case attempt == "1" && r.URL.Path == "/silent":
+			what = ""
+		}
+		if what != "" {
+			header := r.Header.Clone()
+			w.work.Go(func() { w.callBack(stop, run, what, header) })
+		}
+		rw.WriteHeader(http.StatusAccepted)
+	}))
+	t.Cleanup(func() { close(stop); w.Close(); w.work.Wait(); calls.CloseIdleConnections() })
+	return w
+}
+
+// callBack calls back until a node answers, as a target has to while nodes are replaced.
+func (w *longWorker) callBack(stop <-chan struct{}, run, what string, header http.Header) {
+	for {
+		pause := 50 * time.Millisecond
+		w.mu.Lock()
+		url := w.node + "/v1/runs/" + run + "/" + what
+		w.mu.Unlock()
+		request, err := http.NewRequest(http.MethodPost, url, http.NoBody)
+		if err != nil {
+			return
+		}
+		request.Header.Set("Authorization", "Bearer "+header.Get("Carillon-Callback-Token"))
+		if response, err := w.client.Do(request); err == nil {
+			_ = response.Body.Close()
+			switch response.StatusCode {
+			case http.StatusOK:
+				w.mu.Lock()
+				w.ended[run] = append(w.ended[run], what)
+				w.mu.Unlock()
+				return
+			case http.StatusConflict, http.StatusUnauthorized:
+				return
+			case http.StatusTooManyRequests:
+				if after, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil {
+					pause = time.Duration(after) * time.Second
+				}
+			}
+		}
+		select {
+		case <-stop:
+			return
+		case <-time.After(pause):
+		}
+	}
+}
+
+// A node is killed between every two steps of a run that its target accepts and ends by a callback. No attempt is sent
+// twice, each run ends, and what the target said of its end is never lost or contradicted.
+func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
+	t.Parallel()
+	program, err := mortal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	onBothDatabases(t, func(t *testing.T, database string) {
+		w := newLongWorker(t)
+		token := newToken(t, database)
+		args := append(quick(), "--dead-after=2s", "--breaker-failures=0", "--callback-url=http://127.0.0.1:1")
+		n := startNode(t, database, token, args...)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
+		declare := func(n *node, name, expression string, was client.Condition) {
+			job := webhookJob("kill", name, w.URL+"/"+name, map[string]string{"a": expression})
+			job.Retry.SetDefaults()
+			job.Retry.Delays, job.Retry.MaxAttempts = []dispatcher.Duration{dispatcher.Duration(300 * time.Millisecond)}, 5
+			job.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: dispatcher.Duration(3 * time.Second)}
+			if name == "silent" { // its attempts end while nodes are dead or starting
+				job.Retry.MaxAttempts = 100
+				// A node that does much else answers so few callbacks a second that all attempts of many runs may time out: in
+				// place of as many again each 3 s, fewer and fewer follow.
+				job.Retry.Delays = append(job.Retry.Delays, dispatcher.Duration(2*time.Second), dispatcher.Duration(10*time.Second))
+			} else {
+				job.Target.Webhook.Callback.Timeout = dispatcher.Duration(time.Minute) // longer than the test is without a node
+			}
+			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, was))
+		}
+		for _, name := range []string{"fine", "flaky", "silent"} {
+			declare(n, name, "* * * * * ?", client.Condition{Absent: true})
+		}
+		n.kill()
+		for _, at := range []failpoint.Point{failpoint.AfterSend, failpoint.AfterResponse, failpoint.AfterRecord, failpoint.BeforeCallbackEnd} {
+			for _, visit := range []int{1, 5} {
+				victim := launchNodeIn(t, surroundings{program: program}, database, token,
+					[]string{fmt.Sprintf("CHAOS=%s:kill,nth=%d", at, visit)}, args...)
+				w.mu.Lock()
+				w.node = victim.endpoint
+				w.mu.Unlock()
+				victim.awaitDeath(t, fmt.Sprintf("its visit %d of %s", visit, at))
+			}
+		}
+		last := startNode(t, database, token, args...)
+		w.mu.Lock()
+		w.node = last.endpoint
+		w.mu.Unlock()
+		for _, name := range []string{"fine", "flaky", "silent"} { // a pause would hold retries back
+			declare(last, name, "0 0 0 1 1 ?", client.Condition{Existing: true})
+		}
+		w.check(t, last, last.settled(t, "kill", time.Now()))
+	})
+}
+
+// check compares what was sent and called back with what the ledger says of runs.
+func (w *longWorker) check(t *testing.T, n *node, runs []dispatcher.Run) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for attempt, times := range w.sent {
+		if times > 1 {
+			t.Errorf("run and attempt %s were sent %d times", attempt, times)
+		}
+	}
+	states, failed := map[string]int{}, 0
+	for _, one := range runs {
+		run := must[dispatcher.Run](t)(n.Run(t.Context(), one.ID))
+		states[run.Job+" "+string(run.State)]++
+		if run.State != dispatcher.RunSucceeded {
+			t.Errorf("run %s is %s, want succeeded: %+v", run.ID, run.State, run.Attempts)
+		}
+		if w.between[run.ID] {
+			t.Errorf("run %s was attempted after its target had completed it", run.ID)
+		}
+		for _, attempt := range run.Attempts {
+			if attempt.Class == dispatcher.ClassCallback {
+				failed++
+			}
+			states[string(attempt.State)+" "+string(attempt.Class)]++
+		}
+		if said := w.ended[run.ID]; slices.Contains(said, "fail") &&
+			!slices.ContainsFunc(run.Attempts, func(a dispatcher.Attempt) bool { return a.Class == dispatcher.ClassCallback }) {
+			t.Errorf("the target of run %s said that an attempt failed, and the ledger says %+v", run.ID, run.Attempts)
+		}
+	}
+	t.Logf("%d runs: %v", len(runs), states)
+	if failed == 0 || states["timed_out callback_timeout"] == 0 || states["lost other"] == 0 {
+		t.Errorf("states = %v, want some that failed, timed out and were lost: the kills met none", states)
+	}
+}

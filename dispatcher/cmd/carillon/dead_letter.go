@@ -1,0 +1,196 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// deadLetterCommand shows and replays runs that failed for good.
+type deadLetterCommand struct {
+	List   deadLetterListCommand   `cmd:"" help:"List runs that failed, timed out or were lost, the latest first." example:"carillon dead-letter list --app billing --class http_5xx --since 24h"`
+	Replay deadLetterReplayCommand `cmd:"" group:"operate" help:"Retry dead letters, all or those that the flags select." example:"carillon dead-letter replay billing --class http_5xx --since 24h --dry-run"`
+}
+
+// deadLetterFlags select dead letters of an app.
+type deadLetterFlags struct {
+	Job   string `placeholder:"JOB" help:"Only of this job, or of a delivery that belongs to it, such as load.on_failure."`
+	Class string `placeholder:"CLASS" help:"Only those whose last attempt failed in this way, such as http_5xx."`
+	State string `placeholder:"STATE" help:"Only those in this state: failed, timed_out or lost."`
+	periodFlags
+}
+
+// query returns what the flags ask for, of no app yet.
+func (d deadLetterFlags) query(now time.Time) (dispatcher.DeadLetterQuery, error) {
+	var problems []error
+	if class := dispatcher.Class(d.Class); d.Class != "" && !slices.Contains(dispatcher.Classes, class) {
+		problems = append(problems, fmt.Errorf("--class: %s is none of %s", dispatcher.Echo(d.Class), listed(dispatcher.Classes)))
+	}
+	if state := dispatcher.RunState(d.State); d.State != "" && !slices.Contains(dispatcher.DeadLetterStates, state) {
+		problems = append(problems, fmt.Errorf("--state: %s is none of %s", dispatcher.Echo(d.State), listed(dispatcher.DeadLetterStates)))
+	}
+	from, to, err := d.period(now)
+	if err := errors.Join(append(problems, err)...); err != nil {
+		return dispatcher.DeadLetterQuery{}, &usageError{err}
+	}
+	return dispatcher.DeadLetterQuery{
+		Job: d.Job, Class: dispatcher.Class(d.Class), State: dispatcher.RunState(d.State), From: from, To: to,
+	}, nil
+}
+
+// deadLetterListCommand lists dead letters.
+type deadLetterListCommand struct {
+	apiFlags
+	outputFlags
+	App string `placeholder:"APP" help:"Only of this app. Default: all that the token may see."`
+	deadLetterFlags
+	Limit int `default:"100" help:"How many of the latest to show, 0 to 100000. 0: all."`
+}
+
+// Run prints the dead letters, latest scheduled time first.
+func (d *deadLetterListCommand) Run(ctx context.Context, c console) error {
+	query, err := d.query(time.Now())
+	if err != nil {
+		return err
+	}
+	if d.Job != "" && d.App == "" || d.Limit < 0 || d.Limit > 100_000 {
+		return &usageError{errors.New("--job needs --app, and --limit is 0 to 100000")}
+	}
+	api, err := d.client(ctx)
+	if err != nil {
+		return err
+	}
+	apps, err := appsOr(ctx, api, d.App)
+	if err != nil {
+		return err
+	}
+	var all []dispatcher.Run
+	more, read := false, newProgress(c, "dead letters")
+	for _, app := range apps {
+		query.App = app
+		found, others, err := allPages(d.Limit, func(page dispatcher.Page) (client.List[dispatcher.Run], error) {
+			query.Page = page
+			return api.DeadLetters(ctx, query)
+		})
+		if err != nil {
+			return err
+		}
+		all, more = append(all, found...), more || others
+		read.say(len(all))
+	}
+	all = cut(c, all, d.Limit, more, func(run dispatcher.Run) time.Time { return run.ScheduledAt })
+	return printList(d.outputFlags, c, all, runTitles, runCells)
+}
+
+// deadLetterReplayCommand retries dead letters.
+type deadLetterReplayCommand struct {
+	apiFlags
+	outputFlags
+	App string `arg:"" help:"Name of the app."`
+	deadLetterFlags
+	DryRun bool `help:"Count them, and retry nothing."`
+	Yes    bool `help:"Retry them."`
+	Limit  int  `default:"0" help:"How many to retry at most. 0: all."`
+	Pace   int  `default:"0" help:"How many to retry in a second at most, 1 to 1000. 0: as many as the API takes."`
+}
+
+// Run counts dead letters or retries them, a portion after the other.
+func (d *deadLetterReplayCommand) Run(ctx context.Context, c console) error {
+	query, err := d.query(time.Now())
+	if err != nil {
+		return err
+	}
+	if d.Limit < 0 || d.Pace < 0 || d.Pace > dispatcher.MaxReplayPortion || d.DryRun == d.Yes {
+		return &usageError{errors.New("give --dry-run to count the dead letters, or --yes to retry them; --limit is not negative, and " +
+			"--pace is 0 to 1000")}
+	}
+	api, err := d.client(ctx)
+	if err != nil {
+		return err
+	}
+	replay := dispatcher.DeadLetterReplay{Job: query.Job, Class: query.Class, State: query.State, From: query.From, To: query.To}
+	replay.SetDefaults()
+	if d.DryRun {
+		count, err := api.CountDeadLetters(ctx, d.App, replay)
+		if err != nil {
+			return err
+		}
+		return printObject(d.outputFlags, c, count, func(l *lines) {
+			more := ""
+			if count.More {
+				more = "more than "
+			}
+			l.add("dead letters", fmt.Sprint(more, count.Count))
+		})
+	}
+	return d.replay(ctx, c, api, replay)
+}
+
+// replay retries portion after portion until all had their turn, the limit is reached or the API says to stop.
+func (d *deadLetterReplayCommand) replay(ctx context.Context, c console, api *client.Client, replay dispatcher.DeadLetterReplay) error {
+	var total dispatcher.Replayed
+	said := newProgress(c, "retried")
+	if d.Pace > 0 {
+		replay.Limit = min(replay.Limit, d.Pace)
+	}
+	for {
+		if left := d.Limit - total.Replayed; d.Limit > 0 {
+			replay.Limit = min(replay.Limit, left)
+		}
+		one, err := api.ReplayDeadLetters(ctx, d.App, replay)
+		if err != nil {
+			return fmt.Errorf("after %d retried runs: %w", total.Replayed, err)
+		}
+		total.Replayed, total.Skipped = total.Replayed+one.Replayed, total.Skipped+one.Skipped
+		total.Next, total.Stopped = one.Next, one.Stopped
+		said.say(total.Replayed)
+		if one.Next == "" || one.Stopped != nil || d.Limit > 0 && total.Replayed >= d.Limit {
+			break
+		}
+		replay.Cursor = one.Next
+		if err := d.rest(ctx, one.Replayed); err != nil {
+			return err
+		}
+	}
+	if err := printObject(d.outputFlags, c, total, func(l *lines) {
+		l.add("retried", total.Replayed)
+		l.add("skipped", total.Skipped)
+	}); err != nil {
+		return err
+	}
+	if total.Stopped != nil {
+		return &stoppedError{total.Stopped}
+	}
+	return nil
+}
+
+// rest waits as long as a number of retries may take at the pace.
+func (d *deadLetterReplayCommand) rest(ctx context.Context, retried int) error {
+	if d.Pace == 0 {
+		return nil
+	}
+	timer := time.NewTimer(time.Duration(retried) * time.Second / time.Duration(d.Pace))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// stoppedError says why a replay ended before all had their turn.
+type stoppedError struct{ why *dispatcher.Problem }
+
+// Error says what to do about the rest.
+func (e *stoppedError) Error() string {
+	return "the replay stopped early: " + e.why.Message + "; the others stay dead letters, and the same command goes on with them"
+}
+
+// Unwrap makes it a conflict: the state of the app does not permit more for now.
+func (e *stoppedError) Unwrap() error { return dispatcher.ErrConflict }

@@ -1,0 +1,119 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+)
+
+// A node is killed between every two steps from the end of a run to the end of what follows it. Each run is followed by one
+// run of each of its followers, also through two links of a chain, and by no other.
+func TestKillBetweenAnyTwoStepsOfAChainFollowsEachRunOnce(t *testing.T) {
+	t.Parallel()
+	program, err := mortal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	onBothDatabases(t, func(t *testing.T, database string) {
+		r := newReceiver(t, func(w http.ResponseWriter, a arrival) {
+			if a.path == "/bad" {
+				w.WriteHeader(http.StatusInternalServerError)
+			}
+		})
+		token := newToken(t, database)
+		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
+		n := startNode(t, database, token, args...)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
+		for _, job := range chainedJobs(r.URL) {
+			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+		}
+		n.kill()
+		for _, at := range []failpoint.Point{
+			failpoint.AfterResponse, failpoint.AfterRecord, failpoint.InFollow, failpoint.AfterFollow, failpoint.InPool, failpoint.BeforeSend,
+		} {
+			for _, visit := range []int{1, 4} {
+				victim := launchNodeIn(t, surroundings{program: program}, database, token,
+					[]string{fmt.Sprintf("CHAOS=%s:kill,nth=%d", at, visit)}, args...)
+				victim.awaitDeath(t, fmt.Sprintf("its visit %d of %s", visit, at))
+			}
+		}
+		last := startNode(t, database, token, args...)
+		before := time.Now()
+		for _, name := range []string{"good", "bad"} {
+			must[dispatcher.Job](t)(last.PauseJob(t.Context(), "kill", name, "", true, client.Condition{}))
+		}
+		checkFollowed(t, last, before)
+	})
+}
+
+// chainedJobs are a job that succeeds and is followed by a chain of two, and one that fails and is followed by the end of the
+// chain and by a delivery.
+func chainedJobs(url string) []dispatcher.Job {
+	once := dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
+	end := webhookJob("kill", "end", url+"/end", nil)
+	middle := webhookJob("kill", "middle", url+"/middle", nil)
+	middle.OnSuccess = &dispatcher.Follow{Jobs: []string{"end"}}
+	good := webhookJob("kill", "good", url+"/good", map[string]string{"a": "* * * * * ?"})
+	good.OnSuccess = &dispatcher.Follow{Jobs: []string{"middle"}, Payload: dispatcher.FollowResult}
+	bad := webhookJob("kill", "bad", url+"/bad", map[string]string{"a": "* * * * * ?"})
+	bad.Retry = once
+	delivery := webhookJob("", "", url+"/delivery", nil).Target
+	bad.OnFailure = &dispatcher.Follow{Jobs: []string{"end"}, Target: &delivery}
+	return []dispatcher.Job{end, middle, good, bad}
+}
+
+// checkFollowed waits until everything has ended, and compares what follows each run with what its job declares.
+func checkFollowed(t *testing.T, n *node, before time.Time) {
+	t.Helper()
+	followers := map[string]string{
+		"good succeeded": "middle", "middle succeeded": "end", "bad failed": "bad.on_failure end", "bad lost": "bad.on_failure end",
+	}
+	var wrong []string
+	var runs []dispatcher.Run
+	until(t, "all runs to be followed", func() bool {
+		wrong, runs = nil, n.allRuns("kill")
+		followed := 0
+		for _, one := range runs {
+			run := must[dispatcher.Run](t)(n.Run(t.Context(), one.ID))
+			var got []string
+			for _, ref := range run.FollowedBy {
+				got = append(got, ref.Job)
+			}
+			slices.Sort(got)
+			followed += len(got)
+			if text := strings.Join(got, " "); run.EndedAt == nil || text != followers[run.Job+" "+string(run.State)] {
+				wrong = append(wrong, fmt.Sprintf("run %s of %s is %s and followed by %q", run.ID, run.Job, run.State, text))
+			}
+		}
+		children := 0
+		for _, run := range runs {
+			if run.Kind == dispatcher.KindChain || run.Kind == dispatcher.KindFollow {
+				children++
+			}
+		}
+		if children != followed {
+			wrong = append(wrong, fmt.Sprintf("%d runs follow others, and %d are known to", children, followed))
+		}
+		return len(wrong) == 0 || time.Since(before) > 60*time.Second
+	})
+	for _, text := range wrong {
+		t.Error(text)
+	}
+	states := map[string]int{}
+	for _, run := range runs {
+		states[run.Job+" "+string(run.State)]++
+	}
+	t.Logf("%d runs: %v", len(runs), states)
+	for _, want := range []string{"end succeeded", "bad.on_failure succeeded"} {
+		if states[want] == 0 {
+			t.Errorf("states = %v, want some %s", states, want)
+		}
+	}
+}

@@ -1,0 +1,287 @@
+package main
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// names is a name server that says where names lead. A name with several addresses leads to one after the other, and to the
+// last one from then on.
+type names struct {
+	mu sync.Mutex
+	of map[string][]string
+}
+
+// lead lets a name lead to addresses.
+func (n *names) lead(name string, addresses ...string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.of[name] = addresses
+}
+
+// dial connects a resolver with the name server.
+func (n *names) dial(context.Context, string, string) (net.Conn, error) {
+	here, there := net.Pipe()
+	go func() {
+		defer there.Close()
+		for n.respond(there) == nil {
+		}
+	}()
+	return here, nil
+}
+
+// respond responds to a question, as TCP frames it.
+func (n *names) respond(conn net.Conn) error {
+	frame := make([]byte, 2)
+	if _, err := io.ReadFull(conn, frame); err != nil {
+		return err
+	}
+	packet := make([]byte, binary.BigEndian.Uint16(frame))
+	if _, err := io.ReadFull(conn, packet); err != nil {
+		return err
+	}
+	var m dnsmessage.Message
+	if err := m.Unpack(packet); err != nil {
+		return err
+	}
+	m.Response, m.RecursionAvailable, m.Additionals = true, true, nil
+	q := m.Questions[0]
+	name := strings.TrimSuffix(q.Name.String(), ".")
+	n.mu.Lock()
+	if addresses := n.of[name]; len(addresses) == 0 {
+		m.RCode = dnsmessage.RCodeNameError
+	} else if q.Type == dnsmessage.TypeA {
+		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class},
+			Body: &dnsmessage.AResource{A: netip.MustParseAddr(addresses[0]).As4()}}}
+		n.of[name] = addresses[min(1, len(addresses)-1):]
+	}
+	n.mu.Unlock()
+	packed, err := m.Pack()
+	if err == nil {
+		_, err = conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(packed))), packed...))
+	}
+	return err
+}
+
+const guardedSecret = "s3cr3t-of-the-group"
+
+// guardedGroup is a node in this process with a group that takes registrations from 127.0.0.7 alone. What listens at other
+// addresses of the same port is not to be reached.
+type guardedGroup struct {
+	t        *testing.T
+	admin    *client.Client
+	worker   *client.Client // has the scope register in the app
+	names    *names
+	port     string
+	arrived  chan string  // what the worker's Authorization was
+	trespass atomic.Int32 // connections to what nobody may call
+}
+
+func newGuardedGroup(t *testing.T) *guardedGroup {
+	t.Helper()
+	h := &guardedGroup{t: t, names: &names{of: map[string][]string{}}, arrived: make(chan string, 100)}
+	h.listen()
+	dir := t.TempDir()
+	if err := errors.Join(os.Mkdir(filepath.Join(dir, "shop"), 0o700),
+		os.WriteFile(filepath.Join(dir, "shop", "token"), []byte(guardedSecret), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	database := "sqlite:" + filepath.Join(dir, "carillon.db")
+	if err := store.Migrate(t.Context(), database); err != nil {
+		t.Fatal(err)
+	}
+	s := must[dispatcher.Store](t)(store.Open(t.Context(), database, store.Options{}))
+	t.Cleanup(func() { _ = s.Close() })
+	silent := slog.New(slog.DiscardHandler)
+	server := httptest.NewServer(api.New(s, api.Options{Logger: silent}))
+	t.Cleanup(server.Close)
+	as := func(name string, scopes []dispatcher.Scope, apps ...string) *client.Client {
+		secret, hash := api.NewToken()
+		if err := s.CreateToken(t.Context(), dispatcher.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}); err != nil {
+			t.Fatal(err)
+		}
+		return must[*client.Client](t)(client.New(server.URL, secret, client.Options{}))
+	}
+	h.admin, h.worker = as("admin", dispatcher.Scopes()), as("worker", []dispatcher.Scope{dispatcher.ScopeRegister}, "shop")
+	invoker := invoke.New(invoke.Options{
+		SecretDir: dir, Egress: invoke.Egress{Loopback: true}, Resolver: &net.Resolver{PreferGo: true, Dial: h.names.dial},
+	})
+	e := engine.New(s, invoker, engine.Options{Name: "node", Logger: silent, Window: time.Second, Heartbeat: 500 * time.Millisecond,
+		Handler: time.Second, Grace: 200 * time.Millisecond})
+	ctx, end := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { e.Run(ctx); invoker.Close() })
+	t.Cleanup(func() { end(); running.Wait() })
+	h.declare()
+	return h
+}
+
+// listen starts the worker at 127.0.0.7, and listeners on its port at other addresses of this machine.
+func (h *guardedGroup) listen() {
+	h.t.Helper()
+	worker := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Connection", "close")
+		h.arrived <- r.Header.Get("Authorization")
+	}))
+	_ = worker.Listener.Close()
+	worker.Listener = must[net.Listener](h.t)(net.Listen("tcp", "127.0.0.7:0"))
+	worker.Start()
+	h.t.Cleanup(worker.Close)
+	_, h.port, _ = net.SplitHostPort(worker.Listener.Addr().String())
+	for _, address := range []string{"127.0.0.1", "127.0.0.9", "::1"} {
+		l, err := net.Listen("tcp", net.JoinHostPort(address, h.port))
+		if err != nil && address == "::1" {
+			continue // a machine without IPv6
+		}
+		if err != nil {
+			h.t.Fatal(err)
+		}
+		h.t.Cleanup(func() { _ = l.Close() })
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				h.trespass.Add(1)
+				_ = conn.Close()
+			}
+		}()
+	}
+}
+
+// declare stores the group of the app shop, one of another app, and a job without triggers.
+func (h *guardedGroup) declare() {
+	h.t.Helper()
+	port := 0
+	_, _ = fmt.Sscan(h.port, &port)
+	for _, app := range []string{"shop", "bank"} {
+		must[dispatcher.App](h.t)(h.admin.PutApp(h.t.Context(), dispatcher.App{Name: app, Enabled: true}, client.Condition{}))
+		group := dispatcher.EndpointGroup{App: app, Name: "workers"}
+		group.SetDefaults()
+		group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.7/32"}, Ports: []int{port}}
+		group.Registration.SetDefaults()
+		if app == "shop" {
+			group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "file:shop/token"}}}
+		}
+		must[dispatcher.EndpointGroup](h.t)(h.admin.PutGroup(h.t.Context(), group, client.Condition{}))
+	}
+	job := webhookJob("shop", "work", "", nil)
+	job.SetDefaults()
+	job.Retry.MaxAttempts = 1
+	job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers", Path: "/run"}}
+	job.Target.Group.SetDefaults()
+	must[dispatcher.Job](h.t)(h.admin.PutJob(h.t.Context(), job, client.Condition{}))
+}
+
+// register registers an endpoint of the app with the worker's token.
+func (h *guardedGroup) register(app, id, url string) error {
+	_, err := h.worker.RegisterEndpoint(h.t.Context(), app, "workers", id, dispatcher.StaticEndpoint{URL: url})
+	return err
+}
+
+// run runs the job by hand, and returns the run when it has ended.
+func (h *guardedGroup) run() (run dispatcher.Run) {
+	h.t.Helper()
+	requested := must[dispatcher.Run](h.t)(h.admin.RunJob(h.t.Context(), "shop", "work"))
+	until(h.t, "the run to end", func() bool {
+		run = must[dispatcher.Run](h.t)(h.admin.Run(h.t.Context(), requested.ID))
+		return run.EndedAt != nil
+	})
+	return run
+}
+
+// What a worker with a stolen token registers leads no request, no probe and no secret out of the networks and ports of the
+// group, and what refuses it says why.
+func TestHostileRegistrantGetsNothing(t *testing.T) {
+	t.Parallel()
+	h := newGuardedGroup(t)
+	for url, says := range map[string]string{
+		"http://127.0.0.1:PORT":              "registration.networks",
+		"http://127.0.0.9:PORT":              "registration.networks", // another tenant's
+		"http://10.1.2.3:PORT":               "registration.networks",
+		"http://[::1]:PORT":                  "registration.networks",
+		"http://[::ffff:127.0.0.9]:PORT":     "registration.networks",
+		"http://[64:ff9b::127.0.0.9]:PORT":   "registration.networks",
+		"http://169.254.169.254:PORT":        "169.254.169.254",
+		"http://[::ffff:a9fe:a9fe]:PORT":     "a9fe",
+		"http://[fd00:ec2::254]:PORT":        "fd00:ec2::254",
+		"http://[fe80::1]:PORT":              "fe80::1",
+		"http://metadata.google.internal:80": "metadata.google.internal",
+		"http://2130706433:PORT":             "2130706433",
+		"http://0x7f.1:PORT":                 "0x7f.1",
+		"http://127.0.0.7:1":                 "registration.ports",
+		"http://user:hunter2@127.0.0.7:PORT": "user",
+		"ftp://127.0.0.7:PORT":               "scheme",
+		"http://127.0.0.7:PORT/?x=1":         "query",
+	} {
+		url = strings.ReplaceAll(url, "PORT", h.port)
+		var refused *client.Error
+		if err := h.register("shop", "evil", url); !errors.As(err, &refused) || refused.Status != http.StatusUnprocessableEntity ||
+			!strings.Contains(err.Error(), says) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("registering %s: %v, want it refused because of %s", url, err, says)
+		}
+	}
+	var refused *client.Error
+	if err := h.register("bank", "evil", "http://127.0.0.7:"+h.port); !errors.As(err, &refused) || refused.Status != http.StatusForbidden {
+		t.Errorf("registering in the group of another app: %v, want it forbidden", err)
+	}
+	// The networks are those of loopback addresses, so that this name may lead to one of them; it does not.
+	if err := h.register("shop", "evil", "http://localhost:"+h.port); err != nil {
+		t.Fatal(err)
+	}
+	if run := h.run(); run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassNoEndpoint {
+		t.Errorf("run = %+v, want no endpoint", run)
+	}
+
+	// A name is accepted, and judged by where it leads whenever a node connects.
+	url := "http://worker.test:" + h.port
+	if err := h.register("shop", "evil", url); err != nil {
+		t.Fatal(err)
+	}
+	h.names.lead("worker.test", "127.0.0.7")
+	until(t, "the endpoint to be known", func() bool { return h.run().State == dispatcher.RunSucceeded })
+	if got := <-h.arrived; got != "Bearer "+guardedSecret {
+		t.Errorf("the worker got the Authorization %q", got)
+	}
+	for what, addresses := range map[string][]string{
+		"another tenant's":    {"127.0.0.9"},
+		"loopback":            {"127.0.0.1"},
+		"metadata":            {"169.254.169.254"},
+		"between look and go": {"127.0.0.7", "127.0.0.9"},
+	} {
+		h.names.lead("worker.test", addresses...)
+		run := h.run()
+		if run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassNoEndpoint ||
+			!strings.Contains(run.Error, "registration.networks") || strings.Contains(run.Error, guardedSecret) {
+			t.Errorf("%s: run = %+v, want it refused because of registration.networks", what, run)
+		}
+	}
+	if n := h.trespass.Load(); n != 0 || len(h.arrived) != 0 {
+		t.Errorf("%d connections to what nobody may call, %d requests to the worker", n, len(h.arrived))
+	}
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// objectiveCommand shows how jobs do by their objectives.
+type objectiveCommand struct {
+	List objectiveListCommand `cmd:"" help:"List the jobs with an objective, and how they do." example:"carillon objective list billing"`
+	Show objectiveShowCommand `cmd:"" help:"Show how a job does by its objective." example:"carillon objective show billing/invoices"`
+}
+
+// objectiveListCommand lists objectives.
+type objectiveListCommand struct {
+	apiFlags
+	outputFlags
+	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
+}
+
+// Run prints them.
+func (o *objectiveListCommand) Run(ctx context.Context, c console) error {
+	api, err := o.client(ctx)
+	if err != nil {
+		return err
+	}
+	apps, err := appsOr(ctx, api, o.App)
+	if err != nil {
+		return err
+	}
+	var all []dispatcher.ObjectiveStatus
+	read := newProgress(c, "objectives")
+	for _, app := range apps {
+		found, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.ObjectiveStatus], error) {
+			return api.Objectives(ctx, app, page)
+		})
+		if err != nil {
+			return err
+		}
+		all = append(all, found...)
+		read.say(len(all))
+	}
+	titles := "JOB\tOBJECTIVE\tATTAINED\tBUDGET LEFT\tBURNS 1H\tBURNS 6H\tBURNS 3D"
+	return printList(o.outputFlags, c, all, titles, func(s dispatcher.ObjectiveStatus) []any {
+		return []any{s.App + "/" + s.Job, objectiveOf(&s.Objective), attained(s), percent(s.BudgetLeft), burnRate(s, "1h"), burnRate(s, "6h"),
+			burnRate(s, "3d")}
+	})
+}
+
+// objectiveOf says what an objective is; empty: there is none.
+func objectiveOf(o *dispatcher.Objective) string {
+	if o == nil {
+		return ""
+	}
+	return fmt.Sprintf("%s within %s", o.Of, o.Within)
+}
+
+// yesIf is "yes", or empty.
+func yesIf(is bool) string {
+	if is {
+		return "yes"
+	}
+	return ""
+}
+
+// attained is the share of fires that were in time.
+func attained(s dispatcher.ObjectiveStatus) string {
+	if s.Attained == nil {
+		return "no fires"
+	}
+	return percent(*s.Attained)
+}
+
+func percent(x float64) string { return strconv.FormatFloat(x, 'f', -1, 64) + "%" }
+
+// burnRate says how many times as fast as it may the budget goes.
+func burnRate(s dispatcher.ObjectiveStatus, span string) string {
+	return strconv.FormatFloat(s.BurnRates[span], 'f', 1, 64) + "x"
+}
+
+// objectiveShowCommand shows an objective.
+type objectiveShowCommand struct{ jobFlags }
+
+// Run prints it.
+func (o *objectiveShowCommand) Run(ctx context.Context, c console) error {
+	api, app, name, err := o.open(ctx)
+	if err != nil {
+		return err
+	}
+	s, err := api.Objective(ctx, app, name)
+	if err != nil {
+		return err
+	}
+	return printObject(o.outputFlags, c, s, func(l *lines) {
+		l.add("job", s.App+"/"+s.Job)
+		l.add("objective", objectiveOf(&s.Objective))
+		l.add("counted from", s.From)
+		l.add("counted to", s.To)
+		l.add("in time", s.Good)
+		l.add("late", s.Late)
+		l.add("missed", s.Missed)
+		l.add("pending", s.Pending)
+		l.add("attained", attained(s))
+		l.add("budget left", percent(s.BudgetLeft))
+		for _, span := range []string{"5m", "30m", "1h", "6h", "3d"} {
+			l.add("burns over "+span, burnRate(s, span))
+		}
+		if burns, why := s.Burns(); burns {
+			l.add("in danger", why)
+		}
+	})
+}

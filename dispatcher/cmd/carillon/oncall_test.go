@@ -1,0 +1,210 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// rehearsal is a fault that somebody on call is woken for.
+type rehearsal struct {
+	alert string
+	app   string // whose page the alert leads to; empty: no app's
+	args  []string
+	// begin makes the fault and returns when it shows. It returns the node that goes on, whose console is looked at, and what
+	// its page says.
+	begin func(t *testing.T, n *node, database string) (left *node, says []string)
+}
+
+// The alert of a fault fires, its link opens in the console, and the page names the cause.
+func TestOnCallRehearsal(t *testing.T) {
+	t.Parallel()
+	for name, r := range map[string]rehearsal{
+		"target down": {alert: "CarillonAppFails", app: "night", begin: targetDown},
+		"node killed": {alert: "CarillonNodeDown", begin: nodeKilled},
+		"herd": {alert: "CarillonSaturated", begin: herd,
+			args: []string{"--workers=1", "--min-workers=1", "--app-workers=1", "--host-workers=1", "--queue=1"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := pgtest.New(t)
+			args := append(quick(), "--node-name=night-1", "--breaker-failures=0")
+			n := startNode(t, database, newToken(t, database), append(args, r.args...)...)
+			must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "night", Enabled: true}, client.Condition{}))
+			calm := scrape(t, n)
+			left, says := r.begin(t, n, database)
+			fault := scrape(t, n)
+			requireAlert(t, r.alert, calm, fault)
+			page := openConsole(t, left, linkOf(t, r.alert, r.app))
+			for _, want := range says {
+				if !strings.Contains(page, want) {
+					t.Errorf("the page of %s does not say %q:\n%s", r.alert, want, page)
+				}
+			}
+		})
+	}
+}
+
+// targetDown lets every attempt of a job fail, because nothing listens at its address.
+func targetDown(t *testing.T, n *node, _ string) (*node, []string) {
+	t.Helper()
+	gone := httptest.NewServer(http.NotFoundHandler())
+	gone.Close()
+	job := webhookJob("night", "to-nowhere", gone.URL, map[string]string{"a": "* * * * * ?"})
+	job.Retry = dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
+	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+	until(t, "failed runs", func() bool { return len(n.allRuns("night")) >= 2 })
+	return n, []string{"to-nowhere", string(dispatcher.ClassConnectRefused)}
+}
+
+// nodeKilled kills the node and leaves another.
+func nodeKilled(t *testing.T, n *node, database string) (*node, []string) {
+	t.Helper()
+	left := startNode(t, database, n.token, append(quick(), "--node-name=night-2")...)
+	n.kill()
+	until(t, "the node to count as dead", func() bool {
+		for _, node := range must[client.List[dispatcher.Node]](t)(left.Nodes(t.Context())).Items {
+			if node.State == dispatcher.NodeDead && node.Name == "night-1" {
+				return true
+			}
+		}
+		return false
+	})
+	return left, []string{"night-1", "night-2", string(dispatcher.NodeDead)}
+}
+
+// herd lets more jobs fire at once than the node can run.
+func herd(t *testing.T, n *node, _ string) (*node, []string) {
+	t.Helper()
+	end := make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
+	t.Cleanup(func() {
+		close(end)
+		slow.Close()
+	})
+	for i := range 30 {
+		job := webhookJob("night", fmt.Sprint("herd-", i), slow.URL, map[string]string{"a": "* * * * * ?"})
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+	}
+	until(t, "fires to wait for a worker", func() bool { return n.metric(t, "carillon_timeline_waiting_fires") > 0 })
+	return n, []string{"night-1"}
+}
+
+// scrape returns the samples of a node by series, as Prometheus scrapes them; that up is 0 says that there is no node.
+func scrape(t *testing.T, n *node) map[string]string {
+	t.Helper()
+	samples := map[string]string{`up{}`: "0"}
+	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, n.endpoint+"/metrics", http.NoBody))
+	request.Header.Set("Authorization", "Bearer "+n.token)
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return samples
+	}
+	defer response.Body.Close()
+	text := string(must[[]byte](t)(io.ReadAll(response.Body)))
+	samples[`up{}`] = "1"
+	sample := regexp.MustCompile(`(?m)^(carillon_\w+)(\{[^}]*\})? (\S+)$`)
+	for _, parts := range sample.FindAllStringSubmatch(text, -1) {
+		labels := parts[2]
+		if labels == "" {
+			labels = "{}"
+		}
+		samples[parts[1]+labels] = parts[3]
+	}
+	return samples
+}
+
+// requireAlert has promtool evaluate the rules over what was scraped: five minutes of calm, and then the fault, which lasts.
+// What grew in the fault goes on growing at the same rate a minute, if it is a counter.
+func requireAlert(t *testing.T, alert string, calm, fault map[string]string) {
+	t.Helper()
+	rules := must[string](t)(filepath.Abs(repository("examples", "prometheus", "alerts.yml")))
+	var file strings.Builder
+	fmt.Fprintf(&file, "rule_files: [%s]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n", rules)
+	for series, before := range calm {
+		after, there := fault[series]
+		values := before + "x5 " + after + "x60"
+		switch name, _, _ := strings.Cut(series, "{"); {
+		case !there:
+			values = before + "x5" // the node is gone
+		case strings.HasSuffix(name, "_total"):
+			var from, to float64
+			must[int](t)(fmt.Sscan(before+" "+after, &from, &to))
+			values = fmt.Sprintf("%gx5 %g+%gx60", from, to, (to-from)*10)
+		}
+		labels := strings.Replace(series, "{", `{job="carillon",instance="night-1",`, 1)
+		fmt.Fprintf(&file, "      - series: '%s'\n        values: '%s'\n", strings.Replace(labels, ",}", "}", 1), values)
+	}
+	for series, after := range fault { // what the fault brought
+		if _, there := calm[series]; !there {
+			labels := strings.Replace(series, "{", `{job="carillon",instance="night-1",`, 1)
+			fmt.Fprintf(&file, "      - series: '%s'\n        values: '_x5 0 %s+%sx60'\n", strings.Replace(labels, ",}", "}", 1), after, after)
+		}
+	}
+	expr := fmt.Sprintf(`count(ALERTS{alertname="%s",alertstate="firing"})`, alert)
+	fmt.Fprintf(&file, "    promql_expr_test:\n      - expr: '%s'\n        eval_time: 3m\n        exp_samples: []\n", expr)
+	fmt.Fprintf(&file, "      - expr: '%s'\n        eval_time: 40m\n        exp_samples: [{labels: '{}', value: 1}]\n", expr)
+	name := filepath.Join(t.TempDir(), "rehearsal.yml")
+	if err := os.WriteFile(name, []byte(file.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	promtoolOn(t, "", "test", "rules", name)
+}
+
+// linkOf returns the path of the console to which an alert of an app leads.
+func linkOf(t *testing.T, alert, app string) string {
+	t.Helper()
+	rules := string(must[[]byte](t)(os.ReadFile(repository("examples", "prometheus", "alerts.yml"))))
+	_, rest, _ := strings.Cut(rules, "alert: "+alert+"\n")
+	parts := regexp.MustCompile(`console: "\{\{ \$externalLabels\.carillon_console \}\}([^"]*)"`).FindStringSubmatch(rest)
+	if parts == nil {
+		t.Fatalf("alert %s has no link to the console", alert)
+	}
+	return strings.NewReplacer("{{ if $labels.app }}", "", "{{ end }}", "", "{{ $labels.app }}", app).Replace(parts[1])
+}
+
+// openConsole signs in with the token of a node on the way to a page, and returns the page.
+func openConsole(t *testing.T, n *node, path string) string {
+	t.Helper()
+	browser := &http.Client{Jar: must[*cookiejar.Jar](t)(cookiejar.New(nil)), Timeout: 30 * time.Second}
+	get := func(address string) (string, int) {
+		request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody))
+		response, err := browser.Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		return string(must[[]byte](t)(io.ReadAll(response.Body))), response.StatusCode
+	}
+	form := url.Values{"token": {n.token}}
+	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodPost, n.endpoint+"/console/login",
+		strings.NewReader(form.Encode())))
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	request.Header.Set("Origin", n.endpoint)
+	response, err := browser.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Fatalf("login: status %d", response.StatusCode)
+	}
+	page, status := get(n.endpoint + path)
+	if status != http.StatusOK || strings.Contains(page, `name="token"`) {
+		t.Fatalf("%s: status %d, %s", path, status, page)
+	}
+	return page
+}

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// pauseCommand adds, lists and removes pauses of apps.
+type pauseCommand struct {
+	Add    pauseAddCommand    `cmd:"" help:"Pause an app, or its jobs with some labels, also those that come later." example:"carillon pause add billing --label team=payments --reason \"the ledger is being migrated\" --until 2h"`
+	List   pauseListCommand   `cmd:"" help:"List the pauses of apps." example:"carillon pause list billing"`
+	Remove pauseRemoveCommand `cmd:"" help:"End a pause of an app." example:"carillon pause remove billing 7k3v2q5x7abc"`
+}
+
+// pauseFor says why and until when something is paused.
+type pauseFor struct {
+	Reason string `help:"Why; shown with the pause."`
+	Until  string `placeholder:"TIME" help:"When the pause ends by itself: a duration from now such as 2h, or an instant in RFC 3339. Default: somebody has to end it."`
+}
+
+// until returns the instant that --until names, nil if there is none.
+func (p pauseFor) until(now time.Time) (*time.Time, error) {
+	if p.Until == "" {
+		return nil, nil
+	}
+	if d, err := dispatcher.ParseDuration(p.Until); err == nil {
+		return new(now.Add(d.Std())), nil
+	}
+	at, err := dispatcher.ParseInstant(p.Until)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("--until %s is neither a duration such as 2h nor an instant in RFC 3339 such as "+
+			"2026-05-01T06:00:00+02:00", dispatcher.Echo(p.Until))}
+	}
+	return &at, nil
+}
+
+// pauseAddCommand pauses an app.
+type pauseAddCommand struct {
+	apiFlags
+	outputFlags
+	pauseFor
+	App   string            `arg:"" help:"Name of the app."`
+	Label map[string]string `mapsep:"," placeholder:"NAME=VALUE,..." help:"Only jobs that have all of these labels. Default: every job of the app."`
+}
+
+// Validate checks the labels.
+func (p *pauseAddCommand) Validate() error {
+	if err := dispatcher.Labels(p.Label).Validate(); err != nil {
+		return fmt.Errorf("--label: %w", err)
+	}
+	return nil
+}
+
+// Run adds the pause, and prints it.
+func (p *pauseAddCommand) Run(ctx context.Context, c console) error {
+	until, err := p.until(time.Now())
+	if err != nil {
+		return err
+	}
+	api, err := p.client(ctx)
+	if err != nil {
+		return err
+	}
+	pause, err := api.PauseApp(ctx, p.App, dispatcher.AppPauseRequest{Labels: p.Label, Reason: p.Reason, Until: until})
+	if err != nil {
+		return err
+	}
+	if pause.Pending {
+		fmt.Fprintln(c.err, "carillon: the node was interrupted: the last jobs follow the pause within 15 s")
+	}
+	if p.Output != outputTable {
+		return printObject(p.outputFlags, c, pause, nil)
+	}
+	_, err = fmt.Fprintf(c.out, "%s; their fires are owed until you run carillon pause remove %s %s\n", plain(pause.String()),
+		plain(pause.App), plain(pause.ID))
+	return err
+}
+
+// pauseListCommand lists pauses.
+type pauseListCommand struct {
+	apiFlags
+	outputFlags
+	App string `arg:"" optional:"" help:"Name of the app. Default: all that the token may see."`
+}
+
+// Run prints the pauses.
+func (l *pauseListCommand) Run(ctx context.Context, c console) error {
+	api, err := l.client(ctx)
+	if err != nil {
+		return err
+	}
+	apps, err := appsOr(ctx, api, l.App)
+	if err != nil {
+		return err
+	}
+	var all []dispatcher.AppPause
+	for _, app := range apps {
+		pauses, err := api.AppPauses(ctx, app)
+		if err != nil {
+			return err
+		}
+		all = append(all, pauses.Items...)
+	}
+	return printList(l.outputFlags, c, all, "APP\tPAUSE\tJOBS\tPAUSED BY\tSINCE\tUNTIL\tREASON", func(p dispatcher.AppPause) []any {
+		until := any("it is removed")
+		if p.Until != nil {
+			until = *p.Until
+		}
+		return []any{p.App, p.ID, cmp.Or(p.Labels.String(), "all"), p.PausedBy, p.PausedAt, until, p.Reason}
+	})
+}
+
+// pauseRemoveCommand ends a pause.
+type pauseRemoveCommand struct {
+	apiFlags
+	App   string `arg:"" help:"Name of the app."`
+	Pause string `arg:"" help:"Id of the pause, as carillon pause list shows it."`
+}
+
+// Run ends the pause.
+func (r *pauseRemoveCommand) Run(ctx context.Context, c console) error {
+	api, err := r.client(ctx)
+	if err != nil {
+		return err
+	}
+	if err := api.EndAppPause(ctx, r.App, r.Pause); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(c.out, "pause %s of app %s is over; fires that were missed follow the misfire_policy of their triggers\n",
+		plain(r.Pause), plain(r.App))
+	return err
+}

@@ -1,0 +1,32 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// What a run waits for, and what makes it wait, is in the pages of the run and of the job.
+func TestRunThatWaitsForAnEndpointSaysSo(t *testing.T) {
+	t.Parallel()
+	run := dispatcher.Run{App: "shop", Job: "grouped", State: dispatcher.RunQueued, WaitsForEndpoint: "w-1"}
+	var page lines
+	showRun(&page, run, false)
+	var shown bytes.Buffer
+	if err := page.show(console{out: &shown}); err != nil {
+		t.Fatal(err)
+	}
+	for what, text := range map[string]string{"page": shown.String(), "line": fmt.Sprint(runCells(run)...)} {
+		if !strings.Contains(text, "for endpoint w-1, at which another run of the job is under way") {
+			t.Errorf("the %s of a run that waits is %q", what, text)
+		}
+	}
+	job := dispatcher.Job{ConcurrencyPolicy: dispatcher.ConcurrencyAllow}
+	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", EndpointConcurrency: dispatcher.ConcurrencyQueue}
+	if got := concurrencyOf(job); got != "allow; one at a time at each endpoint: queue" {
+		t.Errorf("concurrency of the job = %q", got)
+	}
+}

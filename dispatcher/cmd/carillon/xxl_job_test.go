@@ -1,0 +1,385 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/program"
+)
+
+// The names are those of docs/how-to/move-from-xxl-job.md.
+const (
+	executorsApp, executorsGroup, executorsAppName = "finance", "billing", "billing-executor"
+
+	executorsToken = "default_token"
+)
+
+// xxlExecutor is a running test/xxljob, which knows of Carillon only what the protocol of XXL-JOB says.
+type xxlExecutor struct {
+	id, url string
+	command *exec.Cmd
+	log     *lockedBuffer
+	exited  chan error
+}
+
+// buildExecutor builds test/xxljob.
+func buildExecutor(t *testing.T) (binary string) {
+	t.Helper()
+	binary = filepath.Join(t.TempDir(), "xxljob")
+	if err := program.Build(t.Context(), filepath.Join("..", "..", ".."), binary, "./test/xxljob"); err != nil {
+		t.Fatal(err)
+	}
+	return binary
+}
+
+// startExecutor starts an executor whose scheduler is a group at a node.
+func startExecutor(t *testing.T, binary, address, token string, n *node) *xxlExecutor {
+	t.Helper()
+	e := &xxlExecutor{
+		id: strings.NewReplacer(".", "-", ":", "-").Replace(address), url: "http://" + address + "/",
+		command: exec.Command(binary), log: &lockedBuffer{}, exited: make(chan error, 1),
+	}
+	e.command.Stderr = e.log
+	e.command.Env = append(os.Environ(), "ADMIN="+n.endpoint+executorsAddress(t), "APP_NAME="+executorsAppName, "ACCESS_TOKEN="+token,
+		"LISTEN="+address, "URL="+e.url, "LOG_DIR="+t.TempDir(), "BEAT=500ms", "RETRY=500ms")
+	if err := e.command.Start(); err != nil {
+		t.Fatal(err)
+	}
+	go func() { e.exited <- e.command.Wait() }()
+	t.Cleanup(func() {
+		_ = e.command.Process.Kill()
+		if t.Failed() {
+			t.Logf("log of executor %s:\n%s", e.id, e.log)
+		}
+	})
+	return e
+}
+
+// movePage is the page for those who move.
+func movePage(t *testing.T) string {
+	t.Helper()
+	return string(must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "..", "docs", "how-to", "move-from-xxl-job.md"))))
+}
+
+// executorsAddress is what follows the address of the nodes in the settings of executors, as the page tells.
+func executorsAddress(t *testing.T) string {
+	t.Helper()
+	_, after, _ := strings.Cut(movePage(t), "xxl.job.admin.addresses=https://carillon.internal:8080")
+	address, _, _ := strings.Cut(after, "\n")
+	if want := "/xxl-job/" + executorsApp + "/" + executorsGroup; address != want {
+		t.Fatalf("the page tells the address %q, want %q", address, want)
+	}
+	return address
+}
+
+// freeAddresses returns addresses that nobody listens on, and their ports.
+func freeAddresses(t *testing.T, count int) (addresses []string, ports []int) {
+	t.Helper()
+	for range count {
+		address := must[string](t)(freeport.Address(t.Context()))
+		_, port, _ := strings.Cut(address, ":")
+		addresses, ports = append(addresses, address), append(ports, must[int](t)(strconv.Atoi(port)))
+	}
+	return addresses, ports
+}
+
+// declareExecutors declares the app and the group.
+func (n *node) declareExecutors(ports []int) {
+	n.t.Helper()
+	must[dispatcher.App](n.t)(n.PutApp(n.t.Context(), dispatcher.App{Name: executorsApp, Enabled: true}, client.Condition{}))
+	group := dispatcher.EndpointGroup{App: executorsApp, Name: executorsGroup}
+	group.SetDefaults()
+	group.Kind, group.AppName = dispatcher.GroupXXLJob, executorsAppName
+	group.AccessToken = &dispatcher.Secret{Reference: "env:SECRET_FINANCE_TOKEN"}
+	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: ports,
+		Heartbeat: dispatcher.Duration(time.Second), ExpireAfter: dispatcher.Duration(3 * time.Second)}
+	must[dispatcher.EndpointGroup](n.t)(n.PutGroup(n.t.Context(), group, client.Condition{}))
+}
+
+// declareHandler declares a job on a group that has one attempt, unless change says otherwise.
+func (n *node) declareHandler(name, group string, run dispatcher.XXLJobRun, change func(*dispatcher.Job)) {
+	n.t.Helper()
+	job := webhookJob(executorsApp, name, "", nil)
+	job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: group, XXLJob: &run}}
+	job.Target.Group.SetDefaults()
+	job.Retry.SetDefaults()
+	job.Retry.MaxAttempts = 1
+	if change != nil {
+		change(&job)
+	}
+	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), job, client.Condition{}))
+}
+
+// executors returns the ids of the executors that the group has.
+func (n *node) executors() (ids []string) {
+	n.t.Helper()
+	page := must[client.List[dispatcher.Endpoint]](n.t)(n.Endpoints(n.t.Context(), executorsApp, executorsGroup, dispatcher.Page{}))
+	for _, endpoint := range page.Items {
+		ids = append(ids, endpoint.ID)
+	}
+	return ids
+}
+
+// runOf runs a job.
+func (n *node) runOf(job string) dispatcher.Run {
+	n.t.Helper()
+	return must[dispatcher.Run](n.t)(n.RunJob(n.t.Context(), executorsApp, job))
+}
+
+// runUntil runs a job and waits until the run has a state.
+func (n *node) runUntil(job string, state dispatcher.RunState) dispatcher.Run {
+	n.t.Helper()
+	run := n.runOf(job)
+	id := run.ID
+	until(n.t, "the run of "+job+" to be "+string(state), func() bool {
+		run = must[dispatcher.Run](n.t)(n.Run(n.t.Context(), id))
+		if run.State != state && run.EndedAt != nil {
+			n.t.Fatalf("run of %s is %s, want %s: %s %s", job, run.State, state, run.Class, run.Error)
+		}
+		return run.State == state
+	})
+	return run
+}
+
+// logOf returns what the command prints as the log of a run.
+func (n *node) logOf(run dispatcher.Run, args ...string) string {
+	n.t.Helper()
+	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
+	out, errs, code := carillon(n.t, env, append([]string{"run", "log", run.ID}, args...)...)
+	if code != 0 {
+		n.t.Errorf("run log: exit %d: %s", code, errs)
+	}
+	return out
+}
+
+// newExecutorNode starts a node with the token of the executors.
+func newExecutorNode(t *testing.T) *node {
+	t.Helper()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	env := []string{"SECRET_FINANCE_TOKEN=" + executorsToken, "SECRET_FINANCE_OTHER=another_token"}
+	return startNodeWith(t, database, newToken(t, database), env, quick()...)
+}
+
+// sleeping is a run that takes a minute.
+func sleeping() dispatcher.XXLJobRun { return dispatcher.XXLJobRun{Handler: "sleeping", Param: "1m"} }
+
+// busyOver makes a job ask executors whether they are idle.
+func busyOver(job *dispatcher.Job) { job.Target.Group.Strategy = "busyover" }
+
+// An executor that is written from the protocol alone registers, is asked, runs, logs, calls back, is stopped and expires.
+func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
+	t.Parallel()
+	n, binary := newExecutorNode(t), buildExecutor(t)
+	addresses, ports := freeAddresses(t, 1)
+	n.declareExecutors(ports)
+	executor := startExecutor(t, binary, addresses[0], executorsToken, n)
+	until(t, "the executor to register", func() bool { return fmt.Sprint(n.executors()) == "["+executor.id+"]" })
+
+	n.declareHandler("invoices", executorsGroup, dispatcher.XXLJobRun{Handler: "demoJobHandler", Param: "monthly"}, busyOver)
+	run := n.runUntil("invoices", dispatcher.RunSucceeded)
+	if got := run.Attempts[0].Response.Endpoint; got != executor.id {
+		t.Errorf("the run went to %q, want %s", got, executor.id)
+	}
+	if got, want := n.logOf(run), "job started with param monthly\nthe work is done\njob succeeded\n"; got != want {
+		t.Errorf("log = %q, want %q", got, want)
+	}
+	if got, want := n.logOf(run, "--from", "3", "--follow"), "job succeeded\n"; got != want {
+		t.Errorf("log from line 3 = %q, want %q", got, want)
+	}
+
+	tooLong := sleeping()
+	tooLong.ExecutorTimeout = dispatcher.Duration(time.Second)
+	for name, one := range map[string]struct {
+		run   dispatcher.XXLJobRun
+		class dispatcher.Class
+		says  string
+	}{
+		"fails":    {dispatcher.XXLJobRun{Handler: "failing", Param: "no invoices"}, dispatcher.ClassCallback, "code 500: no invoices"},
+		"missing":  {dispatcher.XXLJobRun{Handler: "nosuch"}, dispatcher.ClassExecutorRefused, "job handler [nosuch] not found"},
+		"too-long": {tooLong, dispatcher.ClassCallback, "code 502: job execute timeout"},
+	} {
+		n.declareHandler(name, executorsGroup, one.run, nil)
+		if run := n.runUntil(name, dispatcher.RunFailed); run.Class != one.class || !strings.Contains(run.Error, one.says) {
+			t.Errorf("%s ended with %s %q, want %s saying %q", name, run.Class, run.Error, one.class, one.says)
+		}
+	}
+	late := sleeping()
+	late.CallbackTimeout = dispatcher.Duration(time.Second)
+	n.declareHandler("late", executorsGroup, late, nil)
+	if run := n.runUntil("late", dispatcher.RunTimedOut); run.Class != dispatcher.ClassCallbackTime {
+		t.Errorf("a run without callback ended with %s %q", run.Class, run.Error)
+	}
+
+	n.checkKill(executor)
+	n.checkTokens(binary, addresses[0], executor)
+
+	if err := executor.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	until(t, "the executor to expire", func() bool { return len(n.executors()) == 0 })
+	if run := n.runUntil("invoices", dispatcher.RunFailed); run.Class != dispatcher.ClassNoEndpoint {
+		t.Errorf("without executors: %s %q", run.Class, run.Error)
+	}
+	n.checkVerify(executorsApp)
+}
+
+// checkKill cancels a run, of which the executor hears, and which makes it busy until then.
+func (n *node) checkKill(executor *xxlExecutor) {
+	n.t.Helper()
+	n.declareHandler("sleep", executorsGroup, sleeping(), busyOver)
+	run := n.runUntil("sleep", dispatcher.RunWaitingCallback)
+	if run.Callback == nil || run.Callback.Endpoint != executor.id {
+		n.t.Errorf("callback of a run that waits = %+v, want that of %s", run.Callback, executor.id)
+	}
+	until(n.t, "the handler to begin", func() bool { return strings.HasSuffix(n.logOf(run), "asleep\n") })
+	if busy := n.runUntil("sleep", dispatcher.RunFailed); busy.Class != dispatcher.ClassEndpointsBusy {
+		n.t.Errorf("while the executor is busy: %s %q", busy.Class, busy.Error)
+	}
+	cancelled := must[dispatcher.Run](n.t)(n.CancelRun(n.t.Context(), run.ID))
+	if cancelled.State != dispatcher.RunCancelled {
+		n.t.Errorf("cancelled run is %s", cancelled.State)
+	}
+	until(n.t, "the handler to be stopped", func() bool {
+		return strings.HasSuffix(n.logOf(run), "job failed: scheduling center kill job.\n")
+	})
+	until(n.t, "the executor to be idle again", func() bool { // for a second, the node believes what the executor said
+		again := n.runOf("sleep")
+		until(n.t, "the run to be accepted or refused", func() bool {
+			again = must[dispatcher.Run](n.t)(n.Run(n.t.Context(), again.ID))
+			return again.State == dispatcher.RunWaitingCallback || again.EndedAt != nil
+		})
+		return again.State == dispatcher.RunWaitingCallback
+	})
+}
+
+// checkTokens shows that a wrong token is of no use in either direction.
+func (n *node) checkTokens(binary, address string, executor *xxlExecutor) {
+	n.t.Helper()
+	stranger := must[string](n.t)(freeport.Address(n.t.Context()))
+	wrong := startExecutor(n.t, binary, stranger, "guessed", n)
+	until(n.t, "the stranger to be refused", func() bool { return strings.Contains(wrong.log.String(), "the access token is wrong") })
+	if got := n.executors(); fmt.Sprint(got) != "["+executor.id+"]" {
+		n.t.Errorf("executors = %v, want only %s", got, executor.id)
+	}
+	group := dispatcher.EndpointGroup{App: executorsApp, Name: "mistaken", Endpoints: map[string]dispatcher.StaticEndpoint{
+		"one": {URL: "http://" + address},
+	}}
+	group.SetDefaults()
+	group.Kind, group.AccessToken = dispatcher.GroupXXLJob, &dispatcher.Secret{Reference: "env:SECRET_FINANCE_OTHER"}
+	must[dispatcher.EndpointGroup](n.t)(n.PutGroup(n.t.Context(), group, client.Condition{}))
+	n.declareHandler("mistaken", "mistaken", dispatcher.XXLJobRun{Handler: "demoJobHandler"}, nil)
+	if run := n.runUntil("mistaken", dispatcher.RunFailed); run.Class != dispatcher.ClassExecutorRefused ||
+		!strings.Contains(run.Error, "The access token is wrong") {
+		n.t.Errorf("with a wrong token: %s %q", run.Class, run.Error)
+	}
+	for _, text := range []string{n.logs.String(), wrong.log.String(), executor.log.String()} {
+		if strings.Contains(text, executorsToken) || strings.Contains(text, "another_token") {
+			n.t.Error("an access token is in a log")
+		}
+	}
+}
+
+// A fleet of three moves over; one is killed and one stops, and every fire is done.
+func TestFleetOfExecutorsLosesNoFire(t *testing.T) {
+	t.Parallel()
+	n, binary := newExecutorNode(t), buildExecutor(t)
+	addresses, ports := freeAddresses(t, 3)
+	n.declareExecutors(ports)
+	var fleet []*xxlExecutor
+	for _, address := range addresses {
+		fleet = append(fleet, startExecutor(t, binary, address, executorsToken, n))
+	}
+	until(t, "all executors to register", func() bool { return len(n.executors()) == 3 })
+	run := dispatcher.XXLJobRun{Handler: "sleeping", Param: "300ms", CallbackTimeout: dispatcher.Duration(3 * time.Second)}
+	n.declareHandler("invoices", executorsGroup, run, func(job *dispatcher.Job) {
+		job.Retry.MaxAttempts, job.Retry.Base = 5, dispatcher.Duration(100*time.Millisecond)
+		for i := range 4 {
+			trigger := dispatcher.Trigger{}
+			trigger.SetDefaults()
+			trigger.Expression = "rate(1s)"
+			job.Triggers[fmt.Sprint("t", i)] = trigger
+		}
+	})
+	ran := func() map[string]int { return n.runsByEndpoint(executorsApp) }
+	until(t, "every executor to work", func() bool { return len(ran()) == 3 })
+	if err := fleet[0].command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	if err := fleet[1].command.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-fleet[1].exited; err != nil {
+		t.Errorf("an executor that is told to stop ends with %v", err)
+	}
+	until(t, "the others to leave", func() bool { return fmt.Sprint(n.executors()) == "["+fleet[2].id+"]" })
+	before := ran()
+	until(t, "the last one to work on", func() bool { return ran()[fleet[2].id] > before[fleet[2].id]+5 })
+
+	must[dispatcher.Job](t)(n.PauseJob(t.Context(), executorsApp, "invoices", "", true, client.Condition{}))
+	until(t, "all runs to end", func() bool {
+		for _, run := range n.allRuns(executorsApp) {
+			if run.EndedAt == nil {
+				return false
+			}
+		}
+		return true
+	})
+	for _, run := range n.allRuns(executorsApp) {
+		if run.State != dispatcher.RunSucceeded {
+			t.Errorf("run %s ended as %s after %d attempts: %s", run.ID, run.State, run.Attempt, run.Error)
+		}
+	}
+	n.checkVerify(executorsApp)
+}
+
+// A fleet of three moves over by what the page tells: its configuration, with the addresses of this machine, and its address.
+func TestPageMovesAFleetOfExecutors(t *testing.T) {
+	t.Parallel()
+	keys := filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(keys, []byte(testKey), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	n := startNode(t, database, newToken(t, database), append(quick(), "--secret-keys-file="+keys)...)
+	addresses, ports := freeAddresses(t, 3)
+	_, fenced, _ := strings.Cut(movePage(t), "```hcl\n") // within a step of a list
+	fenced, _, _ = strings.Cut(fenced, "```")
+	config := `terraform {
+			required_providers {
+				carillon = { source = "carillon-dev/carillon" }
+			}
+		}
+		resource "carillon_app" "finance" { name = "finance" }
+		variable "xxl_job_access_token" { default = "` + executorsToken + `" }
+		` + strings.NewReplacer("10.0.0.0/16", "127.0.0.0/8", "[9999]", strings.ReplaceAll(fmt.Sprint(ports), " ", ",")).
+		Replace(fenced)
+	w := emptyWorkspace(t, n)
+	if err := os.WriteFile(filepath.Join(w.dir, "main.tf"), []byte(config), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	w.apply()
+	binary := buildExecutor(t)
+	for _, address := range addresses {
+		startExecutor(t, binary, address, executorsToken, n)
+	}
+	until(t, "all executors to register", func() bool { return len(n.executors()) == 3 })
+	for range 3 {
+		run := n.runUntil("invoices", dispatcher.RunSucceeded)
+		if got, want := n.logOf(run), "job started with param monthly\nthe work is done\njob succeeded\n"; got != want {
+			t.Errorf("log = %q, want %q", got, want)
+		}
+	}
+	if ran := n.runsByEndpoint(executorsApp); len(ran) != 3 {
+		t.Errorf("runs by executor: %v, want one for each", ran)
+	}
+}

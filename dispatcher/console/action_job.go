@@ -1,0 +1,97 @@
+package console
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// runJobPage asks whether a job is to run now.
+type runJobPage struct {
+	dispatcher.Job
+	// Own is the payload of the job, as text.
+	Own string
+}
+
+// showRunJob asks before a job runs by hand.
+func showRunJob(v *visit) (view, error) {
+	job, err := v.client.Job(v.Context(), v.PathValue("app"), v.PathValue("job"))
+	if err != nil {
+		return view{}, err
+	}
+	page := runJobPage{Job: job, Own: string(job.Payload)}
+	return view{Title: v.texts.text("run_job.title", "job", job.App+"/"+job.Name), Data: page}, nil
+}
+
+// runJob queues a run of a job, and shows it.
+func runJob(v *visit) (done, error) {
+	asked := dispatcher.RunRequest{}
+	if payload := strings.TrimSpace(v.PostForm.Get("payload")); payload != "" {
+		if !json.Valid([]byte(payload)) {
+			var problems dispatcher.Problems
+			problems.Add("/payload", dispatcher.CodeJSONSyntax,
+				`payload is not JSON; write a value such as {"day": "2026-05-01"}, or leave it empty`)
+			return done{}, problems
+		}
+		asked.Payload = json.RawMessage(payload)
+	}
+	run, err := v.client.RunJobWith(v.Context(), v.PathValue("app"), v.PathValue("job"), asked)
+	if err != nil {
+		return done{}, err
+	}
+	return done{to: v.link("runs", run.ID), notice: "run_job.done", values: []any{"job", run.App + "/" + run.Job}}, nil
+}
+
+// pauseJob pauses the job, or the trigger if the path names one.
+func pauseJob(v *visit) (done, error) {
+	until, err := untilOf(v.PostForm.Get("until"), v.now)
+	if err != nil {
+		return done{}, err
+	}
+	app, job, trigger := v.PathValue("app"), v.PathValue("job"), v.PathValue("trigger")
+	why := dispatcher.PauseRequest{Reason: strings.TrimSpace(v.PostForm.Get("reason")), Until: until}
+	if _, err := v.client.PauseJobFor(v.Context(), app, job, trigger, why, client.Condition{}); err != nil {
+		return done{}, err
+	}
+	return done{to: v.link("apps", app, "jobs", job), notice: "job.paused", values: []any{"name", pathOf(app, job, trigger)}}, nil
+}
+
+// resumeJob ends the pause of the job, or of the trigger if the path names one.
+func resumeJob(v *visit) (done, error) {
+	app, job, trigger := v.PathValue("app"), v.PathValue("job"), v.PathValue("trigger")
+	if _, err := v.client.PauseJob(v.Context(), app, job, trigger, false, client.Condition{}); err != nil {
+		return done{}, err
+	}
+	return done{to: v.link("apps", app, "jobs", job), notice: "job.resumed", values: []any{"name", pathOf(app, job, trigger)}}, nil
+}
+
+// pathOf names a job, or a trigger of it.
+func pathOf(app, job, trigger string) string {
+	if trigger == "" {
+		return app + "/" + job
+	}
+	return dispatcher.Identity(app, job, trigger)
+}
+
+// untilOf returns the time that a form names: a duration from now, or a time with its zone. It is nil if the form is empty.
+func untilOf(text string, now time.Time) (*time.Time, error) {
+	text = strings.TrimSpace(text)
+	if text == "" {
+		return nil, nil
+	}
+	if d, err := dispatcher.ParseDuration(text); err == nil {
+		until := now.Add(d.Std())
+		return &until, nil
+	}
+	at, err := dispatcher.ParseInstant(text)
+	if err != nil {
+		var problems dispatcher.Problems
+		problems.Add("/until", dispatcher.CodeTimeInvalid, "until %s is neither a duration such as 2h nor a time with its zone such as "+
+			"2026-05-01T06:00:00+02:00; leave it empty for a pause that somebody has to end", dispatcher.Echo(text))
+		return nil, problems
+	}
+	return &at, nil
+}

@@ -1,0 +1,133 @@
+// The script of the console. Pages work without it: it refreshes them, tells the browser's time zone and adds keys.
+const root = document.documentElement;
+root.classList.add("script");
+const $ = (selector, within = document) => within.querySelector(selector);
+const $$ = (selector, within = document) => [...within.querySelectorAll(selector)];
+
+// The browser's zone, so that the server can show its times. A page that was made for another one is loaded again.
+function tellZone() {
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone || "";
+  const secure = location.protocol === "https:";
+  const name = (secure ? "__Host-" : "") + "carillon-zone";
+  const known = document.cookie.split("; ").includes(`${name}=${encodeURIComponent(zone)}`);
+  if (known || !zone) return;
+  document.cookie = `${name}=${encodeURIComponent(zone)}; Path=/; Max-Age=31536000; SameSite=Lax${secure ? "; Secure" : ""}`;
+  if (root.dataset.zone === "browser") location.reload();
+}
+
+// Settings apply as soon as they are chosen.
+function submitOnChange() {
+  document.addEventListener("change", (event) => {
+    const form = event.target.closest("form[data-submit-on-change]");
+    if (form) form.requestSubmit();
+  });
+}
+
+// The refresh gets the same page again, and replaces what has changed. It waits while nobody can see it, while a field has the
+// focus or text is selected, and while a person has paused it.
+const refresh = { every: 10_000, paused: sessionStorage.getItem("refresh") === "paused", tag: "", timer: 0 };
+
+function busy() {
+  const focused = document.activeElement;
+  return document.hidden || refresh.paused || !getSelection().isCollapsed || $("dialog[open]") || $("main details[open]:not([data-key])") ||
+    (focused && focused.matches("input, select, textarea"));
+}
+
+function replaceMain(fresh) {
+  const main = $("main");
+  const next = $("main", fresh);
+  if (!main || !next) return;
+  const focusKey = document.activeElement?.closest?.("[data-key]")?.dataset.key;
+  const focusHref = document.activeElement?.getAttribute?.("href");
+  const old = new Map($$(":scope > [data-key]", main).map((element) => [element.dataset.key, element]));
+  const children = [...next.children].map((element) => {
+    const same = old.get(element.dataset.key);
+    return same && same.isEqualNode(element) ? same : document.importNode(element, true);
+  });
+  main.replaceChildren(...children);
+  if (document.activeElement === document.body && focusKey) {
+    const within = $(`[data-key="${CSS.escape(focusKey)}"]`, main);
+    const target = within && (focusHref ? $(`a[href="${CSS.escape(focusHref)}"]`, within) : $("a, button", within));
+    target?.focus({ preventScroll: true });
+  }
+}
+
+async function load() {
+  if (busy()) return;
+  const response = await fetch(location.href, { cache: "no-store", headers: refresh.tag ? { "If-None-Match": refresh.tag } : {} });
+  if (response.redirected) return location.reload(); // the session has ended
+  if (response.status === 304) return state("");
+  if (!response.ok) return state("stale");
+  refresh.tag = response.headers.get("ETag") || "";
+  const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+  if (!busy()) replaceMain(fresh);
+  state("");
+}
+
+function state(of) {
+  document.body.toggleAttribute("data-stale", of === "stale");
+  const button = $("#refresh");
+  if (button) {
+    button.hidden = false;
+    button.textContent = refresh.paused ? button.dataset.resume : of === "stale" ? button.dataset.stale : button.dataset.pause;
+    button.setAttribute("aria-pressed", String(refresh.paused));
+  }
+}
+
+function toggleRefresh() {
+  refresh.paused = !refresh.paused;
+  sessionStorage.setItem("refresh", refresh.paused ? "paused" : "");
+  state("");
+}
+
+function startRefresh() {
+  if (!("refresh" in document.body.dataset)) return;
+  $("#refresh")?.addEventListener("click", toggleRefresh);
+  const turn = () => load().catch(() => state("stale"));
+  refresh.timer = setInterval(turn, refresh.every);
+  document.addEventListener("visibilitychange", () => { if (!document.hidden) turn(); });
+  state("");
+}
+
+// Keys: / goes to the search, j and k through rows, Enter opens, r pauses the refresh, g and a letter goes to a page, ? helps.
+let going = false;
+
+function rows() {
+  return $$("main tr[data-key]").filter((row) => $("a", row));
+}
+
+function move(by) {
+  const all = rows();
+  if (!all.length) return;
+  const at = all.findIndex((row) => row.contains(document.activeElement));
+  const next = all[Math.max(0, Math.min(all.length - 1, at < 0 ? (by > 0 ? 0 : all.length - 1) : at + by))];
+  $("a", next).focus();
+  next.scrollIntoView({ block: "nearest" });
+}
+
+function key(event) {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.matches("input, select, textarea, [contenteditable]")) return;
+  const pressed = event.key;
+  if (going) {
+    going = false;
+    const item = $(`[data-go="${CSS.escape(pressed)}"]`);
+    if (item) { event.preventDefault(); item.click(); }
+    return;
+  }
+  const does = {
+    "/": () => ($("[data-search]") || $("main input[type=search]"))?.focus(),
+    "?": () => $("#help")?.showModal(),
+    "g": () => { going = true; setTimeout(() => { going = false; }, 1500); },
+    "j": () => move(1),
+    "k": () => move(-1),
+    "r": () => { if ("refresh" in document.body.dataset) toggleRefresh(); },
+  }[pressed];
+  if (!does || $("dialog[open]")) return;
+  event.preventDefault();
+  does();
+}
+
+tellZone();
+submitOnChange();
+startRefresh();
+document.addEventListener("keydown", key);

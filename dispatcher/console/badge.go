@@ -1,0 +1,38 @@
+package console
+
+import (
+	"html/template"
+	"strings"
+)
+
+// tones are how states look: each has a colour and a shape, and the badge also has the word.
+func tone(state string) string {
+	switch state {
+	case "succeeded", "active", "up", "complete", "enabled", "ok", "run", "fire_once", "fire_all", "executing", "closed", "met", "valid":
+		return "good"
+	case "failed", "timed_out", "lost", "error", "dead", "down", "firing", "refused", "open", "breached", "quarantined", "expired", "missing":
+		return "bad"
+	case "retrying", "late", "misfire", "suspect", "overdue", "at_risk", "saturated", "skewed", "rollback", "missed", "half_open":
+		return "warn"
+	case "running", "claimed", "queued", "waiting_callback", "waiting_shards", "draining", "cancelling", "pending", "live":
+		return "busy"
+	case "paused", "muted", "suspended", "disabled":
+		return "halt"
+	case "skipped", "skip", "cancelled", "excluded", "none":
+		return "off"
+	}
+	return "idle" // planned, waiting, init and what has no tone of its own
+}
+
+// badge shows a state by word, shape and colour.
+func (v *visit) badge(state string) template.HTML {
+	name := strings.ToLower(state)
+	if name == "" {
+		return none
+	}
+	word := name
+	if key := "state." + name; v.texts.has(key) {
+		word = v.texts.text(key)
+	}
+	return markup(`<span class="badge badge-`, tone(name), `" data-state="`, name, `">`, word, `</span>`)
+}

@@ -1,0 +1,75 @@
+package console
+
+import "time"
+
+// rowsChart is a picture of what happened, and what is planned, over time: a row for each job.
+type rowsChart struct {
+	Width, Height int
+	Ticks         []tick
+	// Now is where the line of the present is, below 0 if it is not in the picture.
+	Now  float64
+	Rows []chartRow
+}
+
+// chartRow is one job.
+type chartRow struct {
+	Y           float64
+	Label, Link string
+	Marks       []rowMark
+	// More tells that the row has more marks than are drawn.
+	More bool
+}
+
+// rowMark is one run, misfire or planned fire. Shape is the name of its mark, as in the strip of a trigger.
+type rowMark struct {
+	X, Width           float64
+	Shape, Title, Link string
+}
+
+// rowEvent is something to draw in a row; To is zero for what has no length.
+type rowEvent struct {
+	From, To           time.Time
+	Shape, Title, Link string
+}
+
+// The size of rows: a mark is a target of at least 24 units.
+const (
+	rowsWidth = 960
+	rowHeight = 28
+	markWidth = 24
+)
+
+// newRows draws rows over a span of time. Rows are added with add.
+func newRows(axis span, zone *time.Location, now time.Time) rowsChart {
+	c := rowsChart{Width: rowsWidth, Ticks: axis.ticks(zone, 12, rowsWidth), Now: -1}
+	if !now.Before(axis.From) && !now.After(axis.To) {
+		c.Now = axis.x(now, rowsWidth)
+	}
+	return c
+}
+
+// add draws a row under the others.
+func (c *rowsChart) add(axis span, label, link string, events []rowEvent, more bool) {
+	row := chartRow{Y: float64(len(c.Rows) * rowHeight), Label: label, Link: link, More: more}
+	for _, e := range events {
+		x := axis.x(e.From, rowsWidth)
+		width := float64(markWidth)
+		if !e.To.IsZero() {
+			width = max(width, axis.x(e.To, rowsWidth)-x)
+		}
+		row.Marks = append(row.Marks, rowMark{X: min(x, rowsWidth-markWidth), Width: round(width), Shape: e.Shape, Title: e.Title, Link: e.Link})
+	}
+	c.Rows = append(c.Rows, row)
+	c.Height = len(c.Rows) * rowHeight
+}
+
+// legend returns the shapes that occur.
+func (c *rowsChart) legend() []string {
+	seen := map[string]bool{}
+	for _, row := range c.Rows {
+		for _, mark := range row.Marks {
+			seen[mark.Shape] = true
+		}
+	}
+	return occurring(seen)
+}

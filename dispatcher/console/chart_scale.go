@@ -1,0 +1,109 @@
+package console
+
+import (
+	"math"
+	"time"
+)
+
+// tick is a mark on an axis.
+type tick struct {
+	At    float64 // in units of the picture
+	Label string
+}
+
+// span is what a horizontal axis shows.
+type span struct {
+	From, To time.Time
+}
+
+// x returns where a time is on an axis of a width; times outside the span are at its ends.
+func (s span) x(at time.Time, width float64) float64 {
+	whole := s.To.Sub(s.From)
+	if whole <= 0 {
+		return 0
+	}
+	return round(width * min(max(float64(at.Sub(s.From))/float64(whole), 0), 1))
+}
+
+// quarter divides each offset of a zone that is in use, so a local time that a tick may have is a multiple of it.
+const quarter = 15 * time.Minute
+
+// ticks returns at most a number of ticks, at even local times of a zone.
+func (s span) ticks(zone *time.Location, most int, width float64) []tick {
+	if !s.To.After(s.From) {
+		return nil
+	}
+	step := s.step(most)
+	unit := min(step, quarter)
+	form := "15:04"
+	if step >= 24*time.Hour {
+		form = "01-02"
+	}
+	var found []tick
+	for at := s.From.Truncate(unit); !at.After(s.To); at = at.Add(unit) {
+		local := at.In(zone)
+		sinceMidnight := time.Duration(local.Hour())*time.Hour + time.Duration(local.Minute())*time.Minute
+		if at.Before(s.From) || !onStep(local, sinceMidnight, step) {
+			continue
+		}
+		label := local.Format(form)
+		if sinceMidnight == 0 && step < 24*time.Hour {
+			label = local.Format("01-02")
+		}
+		found = append(found, tick{At: s.x(at, width), Label: label})
+	}
+	return found
+}
+
+// onStep tells whether a local time is on a step from midnight, or from the first of its year for steps of days.
+func onStep(local time.Time, sinceMidnight, step time.Duration) bool {
+	if step < 24*time.Hour {
+		return sinceMidnight%step == 0
+	}
+	days := int(step / (24 * time.Hour))
+	return sinceMidnight == 0 && (local.YearDay()-1)%days == 0
+}
+
+// step returns the shortest even step that gives at most a number of ticks.
+func (s span) step(most int) time.Duration {
+	steps := []time.Duration{
+		time.Minute, 5 * time.Minute, quarter, 30 * time.Minute, time.Hour, 2 * time.Hour, 3 * time.Hour, 4 * time.Hour, 6 * time.Hour,
+		12 * time.Hour, 24 * time.Hour, 48 * time.Hour, 7 * 24 * time.Hour,
+	}
+	for _, step := range steps {
+		if int(s.To.Sub(s.From)/step) < most {
+			return step
+		}
+	}
+	return 14 * 24 * time.Hour
+}
+
+// ceilCount returns the smallest 1, 2 or 5 times a power of ten that is not below a count.
+func ceilCount(count int) int {
+	for unit := 1; ; unit *= 10 {
+		for _, factor := range []int{1, 2, 5} {
+			if count <= factor*unit {
+				return factor * unit
+			}
+		}
+	}
+}
+
+// ceilDuration returns the shortest even duration that is not below d, for the top of an axis.
+func ceilDuration(d time.Duration) time.Duration {
+	const day = 24 * time.Hour
+	for _, top := range []time.Duration{
+		time.Minute, 2 * time.Minute, 5 * time.Minute, 10 * time.Minute, 30 * time.Minute, time.Hour, 2 * time.Hour, 6 * time.Hour, day,
+	} {
+		if d > 50*time.Second && d <= top {
+			return top
+		}
+	}
+	if d > day {
+		return time.Duration(math.Ceil(float64(d)/float64(day))) * day
+	}
+	return time.Duration(ceilCount(int((d+time.Millisecond-1)/time.Millisecond))) * time.Millisecond
+}
+
+// round keeps a tenth of a unit, so that pictures are small.
+func round(v float64) float64 { return math.Round(v*10) / 10 }

@@ -1,0 +1,104 @@
+package console
+
+import (
+	"slices"
+	"testing"
+	"time"
+)
+
+func TestTicksAreAtEvenLocalTimes(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		zone, from, to string
+		most           int
+		want           []string
+	}{
+		"a day in UTC": {"UTC", "2026-05-01T00:00:00Z", "2026-05-02T00:00:00Z", 5, []string{"05-01", "06:00", "12:00",
+			"18:00", "05-02"}},
+		"a zone that is half an hour off": {"Asia/Kolkata", "2026-05-01T00:00:00Z", "2026-05-01T06:00:00Z", 4, []string{"06:00", "08:00",
+			"10:00"}},
+		"the night with 25 hours": {"Europe/Berlin", "2026-10-24T22:00:00Z", "2026-10-25T02:00:00Z", 5, []string{"10-25", "01:00",
+			"02:00", "02:00", "03:00"}},
+		"the night with 23 hours": {"Europe/Berlin", "2026-03-28T23:00:00Z", "2026-03-29T02:00:00Z", 5, []string{"03-29", "01:00",
+			"03:00", "04:00"}},
+		"a month": {"UTC", "2026-05-01T00:00:00Z", "2026-05-31T00:00:00Z", 6, []string{"05-07", "05-14", "05-21",
+			"05-28"}},
+		"a night of half an hour (Lord Howe)": {"Australia/Lord_Howe", "2026-04-04T14:30:00Z", "2026-04-04T15:30:00Z", 4, []string{"01:30",
+			"01:30", "02:00"}},
+		"nothing": {"UTC", "2026-05-01T00:10:00Z", "2026-05-01T00:10:00Z", 5, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			zone, err := time.LoadLocation(tt.zone)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var got []string
+			for _, one := range (span{timeAt(t, tt.from), timeAt(t, tt.to)}).ticks(zone, tt.most, 100) {
+				got = append(got, one.Label)
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("got ticks %v, want %v", got, tt.want)
+			}
+		})
+	}
+}
+
+func TestTimesOutsideTheAxisAreAtItsEnds(t *testing.T) {
+	t.Parallel()
+	axis := span{timeAt(t, "2026-05-01T00:00:00Z"), timeAt(t, "2026-05-01T10:00:00Z")}
+	for at, want := range map[string]float64{
+		"2026-04-30T00:00:00Z": 0, "2026-05-01T00:00:00Z": 0, "2026-05-01T05:00:00Z": 50, "2026-05-02T00:00:00Z": 100,
+	} {
+		if got := axis.x(timeAt(t, at), 100); got != want {
+			t.Errorf("x of %s is %v, want %v", at, got, want)
+		}
+	}
+}
+
+func TestTopsOfAxesAreEven(t *testing.T) {
+	t.Parallel()
+	for d, want := range map[time.Duration]time.Duration{
+		time.Microsecond: time.Millisecond, 3 * time.Millisecond: 5 * time.Millisecond, 40 * time.Second: 50 * time.Second,
+		55 * time.Second: time.Minute, 3 * time.Minute: 5 * time.Minute, 90 * time.Minute: 2 * time.Hour, 50 * time.Hour: 72 * time.Hour,
+	} {
+		if got := ceilDuration(d); got != want {
+			t.Errorf("the top above %s is %s, want %s", d, got, want)
+		}
+	}
+	for count, want := range map[int]int{0: 1, 1: 1, 3: 5, 6: 10, 288: 500, 1001: 2000} {
+		if got := ceilCount(count); got != want {
+			t.Errorf("the top above %d is %d, want %d", count, got, want)
+		}
+	}
+}
+
+func TestBarsShowEveryValueThatIsNotZero(t *testing.T) {
+	t.Parallel()
+	format := func(d time.Duration) string { return d.String() }
+	got := newDurationBars([]bar{
+		{Value: float64(time.Second)}, {Value: 0}, {Value: 1}, {Value: 0},
+	}, format)
+	if got.Top != "1s" || len(got.Marks) != 2 {
+		t.Fatalf("got top %s and %d marks, want 1s and 2", got.Top, len(got.Marks))
+	}
+	for i, want := range []barMark{
+		{X: 0, Y: 0, Width: 144, Height: 120}, {X: 360, Y: 118, Width: 144, Height: 2},
+	} {
+		if got.Marks[i] != want {
+			t.Errorf("mark %d is %+v, want %+v", i, got.Marks[i], want)
+		}
+	}
+	if none := newDurationBars(nil, format); len(none.Marks) != 0 {
+		t.Errorf("got %d marks of nothing", len(none.Marks))
+	}
+}
+
+func timeAt(t *testing.T, text string) time.Time {
+	t.Helper()
+	at, err := time.Parse(time.RFC3339Nano, text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return at
+}

@@ -1,0 +1,130 @@
+package console
+
+import (
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// stage is one part of the life of a run: a wait or an attempt.
+type stage struct {
+	// What is the key of the text that names it.
+	What string
+	// Attempt is the number of the attempt, 0 for waits.
+	Attempt  int
+	From, To time.Time
+	// Open tells that it has not ended: To is now, or for a planned wait the time that it is planned to end at.
+	Open  bool
+	Class string // that of its colour
+	// X and Width are its place in the picture.
+	X, Width float64
+}
+
+// Took returns how long the stage took.
+func (s stage) Took() time.Duration { return s.To.Sub(s.From) }
+
+// Stages of a run. Each is part of the key of a text.
+const (
+	stageClaim    = "claim"    // from the scheduled time until a node claimed it
+	stageStart    = "start"    // from the claim until the attempt began: held until due, for a slot, a worker or a rate
+	stageFirst    = "first"    // from the scheduled time until the first attempt, of a run whose first claim is not known any more
+	stageAttempt  = "attempt"  // an attempt
+	stageRetry    = "retry"    // between attempts
+	stageCallback = "callback" // an attempt that the target accepted and has not ended
+	stageQueue    = "queue"    // from the scheduled time or the latest attempt until now, with no node
+)
+
+// Sizes of the picture of stages.
+const (
+	stagesWidth = 960
+	leastStage  = 14 // what took no time can be seen
+)
+
+// stages returns the life of a run until now, in order, with places in a picture.
+func stages(run dispatcher.Run, now time.Time) []stage {
+	var found []stage
+	at := run.ScheduledAt
+	for _, a := range run.Attempts {
+		found = append(found, beforeAttempt(run, a, at)...)
+		found = append(found, stage{
+			What: stageAttempt, Attempt: a.Attempt, From: a.StartedAt, To: a.EndedAt, Class: string(a.State),
+		})
+		at = a.EndedAt
+	}
+	found = append(found, underWay(run, at, now)...)
+	place(found)
+	return found
+}
+
+// beforeAttempt returns the waits before an attempt, from the end of what came before it.
+func beforeAttempt(run dispatcher.Run, a dispatcher.Attempt, since time.Time) []stage {
+	latest := a.Attempt == run.Attempt && run.ClaimedAt != nil && !run.ClaimedAt.After(a.StartedAt)
+	first := a.Attempt <= 1
+	switch {
+	case latest && first:
+		return []stage{wait(stageClaim, since, *run.ClaimedAt), wait(stageStart, *run.ClaimedAt, a.StartedAt)}
+	case latest:
+		return []stage{wait(stageRetry, since, *run.ClaimedAt), wait(stageStart, *run.ClaimedAt, a.StartedAt)}
+	case first:
+		return []stage{wait(stageFirst, since, a.StartedAt)}
+	}
+	return []stage{wait(stageRetry, since, a.StartedAt)}
+}
+
+// underWay returns what goes on with a run that has not ended, after the attempts that are over.
+func underWay(run dispatcher.Run, since, now time.Time) []stage {
+	if slices.Contains(finalStates(), run.State) {
+		return nil
+	}
+	open := func(what string, attempt int, from, to time.Time, class string) stage {
+		if to.Before(from) {
+			to = from
+		}
+		return stage{What: what, Attempt: attempt, From: from, To: to, Open: true, Class: class}
+	}
+	var found []stage
+	switch {
+	case run.State == dispatcher.RunRetrying && run.NextAttemptAt != nil:
+		return append(found, open(stageRetry, 0, since, *run.NextAttemptAt, "wait"))
+	case run.StartedAt != nil && !run.StartedAt.Before(since) && run.State != dispatcher.RunRetrying:
+		if run.ClaimedAt != nil && !run.ClaimedAt.After(*run.StartedAt) {
+			before := stageClaim
+			if len(run.Attempts) > 0 {
+				before = stageRetry
+			}
+			found = append(found, wait(before, since, *run.ClaimedAt), wait(stageStart, *run.ClaimedAt, *run.StartedAt))
+		}
+		what := stageAttempt
+		if run.State == dispatcher.RunWaitingCallback {
+			what = stageCallback
+		}
+		return append(found, open(what, run.Attempt, *run.StartedAt, now, string(run.State)))
+	}
+	return append(found, open(stageQueue, 0, since, now, "wait"))
+}
+
+// wait returns a wait. A fire is claimed a little before it is due, so the wait for its claim may have no length.
+func wait(what string, from, to time.Time) stage {
+	if to.Before(from) {
+		to = from
+	}
+	return stage{What: what, From: from, To: to, Class: "wait"}
+}
+
+// place gives each stage its part of the picture by how long it took, but none less than leastStage.
+func place(all []stage) {
+	whole := time.Duration(0)
+	for _, s := range all {
+		whole += s.Took()
+	}
+	free := float64(max(stagesWidth-len(all)*leastStage, 0))
+	x := 0.0
+	for i := range all {
+		all[i].X, all[i].Width = round(x), leastStage
+		if whole > 0 {
+			all[i].Width = round(leastStage + free*float64(all[i].Took())/float64(whole))
+		}
+		x += all[i].Width
+	}
+}

@@ -1,0 +1,141 @@
+package console
+
+import (
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// stripChart is the row of the latest and next scheduled times of a trigger.
+type stripChart struct {
+	Trigger  string
+	Timezone string
+	Cells    []stripMark
+	// Incomplete says why there are fewer cells than usual.
+	Incomplete string
+	// Problem says why there is no strip.
+	Problem string
+	// Legend are the shapes that occur, in the order of dispatcher.CellKinds.
+	Legend []string
+}
+
+// stripMark is one cell: a shape, a word and a link to its explanation.
+type stripMark struct {
+	Shape, Title, Link string
+	// Now tells that the present is just before the cell.
+	Now bool
+}
+
+// Shapes of what became of a scheduled time. Each has a word, a form and a color of its own.
+const (
+	shapeOK       = "ok"
+	shapeFailed   = "failed"
+	shapeLive     = "live" // a run that has not ended
+	shapeMisfire  = "misfire"
+	shapeSkipped  = "skipped"
+	shapeExcluded = "excluded"
+	shapePlanned  = "planned"
+	shapeWaiting  = "waiting"
+	shapeNone     = "none"
+	shapeMissing  = "missing"
+)
+
+// shapes are all of them, in the order of legends.
+func shapes() []string {
+	return []string{
+		shapeOK, shapeFailed, shapeLive, shapeMisfire, shapeSkipped, shapeExcluded, shapeWaiting, shapePlanned, shapeNone, shapeMissing,
+	}
+}
+
+// shapeOfRun returns the shape of a run in a state.
+func shapeOfRun(state dispatcher.RunState) string {
+	switch state {
+	case dispatcher.RunSucceeded:
+		return shapeOK
+	case dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost:
+		return shapeFailed
+	case dispatcher.RunSkipped, dispatcher.RunCancelled:
+		return shapeSkipped
+	}
+	return shapeLive
+}
+
+// shapeOfCell returns the shape of a cell of a strip.
+func shapeOfCell(cell dispatcher.StripCell) string {
+	switch cell.What {
+	case dispatcher.CellRun:
+		return shapeOfRun(cell.State)
+	case dispatcher.CellSkipped:
+		return shapeSkipped
+	case dispatcher.CellMisfire:
+		return shapeMisfire
+	case dispatcher.CellExcluded:
+		return shapeExcluded
+	case dispatcher.CellPlanned:
+		return shapePlanned
+	case dispatcher.CellWaiting:
+		return shapeWaiting
+	case dispatcher.CellNone:
+		return shapeNone
+	}
+	return shapeMissing
+}
+
+// newStrip draws a strip, with links to the explanations of its cells.
+func newStrip(v *visit, strip dispatcher.Strip) stripChart {
+	chart := stripChart{Trigger: strip.Trigger, Timezone: strip.Timezone, Incomplete: strip.Incomplete}
+	zone := v.zone.in(v.now, strip.Timezone).Location()
+	seen := map[string]bool{}
+	after := false
+	for _, cell := range strip.Cells {
+		shape := shapeOfCell(cell)
+		seen[shape] = true
+		mark := stripMark{
+			Shape: shape, Title: titleOfCell(v, cell, shape, zone),
+			Link: v.linkQuery(url.Values{"at": {dispatcher.FormatInstant(cell.ScheduledAt)}},
+				"apps", strip.App, "jobs", strip.Job, "triggers", strip.Trigger, "explain"),
+		}
+		if future := cell.ScheduledAt.After(strip.Now); future && !after {
+			mark.Now, after = true, true
+		}
+		chart.Cells = append(chart.Cells, mark)
+	}
+	chart.Legend = occurring(seen)
+	return chart
+}
+
+// occurring returns those of the shapes that were seen, in the order of legends.
+func occurring(seen map[string]bool) []string {
+	return slices.DeleteFunc(shapes(), func(shape string) bool { return !seen[shape] })
+}
+
+// titleOfCell says in words what a cell shows: when, what, and how late and how long it was.
+func titleOfCell(v *visit, cell dispatcher.StripCell, shape string, zone *time.Location) string {
+	title := cell.ScheduledAt.In(zone).Format(titleTime)
+	if cell.Until != nil {
+		title = v.texts.text("strip.range", "from", title, "to", cell.Until.In(zone).Format(titleTime))
+	}
+	word := v.texts.text("strip." + shape)
+	if cell.What == dispatcher.CellRun && cell.State != "" {
+		word = v.texts.text("state." + string(cell.State))
+	}
+	title += ": " + word
+	if cell.Class != "" {
+		title += ", " + string(cell.Class)
+	}
+	if cell.Decision != "" {
+		title += ", " + string(cell.Decision)
+	}
+	if cell.Late > 0 {
+		title += ", " + v.texts.text("strip.late", "duration", v.texts.duration(cell.Late))
+	}
+	if cell.Took > 0 {
+		title += ", " + v.texts.text("strip.took", "duration", v.texts.duration(cell.Took))
+	}
+	return title
+}
+
+// titleTime is how marks of charts write times: in the zone of the page, with its offset.
+const titleTime = "2006-01-02 15:04:05 -07:00"

@@ -1,0 +1,155 @@
+package console
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Options are what a console needs.
+type Options struct {
+	// API serves what the console asks; nil: the node has no database yet, and the console says so.
+	API API
+	// Sessions are those of the store.
+	Sessions dispatcher.Sessions
+	// URL is that of the node as people reach it, with the path of a proxy before /console/; nil: unknown.
+	URL *url.URL
+	// Login is the issuer with which people can sign in; nil: they need an API token.
+	Login Login
+	// Definition returns a job as people declare it.
+	Definition func(dispatcher.Job) (string, error)
+	// ClientCertificates demands a client certificate that the server has verified.
+	ClientCertificates bool
+	Version            string
+	Logger             *slog.Logger // default slog.Default()
+}
+
+// API is the API of this process.
+type API interface {
+	// As returns a transport that serves requests as a token, on behalf of the request from.
+	As(from *http.Request, token dispatcher.APIToken) http.RoundTripper
+	// Bearer is As for requests that bear a token themselves.
+	Bearer(from *http.Request) http.RoundTripper
+	// Admit counts a request for its address, and returns how long the caller has to wait.
+	Admit(r *http.Request, now time.Time) time.Duration
+	// AdmitUnknown is Admit for a request with the cookie of no session.
+	AdmitUnknown(r *http.Request, now time.Time) time.Duration
+}
+
+// Login signs people in with an issuer of identities, by OpenID Connect.
+type Login interface {
+	// Begin returns the URL to which the browser goes.
+	Begin(ctx context.Context, request dispatcher.LoginRequest, now time.Time) (string, error)
+	// Finish returns the identity for what the issuer has added to the URL of the callback. An error with a method BadToken, which
+	// says why, means that the person is not permitted in; any other one that the issuer could not be asked. No error holds a secret.
+	Finish(ctx context.Context, request dispatcher.LoginRequest, callback url.Values, now time.Time) (dispatcher.APIToken, error)
+	// Rules tell which rules are in force, so that a session ends when they have changed.
+	Rules() string
+}
+
+// Console serves the pages. It is an http.Handler for all paths that Path reports.
+type Console struct {
+	opts      Options
+	log       *slog.Logger
+	mux       *http.ServeMux
+	screens   []screen
+	languages map[string]*texts
+	pages     map[string]*page
+	assets    *assets
+	protect   *http.CrossOriginProtection
+	// prefix is what a proxy leaves before the path of the console.
+	prefix string
+}
+
+// base is where the console is.
+const base = "/console/"
+
+// New returns a console.
+func New(o Options) (*Console, error) {
+	if o.Logger == nil {
+		o.Logger = slog.Default()
+	}
+	c := &Console{opts: o, log: o.Logger, screens: screens(), protect: http.NewCrossOriginProtection()}
+	if o.URL != nil {
+		c.prefix = strings.TrimSuffix(o.URL.Path, "/")
+		if err := c.protect.AddTrustedOrigin(o.URL.Scheme + "://" + o.URL.Host); err != nil {
+			return nil, err
+		}
+	}
+	var err error
+	if c.assets, err = loadAssets(); err != nil {
+		return nil, err
+	}
+	if c.languages, err = loadTexts(textFiles); err != nil {
+		return nil, err
+	}
+	if c.pages, err = loadPages(c.screens); err != nil {
+		return nil, err
+	}
+	c.mux = c.newMux()
+	return c, nil
+}
+
+// Path tells whether a request is for the console.
+func (c *Console) Path(r *http.Request) bool {
+	at := c.local(r.URL.Path)
+	return at == "/" || at == strings.TrimSuffix(base, "/") || strings.HasPrefix(at, base)
+}
+
+// local takes the prefix of a proxy from a path.
+func (c *Console) local(path string) string {
+	if rest, has := strings.CutPrefix(path, c.prefix); has && strings.HasPrefix(rest, "/") {
+		return rest
+	}
+	return path
+}
+
+// ServeHTTP serves one request.
+func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	r = c.localized(r)
+	setHeaders(w.Header())
+	v := c.visit(w, r)
+	switch at := r.URL.Path; {
+	case at == "/":
+		w.Header().Set("Location", strings.TrimPrefix(base, "/"))
+		w.WriteHeader(http.StatusSeeOther)
+	case at == strings.TrimSuffix(base, "/"):
+		w.Header().Set("Location", strings.TrimPrefix(base, "/"))
+		w.WriteHeader(http.StatusPermanentRedirect)
+	case strings.TrimSuffix(path.Clean(r.URL.EscapedPath()), "/") != strings.TrimSuffix(r.URL.EscapedPath(), "/"):
+		v.fail(notFound("page", r.URL.Path)) // ServeMux would redirect, and not know of a prefix
+	case c.opts.API == nil && !strings.HasPrefix(at, base+"assets/"):
+		w.Header().Set("Retry-After", "2")
+		v.render("starting", view{Status: http.StatusServiceUnavailable})
+	default:
+		c.admit(v, func() { c.mux.ServeHTTP(w, v.Request) })
+	}
+}
+
+// localized returns r without the prefix of a proxy.
+func (c *Console) localized(r *http.Request) *http.Request {
+	local := c.local(r.URL.Path)
+	if local == r.URL.Path {
+		return r
+	}
+	copied := *r
+	copied.URL = &url.URL{Path: local, RawPath: c.local(r.URL.RawPath), RawQuery: r.URL.RawQuery}
+	return &copied
+}
+
+// setHeaders sets what all responses have.
+func setHeaders(h http.Header) {
+	h.Set("Content-Security-Policy", "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "+
+		"form-action 'self'; frame-ancestors 'none'; base-uri 'none'")
+	h.Set("X-Content-Type-Options", "nosniff")
+	// With no-referrer, browsers would send "Origin: null" with forms, and the protection refuse them where there is no Sec-Fetch-Site.
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cross-Origin-Opener-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+}

@@ -1,0 +1,14 @@
+// Package console serves the web console: pages made on the server, which work without JavaScript. It speaks to the API
+// through the typed client, in process, so that scopes, bounds, paging, problems and the audit log exist once.
+//
+// # A request
+//
+// Every request passes, in this order: the limits of the API, the client certificate if one is needed, the protection against
+// requests of other sites, and the session. Then it is served by a screen, which reads, or by an action, which writes and
+// redirects to a screen. Only the use of a session is recorded by reading.
+//
+// # Where things are
+//
+// routes.go has the table of screens and actions, which routes_*.go fill. screen_NAME.go is a screen, templates/NAME.html its
+// page, and texts/LANGUAGE.json hold all its words. Links are relative, so that the console works below any path.
+package console

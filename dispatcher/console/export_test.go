@@ -1,0 +1,20 @@
+package console
+
+import "github.com/carillon-dev/carillon/dispatcher"
+
+// Update tells whether golden files are written.
+func Update() bool { return *update }
+
+// Action is what an action declares of itself.
+type Action struct {
+	Path  string
+	Needs dispatcher.Scope
+}
+
+// Actions lists all actions.
+func Actions() (all []Action) {
+	for _, a := range actions() {
+		all = append(all, Action{a.path, a.needs})
+	}
+	return all
+}

@@ -1,0 +1,103 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// loginPage is the page on which people sign in.
+type loginPage struct {
+	// Next is where they want to go.
+	Next string
+	// OIDC tells that they can sign in with the issuer.
+	OIDC bool
+}
+
+// askLogin sends somebody without a session to the login, and back afterwards.
+func (v *visit) askLogin() {
+	q := url.Values{}
+	if next := v.here(); v.Method == http.MethodGet && isNext(next) {
+		q.Set("next", next)
+	}
+	v.redirect(v.linkQuery(q, "login"))
+}
+
+func (c *Console) showLogin(v *visit) {
+	v.render("login", view{Data: v.loginPage(v.query("next"))})
+}
+
+func (v *visit) loginPage(next string) loginPage {
+	if !isNext(next) {
+		next = ""
+	}
+	return loginPage{Next: next, OIDC: v.console.opts.Login != nil}
+}
+
+// login signs in with an API token, which is checked by the API and not kept.
+func (c *Console) login(v *visit) {
+	if err := v.ParseForm(); err != nil {
+		v.fail(&pageError{status: http.StatusBadRequest, key: "problem.form"})
+		return
+	}
+	token, err := v.ownToken(strings.TrimSpace(v.PostForm.Get("token")))
+	if err == nil {
+		err = v.begin(token, "")
+	}
+	if err != nil {
+		v.failLogin(err)
+		return
+	}
+	v.redirect(v.next(v.PostForm.Get("next")))
+}
+
+// failLogin shows the login again.
+func (v *visit) failLogin(err error) {
+	problem := v.problemOf(err)
+	v.problem = &problem
+	v.render("login", view{Data: v.loginPage(v.FormValue("next")), Status: problem.Status})
+}
+
+// ownToken asks the API whose token it is that somebody signs in with.
+func (v *visit) ownToken(secret string) (dispatcher.APIToken, error) {
+	var none dispatcher.APIToken
+	refused := &pageError{status: http.StatusUnauthorized, key: "login.refused"}
+	if secret == "" || len(secret) > 256 || strings.Count(secret, ".") == 2 {
+		return none, refused
+	}
+	asked, err := v.newClient(v.console.opts.API.Bearer(v.Request), secret)
+	if err != nil {
+		return none, err
+	}
+	token, err := asked.OwnToken(v.Context())
+	if problem, is := errors.AsType[*client.Error](err); is && problem.Status == http.StatusUnauthorized {
+		return none, refused
+	}
+	return token, err
+}
+
+// logout ends the session, or with everywhere=true all of the same person.
+func (c *Console) logout(v *visit) {
+	if err := v.ParseForm(); err != nil {
+		v.fail(&pageError{status: http.StatusBadRequest, key: "problem.form"})
+		return
+	}
+	found, err := v.findSession()
+	switch {
+	case err == nil && found && v.PostForm.Get("everywhere") == "true":
+		_, err = c.opts.Sessions.EndSessions(v.Context(), v.token.ID, v.by())
+	case err == nil && found:
+		err = c.opts.Sessions.EndSession(v.Context(), v.session.ID, v.by())
+	}
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.setCookie(sessionCookie, "", 0)
+	v.w.Header().Set("Clear-Site-Data", `"cache"`)
+	v.redirect(v.link("login"))
+}

@@ -1,0 +1,190 @@
+package console_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// hostile is a text that must be shown as it is.
+const hostile = `<script>alert("1")</script> & ` + "\u202e9007199254740993"
+
+var (
+	fixedAt = time.Date(2026, 3, 29, 0, 30, 0, 0, time.UTC)
+	later   = time.Date(2026, 3, 29, 2, 30, 0, 0, time.UTC)
+)
+
+// items is the JSON of a list.
+func items[T any](all []T, next string) map[string]any {
+	if all == nil {
+		all = []T{}
+	}
+	list := map[string]any{"items": all}
+	if next != "" {
+		list["next"] = next
+	}
+	return list
+}
+
+// times returns n of something.
+func times[T any](n int, one func(name string) T) []T {
+	all := []T{}
+	for i := range n {
+		all = append(all, one(fmt.Sprintf("one-%02d", i)))
+	}
+	return all
+}
+
+// operated are the responses of an API that has n of everything.
+func operated(n int) map[string]any {
+	next := ""
+	if n > 1 {
+		next = "cursor-of-the-last"
+	}
+	bounds := dispatcher.Bounds{Suspended: true, SuspendedReason: hostile,
+		Suspension: dispatcher.Suspension{SuspendedBy: "root", SuspendedAt: &fixedAt}}.WithDefaults("billing")
+	app := dispatcher.App{Name: "billing", Description: hostile, Enabled: true, Retention: dispatcher.DefaultRetention,
+		Bounds: &bounds, Usage: &dispatcher.Usage{Jobs: 12, Triggers: 30, BytesKept: 4096}, Revision: 3, CreatedAt: fixedAt,
+		UpdatedAt: fixedAt,
+		Pauses: times(n, func(name string) dispatcher.AppPause {
+			return dispatcher.AppPause{ID: name, App: "billing", PausedBy: "ada", PausedAt: fixedAt,
+				AppPauseRequest: dispatcher.AppPauseRequest{Labels: dispatcher.Labels{"team": "payments"}, Reason: hostile,
+					Until: &later}}
+		})}
+	if n == 0 {
+		app.Bounds = &dispatcher.Bounds{}
+	}
+	group := func(name string) dispatcher.EndpointGroup {
+		return dispatcher.EndpointGroup{App: "billing", Name: name, Description: hostile, Strategy: dispatcher.RoundRobin,
+			HealthCheck: &dispatcher.HealthCheck{Path: "/healthz", Interval: dispatcher.Duration(10 * time.Second)},
+			Endpoints:   map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a.example"}}}
+	}
+	calendar := func(name string) dispatcher.Calendar {
+		return dispatcher.Calendar{App: "billing", Name: name, Description: hostile, Timezone: "Europe/Berlin",
+			Bases: []string{"national"},
+			Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}, {Weekdays: []string{"SAT-SUN"}, From: "22:00", To: "06:00",
+				Only: true}}}
+	}
+	attained := 99.5
+	alert := func(name string) dispatcher.Alert {
+		return dispatcher.Alert{App: "billing", Name: name, Description: hostile, Jobs: []string{"invoices"},
+			Labels: dispatcher.Labels{"team": "payments"},
+			AlertConditionsOf: dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 2}, Missed: true,
+				LateAfter: dispatcher.Duration(time.Minute), Objective: true}, Firing: 1,
+			Destination: dispatcher.AlertDestination{SNS: &dispatcher.AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call"}}}
+	}
+	backfill := func(name string) dispatcher.Backfill {
+		return dispatcher.Backfill{ID: name, App: "billing", Job: "invoices", State: dispatcher.BackfillRunning, Error: hostile,
+			BackfillSpec: dispatcher.BackfillSpec{Trigger: "daily", From: fixedAt, To: later, Concurrency: 2,
+				Order:    dispatcher.BackfillOldestFirst,
+				Existing: dispatcher.ExistingSkip, Reason: hostile},
+			BackfillProgress: dispatcher.BackfillProgress{Total: 10, Queued: 6, Skipped: 1, Running: 2, Succeeded: 3, Failed: 1,
+				ReachedAt: &fixedAt},
+			CreatedBy: "ada", CreatedAt: fixedAt}
+	}
+	of := "/v1/apps/billing"
+	run := dispatcher.RunKey{TriggerID: 7, ScheduledAt: fixedAt, Kind: dispatcher.KindSchedule}.String()
+	return map[string]any{
+		"GET /v1/apps": items(times(n, func(name string) dispatcher.App { a := app; a.Name = name; return a }), next),
+		"GET " + of:    app,
+		"GET " + of + "/objectives": items(times(n, func(name string) dispatcher.ObjectiveStatus {
+			return dispatcher.ObjectiveStatus{App: "billing", Job: name,
+				Objective:       dispatcher.Objective{Within: dispatcher.Duration(time.Second), Of: "99.9%"},
+				ObjectiveCounts: dispatcher.ObjectiveCounts{Good: 995, Late: 3, Missed: 2}, Attained: &attained, BudgetLeft: -400}
+		}), next),
+		"GET " + of + "/groups":       items(times(n, group), next),
+		"GET " + of + "/groups/fleet": group("fleet"),
+		"GET " + of + "/groups/fleet/endpoints": items(times(n, func(name string) dispatcher.Endpoint {
+			return dispatcher.Endpoint{ID: name, StaticEndpoint: dispatcher.StaticEndpoint{URL: "https://a.example", Backup: true},
+				Source: dispatcher.EndpointStatic, Draining: name == "one-01", RegisteredAt: fixedAt}
+		}), next),
+		"GET " + of + "/groups/fleet/status": dispatcher.GroupStatus{Node: "n1",
+			DNS: map[string]dispatcher.DNSStatus{"members": {Name: "workers-1.example", Type: "a", Members: 2,
+				ResolvedAt: &fixedAt, Error: hostile}},
+			Endpoints: []dispatcher.EndpointStatus{{ID: "one-00", State: dispatcher.EndpointDown, Reason: hostile, Until: &later}}},
+		"GET " + of + "/calendars":          items(times(n, calendar), next),
+		"GET " + of + "/calendars/holidays": calendar("holidays"),
+		"GET " + of + "/jobs":               items([]dispatcher.Job{}, next),
+		"GET " + of + "/misfires": items(times(n, func(name string) dispatcher.Misfire {
+			return dispatcher.Misfire{App: "billing", Job: name, Trigger: "daily", From: fixedAt, To: later, Count: 3,
+				Decision: dispatcher.DecisionFireOnce,
+				Reason:   hostile, Run: run, DecidedAt: later}
+		}), next),
+		"GET " + of + "/backfills":               items(times(n, backfill), next),
+		"GET " + of + "/backfills/b1":            backfill("b1"),
+		"GET " + of + "/alerts":                  items(times(n, alert), next),
+		"GET " + of + "/alerts/on-call":          alert("on-call"),
+		"GET " + of + "/alert-states":            items(times(n, alertState), next),
+		"GET " + of + "/alert-events":            items(times(n, alertEvent), next),
+		"GET " + of + "/dead-letters":            items(times(n, func(name string) dispatcher.Run { return deadRun(run, name) }), next),
+		"GET " + of + "/bulk":                    items(times(n, bulkOf), next),
+		"GET " + of + "/bulk/k1":                 bulkOf("k1"),
+		"POST " + of + "/bulk":                   dispatcher.BulkCount{Total: 12},
+		"GET /v1/statistics":                     dispatcher.Statistics{CountedTo: fixedAt, Days: times(n, dayOf)},
+		"GET /v1/nodes":                          items(times(n, nodeOf), ""),
+		"GET /v1/audit":                          items(times(n, auditOf), next),
+		"GET /v1/tokens":                         items(times(n, tokenOf), next),
+		"GET /v1/tokens/deploy":                  tokenOf("deploy"),
+		"POST " + of + "/jobs/invoices/backfill": dispatcher.BackfillCount{Total: 31, First: &fixedAt, Last: &later},
+	}
+}
+
+func alertState(name string) dispatcher.AlertState {
+	return dispatcher.AlertState{App: "billing", Alert: "on-call", Job: name, Condition: dispatcher.AlertFailure, Firing: true,
+		Since: fixedAt, Count: 4,
+		Class: dispatcher.ClassHTTP5xx, Error: hostile, Acknowledged: &dispatcher.AcknowledgedAlert{By: "ada", At: fixedAt,
+			Reason: hostile},
+		Notification: &dispatcher.AlertDelivery{Run: "r", Transition: dispatcher.AlertFiring, At: fixedAt,
+			State: dispatcher.RunSucceeded}}
+}
+
+func alertEvent(name string) dispatcher.AlertEvent {
+	return dispatcher.AlertEvent{At: fixedAt, Alert: "on-call", Job: name, Condition: dispatcher.AlertMissed,
+		Transition: dispatcher.AlertResolved,
+		Error:      hostile, Kept: dispatcher.AlertKeptMuted, By: "ada", Reason: hostile}
+}
+
+func deadRun(id, name string) dispatcher.Run {
+	return dispatcher.Run{ID: id, App: "billing", Job: name, Trigger: "daily", Kind: dispatcher.KindSchedule, ScheduledAt: fixedAt,
+		State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx, Error: hostile, Attempt: 3}
+}
+
+func nodeOf(name string) dispatcher.Node {
+	return dispatcher.Node{ID: 0x1f, Name: name, Version: "1.2.3", State: dispatcher.NodeActive,
+		Labels: dispatcher.Labels{"zone": "a"}, StartedAt: fixedAt,
+		HeartbeatAt: fixedAt, Share: 0.5, NodeReport: dispatcher.NodeReport{InFlight: 3, Fires: 90,
+			Lag:         dispatcher.Duration(2 * time.Second),
+			ClockOffset: dispatcher.Duration(-time.Second)}}
+}
+
+func auditOf(name string) dispatcher.AuditEntry {
+	return dispatcher.AuditEntry{At: fixedAt, ID: dispatcher.AuditID(fixedAt, 5), Actor: "ada", TokenID: "t1", Address: "192.0.2.1",
+		RequestID: "q1",
+		Action:    "put", App: "billing", Subject: "job " + name + hostile, Revision: 4, Refused: "forbidden",
+		Before: json.RawMessage(`{"payload":9007199254740993}`), After: json.RawMessage(`{"description":"` + `<script>` + `"}`)}
+}
+
+func bulkOf(id string) dispatcher.BulkAction {
+	return dispatcher.BulkAction{ID: id, App: "billing", State: dispatcher.BulkRunning, Waits: hostile, Problem: hostile, Done: 5,
+		Skipped: 2,
+		BulkSpec: dispatcher.BulkSpec{Action: dispatcher.BulkPauseJobs, Reason: hostile,
+			Filter: dispatcher.BulkFilter{Name: hostile, Labels: dispatcher.Labels{"team": "payments"}, From: fixedAt}},
+		BulkCount: dispatcher.BulkCount{Total: 10, More: true}, CreatedBy: "ada", CreatedAt: fixedAt}
+}
+
+// dayOf is a day of the statistics, before those that the chart shows.
+func dayOf(string) dispatcher.DayStatistics {
+	return dispatcher.DayStatistics{Day: "2026-03-29", Runs: map[dispatcher.RunState]int64{dispatcher.RunSucceeded: 90,
+		dispatcher.RunFailed:  7,
+		dispatcher.RunSkipped: 3}, Attempts: 110, Misfires: 2, Started: 97, LateMean: dispatcher.Duration(12 * time.Millisecond),
+		LateMost: dispatcher.Duration(3 * time.Second)}
+}
+
+func tokenOf(name string) dispatcher.APIToken {
+	return dispatcher.APIToken{ID: name, Name: name, Description: hostile, Scopes: []dispatcher.Scope{dispatcher.ScopeRead,
+		dispatcher.ScopeRun},
+		Apps: []string{"billing"}, ExpiresAt: &fixedAt, CreatedAt: fixedAt, LastUsedAt: &fixedAt, Revision: 2}
+}

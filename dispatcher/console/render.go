@@ -1,0 +1,253 @@
+package console
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"embed"
+	"encoding/hex"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+//go:embed templates/*.html
+var templateFiles embed.FS
+
+// page is a screen's template with the layout. A template is bound to one visit at a time, because its functions are; those that
+// are not in use wait in the pool.
+type page struct{ pool sync.Pool }
+
+// boundPage is a template, and the visit that its functions serve.
+type boundPage struct {
+	*template.Template
+	visit *visit
+}
+
+// loadPages parses the templates of all screens, and of the pages that are none.
+func loadPages(screens []screen) (map[string]*page, error) {
+	names := shellPages()
+	for _, s := range screens {
+		names = append(names, s.name)
+	}
+	pages := map[string]*page{}
+	for _, name := range names {
+		if _, err := parsePage(name); err != nil {
+			return nil, fmt.Errorf("templates/%s.html: %w", name, err)
+		}
+		pages[name] = &page{pool: sync.Pool{New: func() any {
+			bound, err := parsePage(name)
+			if err != nil {
+				return err // it was parsed before
+			}
+			return bound
+		}}}
+	}
+	return pages, nil
+}
+
+// shellPages are the pages that are no screens.
+func shellPages() []string { return []string{"login", "problem", "starting", "token_secret"} }
+
+// parsePage parses a page.
+func parsePage(name string) (*boundPage, error) {
+	b := &boundPage{}
+	parsed := template.New("layout.html").Option("missingkey=error").Funcs(b.functions())
+	found, err := fs.Glob(templateFiles, "templates/_*.html")
+	if err != nil {
+		return nil, err
+	}
+	files := append([]string{"templates/layout.html", "templates/partials.html", "templates/" + name + ".html"}, found...)
+	b.Template, err = parsed.ParseFS(templateFiles, files...)
+	return b, err
+}
+
+// frame is what the layout gets.
+type frame struct {
+	Name, Title string
+	// Main is what the template of the screen gets.
+	Main any
+	// Notice is what the action before tells; empty: nothing.
+	Notice string
+	// Problem is what was wrong with a form; nil: nothing. A page of its own shows it itself.
+	Problem *problemView
+	Refresh bool
+	Menu    []menuItem
+	// App is the app that the page is about, with its menu; empty: none.
+	App     string
+	AppMenu []menuItem
+	// Signed is the name of the token or identity; empty: nobody is signed in.
+	Signed    string
+	Language  string
+	Languages []languageChoice
+	Theme     string
+	Themes    []string
+	Zone      zoneChoice
+	Zones     []zoneChoice
+	Next      string // this page, for the settings
+	Version   string
+}
+
+// languageChoice is a language by its tag, and in its own words.
+type languageChoice struct{ Tag, Name string }
+
+// menuItem is a link of a menu.
+type menuItem struct {
+	Name, Link string
+	// Key is the letter that leads there after g; empty: none.
+	Key     string
+	Current bool
+}
+
+// render sends a page. It is whole before the first byte is sent, so that a failure can still be told.
+func (v *visit) render(name string, shown view) {
+	body, err := v.execute(name, shown)
+	if err != nil {
+		v.console.log.ErrorContext(v.Context(), "page of the console not rendered", "request_id", v.id, "page", name, "err", err)
+		http.Error(v.w, v.texts.text("problem.500"), http.StatusInternalServerError)
+		return
+	}
+	h := v.w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("X-Request-Id", v.id)
+	h.Add("Vary", "Cookie, Accept-Language")
+	status := shown.Status
+	if status == 0 {
+		status = http.StatusOK
+		sum := sha256.Sum256(body)
+		tag := `"` + hex.EncodeToString(sum[:12]) + `"`
+		h.Set("ETag", tag)
+		if v.Header.Get("If-None-Match") == tag && h.Get("Set-Cookie") == "" {
+			status, body = http.StatusNotModified, nil
+		}
+	}
+	v.w.WriteHeader(status)
+	if v.Method != http.MethodHead {
+		_, _ = v.w.Write(body) // the browser may have gone
+	}
+}
+
+// execute returns a page as HTML.
+func (v *visit) execute(name string, shown view) ([]byte, error) {
+	p := v.console.pages[name]
+	if p == nil {
+		return nil, fmt.Errorf("there is no page %s", name)
+	}
+	got := p.pool.Get()
+	bound, is := got.(*boundPage)
+	if !is {
+		return nil, fmt.Errorf("parse: %v", got)
+	}
+	bound.visit = v
+	var b bytes.Buffer
+	err := bound.ExecuteTemplate(&b, "layout.html", v.frame(name, shown))
+	bound.visit = nil
+	p.pool.Put(bound)
+	return b.Bytes(), err
+}
+
+// frame returns what the layout shows around a page.
+func (v *visit) frame(name string, shown view) frame {
+	f := frame{
+		Name: name, Title: shown.Title, Main: shown.Data, Refresh: shown.Refresh,
+		Language: v.texts.language, Languages: v.console.choices(), Theme: v.theme, Themes: themes(), Zone: v.zone.choice, Zones: zoneChoices(),
+		Next: v.here(), Version: v.console.opts.Version,
+	}
+	if f.Title == "" {
+		f.Title = v.texts.text(name + ".title")
+	}
+	if name == "login" {
+		f.Next = "login"
+	}
+	if name != "problem" {
+		f.Problem = v.problem
+	}
+	if v.session == nil {
+		return f
+	}
+	f.Notice = v.takeNotice()
+	f.Signed, f.App = v.token.Name, v.PathValue("app")
+	f.Menu = v.menu(name, false)
+	if f.App != "" {
+		f.AppMenu = v.menu(name, true)
+	}
+	return f
+}
+
+// menu returns the links of the menu, or of that of the app.
+func (v *visit) menu(name string, ofApp bool) (items []menuItem) {
+	keys := map[string]bool{}
+	for _, s := range v.console.inMenu(ofApp) {
+		key := freeKey(s.name, keys) // also of a page that this person does not see, so that letters are the same for all
+		if !v.permits(s.needs, s.allApps) {
+			continue
+		}
+		item := menuItem{Name: s.name, Current: s.name == name, Link: v.root() + s.path}
+		if ofApp {
+			item.Link = v.root() + strings.ReplaceAll(s.path, "{app}", url.PathEscape(v.PathValue("app")))
+		}
+		if !ofApp {
+			item.Key = key
+		}
+		items = append(items, item)
+	}
+	return items
+}
+
+// freeKey returns the first letter of a name that no earlier name has, and takes it.
+func freeKey(name string, taken map[string]bool) string {
+	for _, letter := range name {
+		if key := string(letter); !taken[key] {
+			taken[key] = true
+			return key
+		}
+	}
+	return ""
+}
+
+// functions are what templates can call, for the visit that the template is bound to.
+func (b *boundPage) functions() template.FuncMap {
+	return template.FuncMap{
+		"t":     func(key string, values ...any) string { return b.visit.texts.text(key, values...) },
+		"link":  func(segments ...any) string { return b.visit.link(words(segments)...) },
+		"query": func(to string, pairs ...any) (string, error) { return addQuery(to, pairs...) },
+		"time":  func(at any, zone ...string) template.HTML { return b.visit.timeHTML(at, zone...) },
+		"ago":   func(at any) template.HTML { return b.visit.agoHTML(at) },
+		"duration": func(d any) string {
+			return b.visit.texts.duration(d)
+		},
+		"badge": func(state any) template.HTML { return b.visit.badge(textOf(state)) },
+		"may":   func(scope string, app ...string) bool { return b.visit.mayIn(scope, app...) },
+		"tone":  tone,
+		"stamp": dispatcher.FormatInstant,
+		"run":   func(id string) template.HTML { return b.visit.runHTML(id) },
+		"icon":  icon,
+		"form":  func(name string, otherwise ...string) string { return b.visit.form(name, otherwise...) },
+		"asset": func(name string) string { return b.visit.root() + "assets/" + b.visit.console.assets.names[name] },
+		"list":  func(values ...any) []any { return values },
+		"dict":  dict,
+		"here":  func() string { return b.visit.here() },
+	}
+}
+
+// mayIn is may for templates.
+func (v *visit) mayIn(scope string, app ...string) bool {
+	of := v.PathValue("app")
+	if len(app) > 0 {
+		of = app[0]
+	}
+	return v.may(dispatcher.Scope(scope), of)
+}
+
+// form returns what was written into a field of the form that the page shows again.
+func (v *visit) form(name string, otherwise ...string) string {
+	if v.problem != nil && v.PostForm.Has(name) {
+		return v.PostForm.Get(name)
+	}
+	return strings.Join(otherwise, "")
+}

@@ -1,0 +1,136 @@
+package console
+
+import (
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// alertsPage is the alerts of an app, what they fire for, and what happened lately.
+type alertsPage struct {
+	client.List[dispatcher.Alert]
+	App, More string
+	Firing    client.List[dispatcher.AlertState]
+	Events    client.List[dispatcher.AlertEvent]
+}
+
+func showAlerts(v *visit) (view, error) {
+	page := alertsPage{App: v.PathValue("app")}
+	var err error
+	if page.List, err = v.client.Alerts(v.Context(), page.App, v.page()); err != nil {
+		return view{}, err
+	}
+	page.More = v.more(page.Next)
+	first := dispatcher.Page{Limit: 20}
+	page.Firing, err = v.client.AlertStates(v.Context(), dispatcher.AlertStateQuery{App: page.App, Firing: true, Page: first})
+	if err != nil {
+		return view{}, err
+	}
+	page.Events, err = v.client.AlertEvents(v.Context(), dispatcher.AlertEventQuery{App: page.App, Page: first})
+	return view{Data: page, Refresh: true}, err
+}
+
+// alertPage is one alert with what it knows of jobs, and its events.
+type alertPage struct {
+	dispatcher.Alert
+	// Conditions are what it watches, by their words and how long or often.
+	Conditions []fact
+	// To is what gets the notifications.
+	To     string
+	States client.List[dispatcher.AlertState]
+	Events client.List[dispatcher.AlertEvent]
+	More   string
+}
+
+func showAlert(v *visit) (view, error) {
+	app, name := v.PathValue("app"), v.PathValue("alert")
+	alert, err := v.client.Alert(v.Context(), app, name)
+	if err != nil {
+		return view{}, err
+	}
+	page := alertPage{Alert: alert, Conditions: v.conditionsOf(alert), To: destination(alert.Destination)}
+	first := dispatcher.Page{Limit: pageLength}
+	page.States, err = v.client.AlertStates(v.Context(), dispatcher.AlertStateQuery{App: app, Alert: name, Firing: true, Page: first})
+	if err != nil {
+		return view{}, err
+	}
+	page.Events, err = v.client.AlertEvents(v.Context(), dispatcher.AlertEventQuery{App: app, Alert: name, Page: v.page()})
+	page.More = v.more(page.Events.Next)
+	return view{Title: v.texts.text("alert.title", "alert", name), Data: page, Refresh: true}, err
+}
+
+// conditionsOf lists what an alert watches.
+func (v *visit) conditionsOf(alert dispatcher.Alert) (all []fact) {
+	if alert.Failure != nil {
+		all = append(all, v.fact("condition.failure", v.texts.text("condition.failure.after", "n", alert.Failure.After)))
+	}
+	if alert.Missed {
+		all = append(all, v.fact("condition.missed", v.texts.text("condition.yes")))
+	}
+	for _, one := range []struct {
+		key   string
+		after dispatcher.Duration
+	}{{"condition.late", alert.LateAfter}, {"condition.overrun", alert.OverrunAfter}, {"condition.no_success", alert.NoSuccessFor}} {
+		if one.after > 0 {
+			all = append(all, v.fact(one.key, v.texts.duration(one.after)))
+		}
+	}
+	if alert.Objective {
+		all = append(all, v.fact("condition.objective", v.texts.text("condition.yes")))
+	}
+	return all
+}
+
+// destination names what gets the notifications. The URL of a webhook holds no secret: one that does is stored apart.
+func destination(d dispatcher.AlertDestination) string {
+	switch {
+	case d.Webhook != nil:
+		return d.Webhook.URL
+	case d.SNS != nil:
+		return d.SNS.TopicARN
+	}
+	return ""
+}
+
+// alertDone is where an action on an alert leads.
+func (v *visit) alertDone(notice string) done {
+	app, name := v.PathValue("app"), v.PathValue("alert")
+	return done{to: v.link("apps", app, "alerts", name), notice: notice, values: []any{"alert", name}}
+}
+
+func muteAlert(v *visit) (done, error) {
+	f := v.fields()
+	mute := dispatcher.AlertMute{Reason: f.text("reason"), Until: f.until("for", v.now)}
+	if err := f.err(); err != nil {
+		return done{}, err
+	}
+	_, err := v.client.MuteAlert(v.Context(), v.PathValue("app"), v.PathValue("alert"), mute)
+	return v.alertDone("alert.notice.muted"), err
+}
+
+func unmuteAlert(v *visit) (done, error) {
+	_, err := v.client.UnmuteAlert(v.Context(), v.PathValue("app"), v.PathValue("alert"))
+	return v.alertDone("alert.notice.unmuted"), err
+}
+
+func acknowledgeAlert(v *visit) (done, error) {
+	f := v.fields()
+	ack := dispatcher.AlertAcknowledgement{Job: f.text("job"), Condition: dispatcher.AlertCondition(f.text("condition")),
+		Reason: f.text("reason"), Until: f.until("for", v.now)}
+	if err := f.err(); err != nil {
+		return done{}, err
+	}
+	_, err := v.client.AcknowledgeAlert(v.Context(), v.PathValue("app"), v.PathValue("alert"), ack)
+	return v.alertDone("alert.notice.acknowledged"), err
+}
+
+func withdrawAcknowledgement(v *visit) (done, error) {
+	f := v.fields()
+	_, err := v.client.WithdrawAcknowledgement(v.Context(), v.PathValue("app"), v.PathValue("alert"), f.text("job"),
+		dispatcher.AlertCondition(f.text("condition")))
+	return v.alertDone("alert.notice.withdrawn"), err
+}
+
+func testAlert(v *visit) (done, error) {
+	run, err := v.client.TestAlert(v.Context(), v.PathValue("app"), v.PathValue("alert"))
+	return done{to: v.link("runs", run.ID), notice: "alert.notice.tested"}, err
+}

@@ -1,0 +1,103 @@
+package console
+
+import (
+	"strconv"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// pageLength is how many rows a list has.
+const pageLength = 50
+
+// appPage is one app: its pauses, what it uses of its bounds, and its objectives.
+type appPage struct {
+	dispatcher.App
+	Objectives []objectiveRow
+	More       string
+}
+
+// objectiveRow is how a job does. Attained is empty if it had no fires.
+type objectiveRow struct {
+	dispatcher.ObjectiveStatus
+	Attained string
+}
+
+func showApp(v *visit) (view, error) {
+	app, err := v.client.App(v.Context(), v.PathValue("app"))
+	if err != nil {
+		return view{}, err
+	}
+	page := appPage{App: app}
+	objectives, err := v.client.Objectives(v.Context(), app.Name, v.page())
+	for _, one := range objectives.Items {
+		row := objectiveRow{ObjectiveStatus: one}
+		if one.Attained != nil {
+			row.Attained = strconv.FormatFloat(*one.Attained, 'f', 3, 64) + " %"
+		}
+		page.Objectives = append(page.Objectives, row)
+	}
+	page.More = v.more(objectives.Next)
+	return view{Title: v.texts.text("app.title", "app", app.Name), Data: page, Refresh: true}, err
+}
+
+// page is the page of a list that the URL asks for.
+func (v *visit) page() dispatcher.Page {
+	return dispatcher.Page{Limit: pageLength, Cursor: v.query("cursor")}
+}
+
+// showAppSwitch asks before an app is disabled.
+func showAppSwitch(v *visit) (view, error) {
+	app, err := v.client.App(v.Context(), v.PathValue("app"))
+	if err != nil {
+		return view{}, err
+	}
+	return v.confirm("app_disable", confirmPage{Facts: v.appFacts(app), Harm: true, Back: v.link("apps", app.Name)}, "app", app.Name), nil
+}
+
+// appFacts are the numbers of an app.
+func (v *visit) appFacts(app dispatcher.App) []fact {
+	if app.Usage == nil {
+		return nil
+	}
+	return []fact{v.fact("app.jobs", app.Usage.Jobs), v.fact("app.triggers", app.Usage.Triggers)}
+}
+
+// setApp returns the action that enables or disables an app.
+func setApp(enabled bool, notice string) func(*visit) (done, error) {
+	return func(v *visit) (done, error) {
+		name := v.PathValue("app")
+		_, err := v.client.PatchApp(v.Context(), name, enabled, client.Condition{Existing: true})
+		return done{to: v.link("apps", name), notice: notice, values: []any{"app", name}}, err
+	}
+}
+
+// showAppPause asks for a pause of an app, or of its jobs with some labels.
+func showAppPause(v *visit) (view, error) {
+	app, err := v.client.App(v.Context(), v.PathValue("app"))
+	if err != nil {
+		return view{}, err
+	}
+	return v.confirm("app_pause", confirmPage{
+		Facts: v.appFacts(app),
+		Asks: []ask{v.ask("labels", "app_pause.labels", ""), v.ask("reason", "field.reason", ""),
+			v.ask("for", "field.for", "")},
+		Harm: true, Back: v.link("apps", app.Name),
+	}, "app", app.Name), nil
+}
+
+func pauseApp(v *visit) (done, error) {
+	name, f := v.PathValue("app"), v.fields()
+	asked := dispatcher.AppPauseRequest{Labels: f.labels("labels"), Reason: f.text("reason"), Until: f.until("for", v.now)}
+	if err := f.err(); err != nil {
+		return done{}, err
+	}
+	_, err := v.client.PauseApp(v.Context(), name, asked)
+	return done{to: v.link("apps", name), notice: "app.notice.paused", values: []any{"app", name}}, err
+}
+
+func endAppPause(v *visit) (done, error) {
+	name := v.PathValue("app")
+	err := v.client.EndAppPause(v.Context(), name, v.PathValue("pause"))
+	return done{to: v.link("apps", name), notice: "app.notice.resumed", values: []any{"app", name}}, err
+}

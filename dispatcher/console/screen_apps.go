@@ -1,0 +1,18 @@
+package console
+
+import (
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// appsPage is the list of apps.
+type appsPage struct {
+	client.List[dispatcher.App]
+	// More is the URL of the next page; empty: this is the last.
+	More string
+}
+
+func showApps(v *visit) (view, error) {
+	list, err := v.client.Apps(v.Context(), dispatcher.Page{Limit: 100, Cursor: v.query("cursor")})
+	return view{Data: appsPage{List: list, More: v.more(list.Next)}}, err
+}

@@ -1,0 +1,92 @@
+package console
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// attentionPage answers what is wrong, and what to do about it.
+type attentionPage struct {
+	App string // the only one that is shown; empty: all that the token may see
+	dispatcher.Attention
+	// Found are the sections that have something, the most urgent first.
+	Found []attentionCount
+	// AllApps tells that nodes and the database are examined, too. Tokens that are bound to apps do not see them.
+	AllApps bool
+	// Upcoming is nil if it is not known, and UpcomingProblem says why.
+	Upcoming        *upcomingChart
+	UpcomingProblem string
+	Computing       bool
+	Partial         bool
+}
+
+// attentionCount is a section of the page, and how many things it has.
+type attentionCount struct {
+	Section string
+	Count   string
+}
+
+// showAttention makes the first page that a person on call opens.
+func showAttention(v *visit) (view, error) {
+	page := attentionPage{App: v.query("app"), AllApps: len(v.token.Apps) == 0}
+	found, err := v.client.Attention(v.Context(), page.App)
+	if err != nil {
+		return view{}, err
+	}
+	page.Attention, page.Found = found, attentionCounts(found)
+	page.addUpcoming(v)
+	return view{Data: page, Refresh: true}, nil
+}
+
+// attentionCounts returns the sections that have something, the most urgent first.
+func attentionCounts(a dispatcher.Attention) []attentionCount {
+	var found []attentionCount
+	add := func(section string, count int, more bool) {
+		if count == 0 {
+			return
+		}
+		text := strconv.Itoa(count)
+		if more {
+			text += "+"
+		}
+		found = append(found, attentionCount{Section: section, Count: text})
+	}
+	if a.Rollback != nil {
+		add("rollback", 1, false)
+	}
+	add("nodes", len(a.Nodes), false)
+	add("alerts", len(a.Alerts.Items), a.Alerts.More)
+	add("overdue", len(a.Overdue.Items), a.Overdue.More)
+	add("quarantined", len(a.Quarantined.Items), a.Quarantined.More)
+	add("failed", len(a.Failed.Items), a.Failed.More)
+	add("misfires", len(a.Misfires.Items), a.Misfires.More)
+	add("circuits", len(a.Circuits.Items), a.Circuits.More)
+	add("objectives", len(a.Objectives.Items), a.Objectives.More)
+	add("paused", len(a.Paused.Items), a.Paused.More)
+	return found
+}
+
+// addUpcoming adds the picture of the fires to come. Without it, the rest of the page is as useful, so a failure is shown
+// where the picture would be.
+func (p *attentionPage) addUpcoming(v *visit) {
+	upcoming, err := v.client.Upcoming(v.Context(), p.App)
+	if err != nil {
+		p.UpcomingProblem = err.Error()
+		return
+	}
+	p.Computing, p.Partial = upcoming.Computing, upcoming.Partial
+	if len(upcoming.Counts) == 0 || upcoming.Step <= 0 {
+		return
+	}
+	counts := make([]int, len(upcoming.Counts))
+	for i, count := range upcoming.Counts {
+		counts[i] = int(count)
+	}
+	zone := v.zone.in(v.now, "").Location()
+	chart := newUpcoming(upcoming.From, upcoming.Step.Std(), counts, zone, func(at time.Time, count int) string {
+		return v.texts.text("attention.upcoming.mark", "time", at.In(zone).Format("15:04 -07:00"), "count", count)
+	})
+	p.Upcoming = &chart
+}

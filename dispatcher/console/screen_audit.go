@@ -1,0 +1,72 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// auditPage is a page of the audit log.
+type auditPage struct {
+	client.List[dispatcher.AuditEntry]
+	More   string
+	Filter map[string]string
+}
+
+func showAudit(v *visit) (view, error) {
+	f := v.fields()
+	names := []string{"app", "actor", "action", "subject", "refused", "from", "to", "order"}
+	query := dispatcher.AuditQuery{Actor: f.text("actor"), Action: f.text("action"), Subject: f.text("subject"), From: f.instant("from"),
+		To: f.instant("to"), OldestFirst: f.text("order") == "oldest", Page: v.page()}
+	if app := f.text("app"); app != "" {
+		query.Apps = []string{app}
+	}
+	if refused, err := strconv.ParseBool(f.text("refused")); err == nil {
+		query.Refused = &refused
+	}
+	page := auditPage{Filter: f.all(names...)}
+	err := f.err()
+	if err == nil {
+		page.List, err = v.client.Audit(v.Context(), query)
+	}
+	page.More = v.more(page.Next)
+	return v.filtered(view{Data: page}, err)
+}
+
+// auditEntryPage is one entry with what was before and after it.
+type auditEntryPage struct {
+	dispatcher.AuditEntry
+	BeforeText, AfterText string
+}
+
+func showAuditEntry(v *visit) (view, error) {
+	wanted := v.PathValue("entry")
+	at, id, err := dispatcher.ParseAuditID(wanted)
+	if err != nil {
+		return view{}, notFound("entry", wanted)
+	}
+	// The entry is the first one after that which would have the id before.
+	list, err := v.client.Audit(v.Context(), dispatcher.AuditQuery{From: at, To: at.Add(time.Millisecond), OldestFirst: true,
+		Page: dispatcher.Page{Limit: 1, Cursor: dispatcher.AuditID(at, id-1)}})
+	if err != nil {
+		return view{}, err
+	}
+	if len(list.Items) == 0 || list.Items[0].ID != wanted {
+		return view{}, notFound("entry", wanted)
+	}
+	entry := list.Items[0]
+	return view{Data: auditEntryPage{entry, indented(entry.Before), indented(entry.After)}}, nil
+}
+
+// indented returns JSON as people read it. The numbers stay as they are stored.
+func indented(raw json.RawMessage) string {
+	var b bytes.Buffer
+	if json.Indent(&b, raw, "", "  ") != nil {
+		return string(raw)
+	}
+	return b.String()
+}

@@ -1,0 +1,126 @@
+package console
+
+import (
+	"net/url"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// backfillsPage is the list of the backfills of an app.
+type backfillsPage struct {
+	client.List[dispatcher.Backfill]
+	App, More string
+	Filter    map[string]string
+}
+
+func showBackfills(v *visit) (view, error) {
+	app, f := v.PathValue("app"), v.fields()
+	list, err := v.client.Backfills(v.Context(), dispatcher.BackfillQuery{App: app, Job: f.text("job"), Page: v.page()})
+	page := backfillsPage{list, app, v.more(list.Next), f.all("job")}
+	return v.filtered(view{Data: page, Refresh: true}, err)
+}
+
+// backfillPage is one backfill with its progress.
+type backfillPage struct {
+	dispatcher.Backfill
+	Bar progress
+}
+
+func showBackfill(v *visit) (view, error) {
+	app, id := v.PathValue("app"), v.PathValue("backfill")
+	b, err := v.client.Backfill(v.Context(), app, id)
+	if err != nil {
+		return view{}, err
+	}
+	page := backfillPage{b, progressBar(b.Total,
+		portion{"succeeded", b.Succeeded}, portion{"failed", b.Failed}, portion{"cancelled", b.Cancelled}, portion{"skipped", b.Skipped},
+		portion{"running", b.Running})}
+	return view{Title: v.texts.text("backfill.title", "job", b.Job), Data: page, Refresh: !b.State.Ended()}, nil
+}
+
+// changeBackfill returns the action that pauses, resumes or cancels a backfill.
+func changeBackfill(action dispatcher.BackfillAction) func(*visit) (done, error) {
+	return func(v *visit) (done, error) {
+		app, id := v.PathValue("app"), v.PathValue("backfill")
+		_, err := v.client.ChangeBackfill(v.Context(), app, id, action)
+		return done{to: v.link("apps", app, "backfills", id), notice: "backfill.notice." + string(action)}, err
+	}
+}
+
+// showBackfillCancel asks before a backfill is cancelled.
+func showBackfillCancel(v *visit) (view, error) {
+	app, id := v.PathValue("app"), v.PathValue("backfill")
+	b, err := v.client.Backfill(v.Context(), app, id)
+	if err != nil {
+		return view{}, err
+	}
+	return v.confirm("backfill_cancel", confirmPage{
+		Facts: []fact{v.fact("backfill.total", b.Total), v.fact("backfill.queued", b.Queued), v.fact("backfill.running", b.Running)},
+		Harm:  true, Back: v.link("apps", app, "backfills", id),
+	}, "job", b.Job), nil
+}
+
+// newBackfillPage asks for a backfill. Once it says of what, it has the number of instants.
+type newBackfillPage struct {
+	App    string
+	Filter map[string]string
+	Orders []dispatcher.BackfillOrder
+	Kinds  []dispatcher.BackfillExisting
+	Count  *dispatcher.BackfillCount
+	// Fields are what was counted, to be sent as it is.
+	Fields url.Values
+}
+
+var backfillFields = []string{"job", "trigger", "from", "to", "concurrency", "order", "pace", "existing", "reason"}
+
+// backfillSpec reads what a form asks for.
+func (f *fields) backfillSpec() dispatcher.BackfillSpec {
+	asked := dispatcher.BackfillRequest{}
+	asked.SetDefaults()
+	spec := asked.BackfillSpec
+	spec.Trigger, spec.Reason = f.text("trigger"), f.text("reason")
+	spec.From, spec.To, spec.Pace = f.instant("from"), f.instant("to"), f.duration("pace")
+	spec.Concurrency = f.number("concurrency", spec.Concurrency)
+	if order := f.text("order"); order != "" {
+		spec.Order = dispatcher.BackfillOrder(order)
+	}
+	if existing := f.text("existing"); existing != "" {
+		spec.Existing = dispatcher.BackfillExisting(existing)
+	}
+	return spec
+}
+
+func showNewBackfill(v *visit) (view, error) {
+	app, f := v.PathValue("app"), v.fields()
+	page := newBackfillPage{
+		App: app, Filter: f.all(backfillFields...),
+		Orders: []dispatcher.BackfillOrder{dispatcher.BackfillOldestFirst, dispatcher.BackfillLatestFirst},
+		Kinds:  []dispatcher.BackfillExisting{dispatcher.ExistingSkip, dispatcher.ExistingFailed, dispatcher.ExistingRun},
+	}
+	shown := view{}
+	spec, err := f.backfillSpec(), error(nil)
+	if wanted := f.text("job") != "" && !spec.From.IsZero() && !spec.To.IsZero(); wanted || f.err() != nil {
+		if err = f.err(); err == nil {
+			var count dispatcher.BackfillCount
+			if count, err = v.client.CountBackfill(v.Context(), app, f.text("job"), spec); err == nil {
+				page.Count, page.Fields = &count, url.Values{}
+				for _, name := range backfillFields {
+					page.Fields.Set(name, f.text(name))
+				}
+			}
+		}
+	}
+	shown.Data = page
+	return v.filtered(shown, err)
+}
+
+func startBackfill(v *visit) (done, error) {
+	app, f := v.PathValue("app"), v.fields()
+	spec := f.backfillSpec()
+	if err := f.err(); err != nil {
+		return done{}, err
+	}
+	b, err := v.client.CreateBackfill(v.Context(), app, f.text("job"), spec)
+	return done{to: v.link("apps", app, "backfills", b.ID), notice: "backfill.notice.start", values: []any{"job", b.Job}}, err
+}

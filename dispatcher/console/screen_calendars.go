@@ -1,0 +1,112 @@
+package console
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// calendarsPage is the list of the calendars of an app.
+type calendarsPage struct {
+	client.List[dispatcher.Calendar]
+	App, More string
+}
+
+func showCalendars(v *visit) (view, error) {
+	app := v.PathValue("app")
+	list, err := v.client.Calendars(v.Context(), app, v.page())
+	return view{Data: calendarsPage{list, app, v.more(list.Next)}}, err
+}
+
+// The bounds of the search for fires that a calendar excluded.
+const (
+	excludedSpan  = 7 * 24 * time.Hour
+	mostExcluded  = 100
+	mostOfTrigger = 1000 // fires of one trigger that are looked at
+	excludedSteps = 40 * schedule.StepsPerSearch
+)
+
+// calendarPage is one calendar, with the fires of a page of jobs that it excluded lately.
+type calendarPage struct {
+	dispatcher.Calendar
+	From, To time.Time
+	Excluded []excludedFire
+	// Used are triggers of this page of jobs that use the calendar.
+	Used int
+	// Partial tells that there are more fires than are shown.
+	Partial bool
+	// More leads to the next page of jobs.
+	More string
+}
+
+// excludedFire is a fire that did not happen, or was moved, because of a calendar.
+type excludedFire struct {
+	Job, Trigger, Timezone string
+	At                     time.Time
+	Moved                  schedule.OnExcluded
+}
+
+func showCalendar(v *visit) (view, error) {
+	app, name := v.PathValue("app"), v.PathValue("calendar")
+	calendar, err := v.client.Calendar(v.Context(), app, name)
+	if err != nil {
+		return view{}, err
+	}
+	page := calendarPage{Calendar: calendar, From: v.now.Add(-excludedSpan), To: v.now}
+	all, err := v.client.Calendars(v.Context(), app, dispatcher.Page{Limit: dispatcher.MaxCalendars}) // for those that it builds on
+	if err != nil {
+		return view{}, err
+	}
+	jobs, err := v.client.Jobs(v.Context(), app, dispatcher.Page{Limit: 100, Cursor: v.query("cursor")})
+	if err != nil {
+		return view{}, err
+	}
+	page.More = v.more(jobs.Next)
+	page.findExcluded(v.Context(), jobs.Items, all.Items)
+	return view{Title: v.texts.text("calendar.title", "calendar", name), Data: page}, nil
+}
+
+// findExcluded finds the fires of jobs that the calendar, as it is now, excluded.
+func (p *calendarPage) findExcluded(ctx context.Context, jobs []dispatcher.Job, all []dispatcher.Calendar) {
+	users, calendars := dispatcher.BuiltOn(all, p.Name), dispatcher.CompileCalendars(all)
+	excludes, err := calendars.Find(p.Name)
+	if err != nil {
+		return // a calendar that cannot be used excludes nothing: its triggers are in state error
+	}
+	budget := schedule.NewBudget(ctx, excludedSteps)
+	for _, job := range jobs {
+		for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
+			if trigger := job.Triggers[name]; trigger.Calendar != "" && users[trigger.Calendar] {
+				p.Used++
+				p.addExcluded(budget, excludes, job, name)
+			}
+		}
+	}
+	slices.SortStableFunc(p.Excluded, func(a, b excludedFire) int { return b.At.Compare(a.At) })
+	if len(p.Excluded) > mostExcluded {
+		p.Excluded, p.Partial = p.Excluded[:mostExcluded], true
+	}
+}
+
+// addExcluded adds the fires of a trigger that the calendar excluded.
+func (p *calendarPage) addExcluded(budget *schedule.Budget, excludes *schedule.Calendar, job dispatcher.Job, name string) {
+	trigger := job.Triggers[name]
+	free := trigger.Schedule
+	free.Calendar, free.OnExcluded = "", ""
+	parsed, err := free.Parse(job.Identity(name), trigger.AnchorAt, nil)
+	if err != nil {
+		return
+	}
+	fires, err := parsed.BetweenWithin(budget, p.From, p.To, mostOfTrigger)
+	p.Partial = p.Partial || err != nil || len(fires) == mostOfTrigger
+	for _, at := range fires {
+		if !excludes.Includes(at) && len(p.Excluded) < mostExcluded+mostOfTrigger {
+			p.Excluded = append(p.Excluded, excludedFire{job.Name, name, trigger.Timezone, at, trigger.OnExcluded})
+		}
+	}
+}

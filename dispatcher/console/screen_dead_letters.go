@@ -1,0 +1,61 @@
+package console
+
+import (
+	"net/url"
+	"slices"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// deadLettersPage is the list of the dead letters of an app.
+type deadLettersPage struct {
+	client.List[dispatcher.Run]
+	App, More string
+	Filter    map[string]string
+	States    []dispatcher.RunState
+	Classes   []dispatcher.Class
+	// Replay is the URL of the page that replays all that the filter selects.
+	Replay string
+}
+
+var deadLetterFields = []string{"job", "class", "state", "from", "to"}
+
+// deadLetters reads which dead letters a filter selects.
+func (f *fields) deadLetters() dispatcher.DeadLetterReplay {
+	return dispatcher.DeadLetterReplay{Job: f.text("job"), Class: dispatcher.Class(f.text("class")),
+		State: dispatcher.RunState(f.text("state")), From: f.instant("from"), To: f.instant("to")}
+}
+
+// given returns some fields that are not empty, for a link or a form.
+func (f *fields) given(names ...string) url.Values {
+	values := url.Values{}
+	for _, name := range names {
+		if text := f.text(name); text != "" {
+			values.Set(name, text)
+		}
+	}
+	return values
+}
+
+func showDeadLetters(v *visit) (view, error) {
+	app, f := v.PathValue("app"), v.fields()
+	replay := f.given(deadLetterFields...)
+	replay.Set("action", string(dispatcher.BulkRetryRuns))
+	page := deadLettersPage{App: app, Filter: f.all(deadLetterFields...), States: dispatcher.DeadLetterStates,
+		Classes: slices.Sorted(slices.Values(dispatcher.Classes)), Replay: v.linkQuery(replay, "apps", app, "new-bulk")}
+	query := f.deadLetters().Query(app)
+	query.Page = v.page()
+	err := f.err()
+	if err == nil {
+		page.List, err = v.client.DeadLetters(v.Context(), query)
+	}
+	page.More = v.more(page.Next)
+	return v.filtered(view{Data: page, Refresh: true}, err)
+}
+
+// retryDeadLetter replays a single run.
+func retryDeadLetter(v *visit) (done, error) {
+	run, err := v.client.RetryRun(v.Context(), v.PathValue("run"))
+	return done{to: v.link("runs", run.ID), notice: "dead_letters.notice.retried"}, err
+}

@@ -1,0 +1,91 @@
+package console
+
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// explainPage says what became of one scheduled time of a trigger, and why.
+type explainPage struct {
+	App, Job, Trigger string
+	// Zone is that of the trigger, if times are shown in it.
+	Zone string
+	// At is what the form has.
+	At string
+	// Problem says what is wrong with At.
+	Problem string
+	// Found is the explanation as the command line prints it, nil if no time is given.
+	Found *explained
+}
+
+// explained is an explanation; its type belongs to a package that the console does not know.
+type explained struct {
+	At       time.Time
+	Verdict  string
+	Reason   string
+	Revision int64
+	DueAt    *time.Time
+	NextAt   *time.Time
+	Steps    []explainedStep
+	Run      *dispatcher.Run
+	Misfire  *dispatcher.Misfire
+	CatchUp  *dispatcher.Run
+}
+
+// explainedStep is one decision on the way.
+type explainedStep struct {
+	At   time.Time
+	What string
+}
+
+// showExplain explains the time that the query names.
+func showExplain(v *visit) (view, error) {
+	page := explainPage{App: v.PathValue("app"), Job: v.PathValue("job"), Trigger: v.PathValue("trigger"), At: v.query("at")}
+	result := view{Title: v.texts.text("explain.title", "trigger", dispatcher.Identity(page.App, page.Job, page.Trigger))}
+	if page.At == "" {
+		result.Data = page
+		return result, nil
+	}
+	var at time.Time
+	if at, page.Problem = parsedTime(page.At); page.Problem != "" {
+		result.Data = page
+		return result, nil
+	}
+	found, err := v.client.Explain(v.Context(), page.App, page.Job, page.Trigger, at)
+	if err != nil {
+		return view{}, err
+	}
+	page.Zone = v.zoneOf(page.App, page.Job, page.Trigger)
+	page.Found = &explained{
+		At: found.At, Verdict: string(found.Verdict), Reason: found.Reason, Revision: found.Revision, DueAt: found.DueAt, NextAt: found.NextAt,
+		Run: found.Run, Misfire: found.Misfire, CatchUp: found.CatchUp,
+	}
+	for _, step := range found.Steps {
+		page.Found.Steps = append(page.Found.Steps, explainedStep{At: step.At, What: step.What})
+	}
+	result.Data = page
+	return result, nil
+}
+
+// parsedTime returns the time that a form has, or what is wrong with it.
+func parsedTime(text string) (at time.Time, problem string) {
+	at, err := dispatcher.ParseInstant(text)
+	if err != nil {
+		problem = err.Error()
+	}
+	return at, problem
+}
+
+// zoneOf returns the zone of a trigger if times are to be shown in it; empty: they are not, or the trigger was deleted. Only that
+// costs a request, because runs and explanations do not say their zone.
+func (v *visit) zoneOf(app, job, trigger string) string {
+	if v.zone.choice != zoneTrigger || trigger == "" {
+		return ""
+	}
+	found, err := v.client.Job(v.Context(), app, job)
+	if err != nil {
+		return ""
+	}
+	return found.Triggers[trigger].Timezone
+}

@@ -1,0 +1,67 @@
+package console
+
+import (
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// groupsPage is the list of the endpoint groups of an app.
+type groupsPage struct {
+	client.List[dispatcher.EndpointGroup]
+	App, More string
+}
+
+func showGroups(v *visit) (view, error) {
+	app := v.PathValue("app")
+	list, err := v.client.Groups(v.Context(), app, v.page())
+	return view{Data: groupsPage{list, app, v.more(list.Next)}}, err
+}
+
+// groupPage is one endpoint group with its members, as the node that shows the page sees them.
+type groupPage struct {
+	dispatcher.EndpointGroup
+	Members []memberRow
+	Names   map[string]dispatcher.DNSStatus
+	Node    string
+	More    string
+}
+
+// memberRow is an endpoint and what the node knows of it.
+type memberRow struct {
+	dispatcher.Endpoint
+	Status dispatcher.EndpointStatus
+}
+
+func showGroup(v *visit) (view, error) {
+	app, name := v.PathValue("app"), v.PathValue("group")
+	group, err := v.client.Group(v.Context(), app, name)
+	if err != nil {
+		return view{}, err
+	}
+	endpoints, err := v.client.Endpoints(v.Context(), app, name, v.page())
+	if err != nil {
+		return view{}, err
+	}
+	status, err := v.client.GroupStatus(v.Context(), app, name)
+	if err != nil {
+		return view{}, err
+	}
+	known := map[string]dispatcher.EndpointStatus{}
+	for _, one := range status.Endpoints {
+		known[one.ID] = one
+	}
+	page := groupPage{EndpointGroup: group, Names: status.DNS, Node: status.Node, More: v.more(endpoints.Next)}
+	for _, one := range endpoints.Items {
+		page.Members = append(page.Members, memberRow{one, known[one.ID]})
+	}
+	return view{Title: v.texts.text("group.title", "group", name), Data: page, Refresh: true}, nil
+}
+
+// drainMember returns the action that drains an endpoint, or resumes it.
+func drainMember(draining bool, notice string) func(*visit) (done, error) {
+	return func(v *visit) (done, error) {
+		app, group, id := v.PathValue("app"), v.PathValue("group"), v.PathValue("endpoint")
+		_, err := v.client.DrainEndpoint(v.Context(), app, group, id, draining)
+		return done{to: v.link("apps", app, "groups", group), notice: notice, values: []any{"endpoint", id}}, err
+	}
+}

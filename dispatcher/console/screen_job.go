@@ -1,0 +1,205 @@
+package console
+
+import (
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// jobPage is a job with what happened to it.
+type jobPage struct {
+	dispatcher.Job
+	runTable
+	// Rows are the triggers of the page, and MoreRows is a link to those that follow.
+	Rows     []triggerRow
+	MoreRows string
+	// Strips are those of the first triggers, or of the one that the URL names. More tells that there are others.
+	Strips []stripChart
+	More   bool
+	Runs   part[client.List[dispatcher.Run]]
+	// Durations and Lateness are pictures of the latest runs.
+	Durations, Lateness bars
+	Definition          part[string]
+	Changes             part[client.List[dispatcher.AuditEntry]]
+	Slots               *part[client.List[dispatcher.Slot]] // nil: the job has no slots
+	State               *part[carriedState]                 // nil: it carries none
+	Budget              *part[dispatcher.ObjectiveStatus]   // nil: it has no objective
+	Follows             []followRow
+}
+
+// triggerRow is a trigger of the job.
+type triggerRow struct {
+	Name string
+	dispatcher.Trigger
+}
+
+// carriedState is the state that runs of a job hand on, as text.
+type carriedState struct {
+	dispatcher.CarriedState
+	Text string
+}
+
+// followRow is a job or a target that follows an event of the job.
+type followRow struct {
+	On     dispatcher.FollowEvent
+	Jobs   []string
+	Target dispatcher.TargetKind
+}
+
+// What a page of a job has of each list.
+const (
+	stripsOfJob   = 2
+	triggersOfJob = 30
+	runsOfJob     = 60
+	runsOfTable   = 20
+	changesOfJob  = 10
+)
+
+// showJob shows one job. It makes the same few requests for any job.
+func showJob(v *visit) (view, error) {
+	app, name := v.PathValue("app"), v.PathValue("job")
+	job, err := v.client.Job(v.Context(), app, name)
+	if err != nil {
+		return view{}, err
+	}
+	page := jobPage{Job: job, Follows: follows(job), runTable: runTable{zones: map[string]string{}}}
+	page.addTriggers(v)
+	page.addStrips(v)
+	page.addRuns(v)
+	page.addDetails(v)
+	return view{Title: v.texts.text("job.title", "job", app+"/"+name), Data: page, Refresh: true}, nil
+}
+
+// addTriggers adds a page of the triggers: those after the one that the URL names.
+func (p *jobPage) addTriggers(v *visit) {
+	for _, name := range slices.Sorted(maps.Keys(p.Triggers)) {
+		p.zones[name] = p.Triggers[name].Timezone
+		switch {
+		case name <= v.query("after"):
+		case len(p.Rows) == triggersOfJob:
+			p.MoreRows = v.linkQuery(url.Values{"after": {p.Rows[triggersOfJob-1].Name}}, "apps", p.App, "jobs", p.Job.Name)
+			return
+		default:
+			p.Rows = append(p.Rows, triggerRow{name, p.Triggers[name]})
+		}
+	}
+}
+
+// addStrips adds the strips of the trigger that the URL names, or of the first ones.
+func (p *jobPage) addStrips(v *visit) {
+	names := slices.Sorted(maps.Keys(p.Triggers))
+	if asked := v.query("trigger"); asked != "" {
+		names = []string{asked}
+	}
+	shown := names[:min(len(names), stripsOfJob)]
+	p.More = len(p.Triggers) > len(shown)
+	for _, trigger := range shown {
+		strip, err := v.client.Strip(v.Context(), p.App, p.Name, trigger, 0, 0)
+		if err != nil {
+			p.Strips = append(p.Strips, stripChart{Trigger: trigger, Problem: err.Error()})
+			continue
+		}
+		p.Strips = append(p.Strips, newStrip(v, strip))
+	}
+}
+
+// addRuns adds the latest runs, and the pictures of how long they took and how late they were.
+func (p *jobPage) addRuns(v *visit) {
+	p.Runs = readPart(v.client.Runs(v.Context(), dispatcher.RunQuery{App: p.App, Job: p.Name, Page: dispatcher.Page{Limit: runsOfJob}}))
+	var took, late []bar
+	for _, run := range slices.Backward(p.Runs.Value.Items) {
+		mark := bar{Class: shapeOfRun(run.State)}
+		title := v.zone.in(run.ScheduledAt, p.Zone(run.Trigger)).Format(titleTime) + ": " + v.texts.text("state."+string(run.State))
+		if run.StartedAt != nil && run.EndedAt != nil {
+			d := run.EndedAt.Sub(*run.StartedAt)
+			mark.Value, mark.Title = float64(max(d, 1)), title+", "+v.texts.text("strip.took", "duration", v.texts.duration(d))
+			took = append(took, mark)
+		}
+		if run.StartedAt != nil && run.Attempt == 1 && run.Kind == dispatcher.KindSchedule {
+			d := run.StartedAt.Sub(run.ScheduledAt)
+			mark.Value, mark.Title = float64(max(d, 1)), title+", "+v.texts.text("strip.late", "duration", v.texts.duration(d))
+			late = append(late, mark)
+		}
+	}
+	format := func(d time.Duration) string { return v.texts.duration(d) }
+	p.Durations, p.Lateness = newDurationBars(took, format), newDurationBars(late, format)
+}
+
+// Named returns the trigger of a name, nil if there is none.
+func (p jobPage) Named(name string) *triggerRow {
+	found, is := p.Triggers[name]
+	if !is {
+		return nil
+	}
+	return &triggerRow{name, found}
+}
+
+// Latest returns the runs that the table has; the pictures have more.
+func (p jobPage) Latest() []dispatcher.Run {
+	return p.Runs.Value.Items[:min(len(p.Runs.Value.Items), runsOfTable)]
+}
+
+// addDetails adds what else is known of the job.
+func (p *jobPage) addDetails(v *visit) {
+	ctx := v.Context()
+	p.Changes = readPart(v.client.Audit(ctx, dispatcher.AuditQuery{
+		Apps: []string{p.App}, Subject: "job " + p.Name, Page: dispatcher.Page{Limit: changesOfJob},
+	}))
+	if v.console.opts.Definition != nil {
+		p.Definition = readPart(v.console.opts.Definition(p.Job))
+	}
+	if p.MaxConcurrency > 0 || p.ConcurrencyPolicy != dispatcher.ConcurrencyAllow {
+		slots := readPart(v.client.Slots(ctx, p.App, p.Name))
+		p.Slots = &slots
+	}
+	if p.CarryState {
+		state, err := v.client.CarriedState(ctx, p.App, p.Name)
+		shown := readPart(carriedState{state, string(state.State)}, err)
+		p.State = &shown
+	}
+	if p.Objective != nil {
+		budget := readPart(v.client.Objective(ctx, p.App, p.Name))
+		p.Budget = &budget
+	}
+}
+
+// follows lists what follows the events of a job.
+func follows(job dispatcher.Job) []followRow {
+	var found []followRow
+	for _, one := range []struct {
+		on dispatcher.FollowEvent
+		by *dispatcher.Follow
+	}{{dispatcher.OnSuccess, job.OnSuccess}, {dispatcher.OnFailure, job.OnFailure}, {dispatcher.OnMisfire, job.OnMisfire}} {
+		if one.by == nil {
+			continue
+		}
+		row := followRow{On: one.on, Jobs: one.by.Jobs}
+		if one.by.Target != nil {
+			row.Target = one.by.Target.Kind()
+		}
+		found = append(found, row)
+	}
+	return found
+}
+
+// TargetName says what the job calls: a host, a function, a group, a queue or a topic.
+func (p jobPage) TargetName() string {
+	switch t := p.Target; {
+	case t.Webhook != nil:
+		return strings.TrimSpace(t.Webhook.Method + " " + t.Webhook.URL)
+	case t.Lambda != nil:
+		return t.Lambda.Function
+	case t.Group != nil:
+		return t.Group.Name
+	case t.SQS != nil:
+		return t.SQS.QueueARN
+	case t.SNS != nil:
+		return t.SNS.TopicARN
+	}
+	return ""
+}

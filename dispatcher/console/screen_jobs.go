@@ -1,0 +1,70 @@
+package console
+
+import "github.com/carillon-dev/carillon/dispatcher"
+
+// jobsPage is a page of the list of jobs.
+type jobsPage struct {
+	Filter  jobsFilter
+	Jobs    []dispatcher.JobSummary
+	Next    string // link to the following page; empty: there is none
+	First   string // link to the first page; empty: this is it
+	States  []dispatcher.JobState
+	Results []dispatcher.RunState
+	// MayRun tells that there is a column of buttons; some of its rows may have none.
+	MayRun bool
+}
+
+// jobsFilter is what the URL says of the jobs that are wanted.
+type jobsFilter struct {
+	App, State, Result, Name, Host, Label string
+}
+
+// Any tells whether anything is filtered.
+func (f jobsFilter) Any() bool { return f != jobsFilter{} }
+
+// pageOfJobs is how many jobs a page of the list has.
+const pageOfJobs = 50
+
+// showJobs lists jobs of all apps that the token may see.
+func showJobs(v *visit) (view, error) {
+	filter := jobsFilter{
+		App: v.query("app"), State: v.query("state"), Result: v.query("result"), Name: v.query("name"), Host: v.query("host"),
+		Label: v.query("label"),
+	}
+	query := dispatcher.JobQuery{
+		State: dispatcher.JobState(filter.State), Result: dispatcher.RunState(filter.Result), Name: filter.Name, Host: filter.Host,
+		Page: dispatcher.Page{Limit: pageOfJobs, Cursor: v.query("cursor"), Labels: dispatcher.ParseLabels(filter.Label)},
+	}
+	if filter.App != "" {
+		query.Apps = []string{filter.App}
+	}
+	found, err := v.client.JobSummaries(v.Context(), query)
+	if err != nil {
+		return view{}, err
+	}
+	page := jobsPage{
+		Filter: filter, Jobs: found.Items, Next: v.more(found.Next), First: v.first(),
+		States: []dispatcher.JobState{
+			dispatcher.JobError, dispatcher.JobExecuting, dispatcher.JobPaused, dispatcher.JobComplete, dispatcher.JobInit,
+		},
+		Results: finalStates(), MayRun: v.token.May(dispatcher.ScopeRun),
+	}
+	return view{Data: page, Refresh: true}, nil
+}
+
+// first returns a link to the first page of a list; empty: this is it.
+func (v *visit) first() string {
+	q := v.URL.Query()
+	if q.Get("cursor") == "" {
+		return ""
+	}
+	q.Del("cursor")
+	return v.sameWith(q)
+}
+
+// finalStates are those in which runs end.
+func finalStates() []dispatcher.RunState {
+	return []dispatcher.RunState{
+		dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost, dispatcher.RunCancelled, dispatcher.RunSkipped,
+	}
+}

@@ -1,0 +1,26 @@
+package console
+
+import (
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// misfiresPage is the list of the misfire decisions of an app.
+type misfiresPage struct {
+	client.List[dispatcher.Misfire]
+	App, More string
+	Filter    map[string]string
+}
+
+func showMisfires(v *visit) (view, error) {
+	app, f := v.PathValue("app"), v.fields()
+	query := dispatcher.RunQuery{App: app, Job: f.text("job"), Trigger: f.text("trigger"), From: f.instant("from"), To: f.instant("to"),
+		Page: v.page()}
+	page := misfiresPage{App: app, Filter: f.all("job", "trigger", "from", "to")}
+	err := f.err()
+	if err == nil {
+		page.List, err = v.client.Misfires(v.Context(), query)
+	}
+	page.More = v.more(page.Next)
+	return v.filtered(view{Data: page, Refresh: true}, err)
+}

@@ -1,0 +1,73 @@
+package console
+
+import (
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// nodesPage is the list of the nodes.
+type nodesPage struct {
+	Nodes []nodeRow
+	// Fires is how many all nodes claimed in the latest minute.
+	Fires int
+}
+
+// nodeRow is a node, and what is wrong with it.
+type nodeRow struct {
+	dispatcher.Node
+	PerSecond         float64
+	Saturated, Skewed bool
+}
+
+func showNodes(v *visit) (view, error) {
+	list, err := v.client.Nodes(v.Context())
+	page := nodesPage{}
+	for _, node := range list.Items {
+		alive := node.State != dispatcher.NodeDead
+		offset := node.ClockOffset.Std().Abs()
+		page.Nodes = append(page.Nodes, nodeRow{node, float64(node.Fires) / 60, alive && node.Lag.Std() > dispatcher.SaturatedLag,
+			alive && offset > dispatcher.WrongClock})
+		if alive {
+			page.Fires += node.Fires
+		}
+	}
+	return view{Data: page, Refresh: true}, err
+}
+
+// showNodeState returns the page that asks before a node gets a state.
+func showNodeState(name string) func(*visit) (view, error) {
+	return func(v *visit) (view, error) {
+		list, err := v.client.Nodes(v.Context())
+		if err != nil {
+			return view{}, err
+		}
+		active := 0
+		var found *dispatcher.Node
+		for _, node := range list.Items {
+			if node.State == dispatcher.NodeActive {
+				active++
+			}
+			if node.ID.String() == v.PathValue("node") {
+				found = &node
+			}
+		}
+		if found == nil {
+			return view{}, notFound("node", v.PathValue("node"))
+		}
+		return v.confirm(name, confirmPage{
+			Facts: []fact{v.fact("nodes.in_flight", found.InFlight), v.fact("nodes.fires", found.Fires), v.fact("nodes.active", active)},
+			Harm:  true, Back: v.link("nodes"),
+		}, "node", found.Name), nil
+	}
+}
+
+// setNode returns the action that gives a node a state.
+func setNode(state dispatcher.NodeState, notice string) func(*visit) (done, error) {
+	return func(v *visit) (done, error) {
+		id, err := dispatcher.ParseNodeID(v.PathValue("node"))
+		if err != nil {
+			return done{}, notFound("node", v.PathValue("node"))
+		}
+		node, err := v.client.SetNodeState(v.Context(), id, state)
+		return done{to: v.link("nodes"), notice: notice, values: []any{"node", node.Name}}, err
+	}
+}

@@ -1,0 +1,171 @@
+package console
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// previewPage says when an expression fires.
+type previewPage struct {
+	// The form.
+	Expression, Dialect, Timezone, App, Calendar, Count, From, Gap, Overlap, Identity string
+	// Problem is what the API found wrong with it; nil: nothing.
+	Problem *problemView
+	// Found is what it responded, nil if nothing was asked.
+	Found    *dispatcher.Preview
+	Rows     []previewRow
+	Words    string
+	Warnings []string
+	Nights   []night
+	Dialects []schedule.Dialect
+	Gaps     []schedule.Gap
+	Overlaps []schedule.Overlap
+}
+
+// previewRow is a fire.
+type previewRow struct {
+	At    time.Time
+	Local string        // in the zone of the schedule
+	After time.Duration // since the fire before it, 0 for the first
+}
+
+// night is a change of the clock within a year that skips, moves or doubles fires, with the fires around it.
+type night struct {
+	schedule.Shift
+	Fires []previewRow
+}
+
+// What is shown of the nights with a change of the clock.
+const (
+	nightsAhead  = 366 * 24 * time.Hour
+	mostNights   = 4
+	firesOfNight = 3 // before and after each
+)
+
+// showPreview shows the form, and the fires of what it has.
+func showPreview(v *visit) (view, error) {
+	page := previewPage{
+		Expression: v.query("expression"), Dialect: v.query("dialect"), Timezone: v.query("timezone"), App: v.query("app"),
+		Calendar: v.query("calendar"), Count: cmp.Or(v.query("count"), strconv.Itoa(dispatcher.DefaultPreview)), From: v.query("from"),
+		Gap: v.query("gap"), Overlap: v.query("overlap"), Identity: v.query("identity"),
+		Dialects: []schedule.Dialect{
+			schedule.DialectQuartz, schedule.DialectUnix, schedule.DialectAWS, schedule.DialectInterval, schedule.DialectAt,
+			schedule.DialectCalendarInterval, schedule.DialectDailyInterval,
+		},
+		Gaps:     []schedule.Gap{schedule.GapSkip, schedule.GapNext},
+		Overlaps: []schedule.Overlap{schedule.OverlapLast, schedule.OverlapFirst, schedule.OverlapBoth},
+	}
+	if page.Expression == "" {
+		return view{Data: page}, nil
+	}
+	asked, err := page.request()
+	if err == nil {
+		var found dispatcher.Preview
+		if found, err = v.client.Preview(v.Context(), asked); err == nil {
+			page.Found = &found
+			page.add(asked)
+		}
+	}
+	shown := view{Data: page}
+	if err != nil {
+		if !isProblem(err) {
+			return view{}, err
+		}
+		problem := v.problemOf(err)
+		page.Problem = &problem
+		shown = view{Data: page, Status: problem.Status}
+	}
+	return shown, nil
+}
+
+// isProblem tells whether an error is about what was asked, so that the form is shown again with it.
+func isProblem(err error) bool {
+	var problems dispatcher.Problems
+	return errors.As(err, &problems)
+}
+
+// request returns what to ask the API.
+func (p previewPage) request() (dispatcher.PreviewRequest, error) {
+	var problems dispatcher.Problems
+	asked := dispatcher.PreviewRequest{
+		Schedule: dispatcher.Schedule{
+			Expression: p.Expression, Dialect: schedule.Dialect(p.Dialect), Timezone: p.Timezone, Calendar: p.Calendar,
+			Gap: schedule.Gap(p.Gap), Overlap: schedule.Overlap(p.Overlap),
+		},
+		App: p.App, Identity: p.Identity,
+	}
+	count, err := strconv.Atoi(p.Count)
+	if err != nil {
+		problems.Add("/count", dispatcher.CodeCountRange, "count %s is not a number; write 1 to %d", dispatcher.Echo(p.Count),
+			dispatcher.MaxPreview)
+	}
+	asked.Count = count
+	if p.From != "" {
+		from, err := dispatcher.ParseInstant(p.From)
+		if err != nil {
+			problems.AddError("/from", err)
+		}
+		asked.From = &from
+	}
+	return asked, problems.Err()
+}
+
+// add adds what the schedule says of itself: its description, its warnings, and the nights in which the clock changes. These
+// leave calendars out, which the page says; the fire times of the API do not.
+func (p *previewPage) add(asked dispatcher.PreviewRequest) {
+	resolved := p.Found.Schedule
+	resolved.Gap, resolved.Overlap = asked.Gap, asked.Overlap // a rule that was not given is warned of
+	parsed, err := resolved.Parse(asked.Identity, p.Found.From, nil)
+	if err != nil {
+		return // the API has accepted it, so it says what is wrong
+	}
+	p.Words = parsed.Describe(p.Found.From)
+	p.Rows = previewRows(parsed, p.Found.FireTimes)
+	for _, warning := range parsed.Warnings(p.Found.From) {
+		p.Warnings = append(p.Warnings, warning.Message)
+	}
+	for _, shift := range parsed.Shifts(p.Found.From, p.Found.From.Add(nightsAhead)) {
+		if len(p.Nights) < mostNights {
+			p.Nights = append(p.Nights, night{Shift: shift, Fires: previewRows(parsed, firesAround(parsed, shift.At))})
+		}
+	}
+}
+
+// firesAround returns the fires next to a change of the clock.
+func firesAround(parsed *schedule.Schedule, change time.Time) []time.Time {
+	var fires []time.Time
+	for at := change; len(fires) < firesOfNight; {
+		previous, ok := parsed.Previous(at)
+		if !ok {
+			break
+		}
+		fires, at = append(fires, previous), previous
+	}
+	slices.Reverse(fires)
+	for at, n := change.Add(-time.Millisecond), 0; n < firesOfNight; n++ {
+		next, ok := parsed.Next(at)
+		if !ok {
+			break
+		}
+		fires, at = append(fires, next), next
+	}
+	return fires
+}
+
+// previewRows lists fires with their local times.
+func previewRows(parsed *schedule.Schedule, times []time.Time) []previewRow {
+	rows := make([]previewRow, len(times))
+	for i, at := range times {
+		rows[i] = previewRow{At: at, Local: parsed.In(at).Format("Mon 2006-01-02 15:04:05 -07:00 MST")}
+		if i > 0 {
+			rows[i].After = at.Sub(times[i-1])
+		}
+	}
+	return rows
+}

@@ -1,0 +1,123 @@
+package console
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// runPage is one run, from its scheduled time to its end.
+type runPage struct {
+	dispatcher.Run
+	runTable
+	// TimeZone is that of the trigger, if times are shown in it.
+	TimeZone string
+	// Stages are its waits and attempts, for the picture and the table.
+	Stages []stage
+	// Given is the payload that the run was given, as text; empty: that of its job.
+	Given   string
+	Tries   []tryRow
+	Request part[dispatcher.ShownRequest]
+	// Shards is a page of those of a broadcast, nil for other runs, and MoreShards a link to the next page.
+	Shards     *part[client.List[dispatcher.Run]]
+	MoreShards string
+	// Log is that of an executor, nil unless the URL asks for it. LogAttempt is the attempt that has one; 0: none has.
+	Log        *part[dispatcher.ExecutorLog]
+	LogAttempt int
+}
+
+// tryRow is an attempt. Full tells that the stored response is shown whole: that is so for one attempt of a page.
+type tryRow struct {
+	dispatcher.Attempt
+	Full bool
+	// Returned is the state that the target returned, as text.
+	Returned string
+}
+
+// showRun shows a run.
+func showRun(v *visit) (view, error) {
+	run, err := v.client.Run(v.Context(), v.PathValue("run"))
+	if err != nil {
+		return view{}, err
+	}
+	page := runPage{Run: run, Stages: stages(run, v.now), Given: string(run.Payload)}
+	page.TimeZone = v.zoneOf(run.App, run.Job, run.Trigger)
+	page.zones = map[string]string{run.Trigger: page.TimeZone}
+	page.addTries(v)
+	page.Request = readPart(v.client.RequestOfRun(v.Context(), run.ID))
+	if run.Shards != nil {
+		shards := readPart(v.client.Runs(v.Context(), dispatcher.RunQuery{
+			App: run.App, Parent: run.ID, Page: dispatcher.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
+		}))
+		page.Shards, page.MoreShards = &shards, v.more(shards.Value.Next)
+	}
+	page.addLog(v)
+	title := v.texts.text("run.title", "job", run.App+"/"+run.Job)
+	return view{Title: title, Data: page, Refresh: !page.Ended()}, nil
+}
+
+// addTries adds the attempts; the URL says whose response is shown whole, by default the latest.
+func (p *runPage) addTries(v *visit) {
+	full, err := strconv.Atoi(v.query("attempt"))
+	if err != nil && len(p.Attempts) > 0 {
+		full = p.Attempts[len(p.Attempts)-1].Attempt
+	}
+	for _, a := range p.Attempts {
+		row := tryRow{Attempt: a, Full: a.Attempt == full}
+		if a.Response != nil {
+			row.Returned = string(a.Response.State)
+			if a.Response.Endpoint != "" {
+				p.LogAttempt = a.Attempt
+			}
+		}
+		p.Tries = append(p.Tries, row)
+	}
+	if p.Callback != nil && p.Callback.Endpoint != "" {
+		p.LogAttempt = p.Attempt
+	}
+}
+
+// addLog adds the log that the executor of an attempt keeps, if the URL asks for it: that is a request to the executor.
+func (p *runPage) addLog(v *visit) {
+	attempt, err := strconv.Atoi(v.query("log"))
+	if err != nil || attempt < 1 {
+		return
+	}
+	log := readPart(v.client.RunLog(v.Context(), p.ID, attempt, 1))
+	p.Log = &log
+}
+
+// Ended tells whether the run is over.
+func (p runPage) Ended() bool { return slices.Contains(finalStates(), p.Run.State) }
+
+// MayRetry tells whether the run can be attempted again now.
+func (p runPage) MayRetry() bool { return p.Ended() || p.Run.State == dispatcher.RunRetrying }
+
+// Explains tells whether the scheduled time is one of a trigger, which can be explained.
+func (p runPage) Explains() bool {
+	return p.Trigger != "" && p.Kind == dispatcher.KindSchedule && p.Parent == ""
+}
+
+// MayEnd tells whether a person can end the run in place of the callback.
+func (p runPage) MayEnd() bool { return p.Run.State == dispatcher.RunWaitingCallback }
+
+// Waits says what the run waits for, in the words of the command line; empty: for nothing.
+func (p runPage) Waits() string { return p.Waiting() }
+
+// Lateness returns how late the first attempt began, nil if that is not known.
+func (p runPage) Lateness() *time.Duration {
+	var began time.Time
+	switch {
+	case len(p.Attempts) > 0:
+		began = p.Attempts[0].StartedAt
+	case p.StartedAt != nil && p.Attempt == 1:
+		began = *p.StartedAt
+	default:
+		return nil
+	}
+	late := began.Sub(p.ScheduledAt)
+	return &late
+}

@@ -1,0 +1,59 @@
+package console
+
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// runsPage is a page of the runs of an app.
+type runsPage struct {
+	runTable
+	App, Job, Trigger, State, From, To string
+	// Problems are what is wrong with the filter; nothing is listed then.
+	Problems []string
+	Runs     []dispatcher.Run
+	Next     string
+	First    string
+	States   []dispatcher.RunState
+}
+
+// pageOfRuns is how many runs a page of the list has.
+const pageOfRuns = 50
+
+// showRuns lists runs of an app, the latest scheduled first.
+func showRuns(v *visit) (view, error) {
+	page := runsPage{
+		App: v.PathValue("app"), Job: v.query("job"), Trigger: v.query("trigger"), State: v.query("state"), From: v.query("from"),
+		To:     v.query("to"),
+		States: dispatcher.RunStates,
+	}
+	query := dispatcher.RunQuery{
+		App: page.App, Job: page.Job, Trigger: page.Trigger, State: dispatcher.RunState(page.State),
+		Page: dispatcher.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
+	}
+	for _, bound := range []struct {
+		field, given string
+		at           *time.Time
+	}{{"from", page.From, &query.From}, {"to", page.To, &query.To}} {
+		if bound.given == "" {
+			continue
+		}
+		at, err := dispatcher.ParseInstant(bound.given)
+		if err != nil {
+			page.Problems = append(page.Problems, bound.field+": "+err.Error())
+		}
+		*bound.at = at
+	}
+	result := view{Title: v.texts.text("runs.of", "app", page.App), Refresh: true}
+	if len(page.Problems) == 0 {
+		found, err := v.client.Runs(v.Context(), query)
+		if err != nil {
+			return view{}, err
+		}
+		page.Runs = found.Items
+		page.Next, page.First = v.more(found.Next), v.first()
+	}
+	result.Data = page
+	return result, nil
+}

@@ -1,0 +1,54 @@
+package console
+
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// statisticsPage is what the runs of each day came to.
+type statisticsPage struct {
+	App    string
+	Days   []dayRow
+	Spans  []int
+	Span   int
+	Until  time.Time
+	Chart  dayChart
+	States []dispatcher.RunState
+}
+
+// dayRow is one day of the table.
+type dayRow struct {
+	dispatcher.DayStatistics
+	Total int64
+}
+
+// statisticsSpans are the numbers of days that a person can choose.
+func statisticsSpans() []int { return []int{7, 30, 90} }
+
+func showStatistics(v *visit) (view, error) {
+	f := v.fields()
+	page := statisticsPage{App: f.text("app"), Spans: statisticsSpans(), Span: f.number("days", 30), States: countedStates()}
+	page.Span = min(max(page.Span, 1), 90)
+	err := f.err()
+	var found dispatcher.Statistics
+	if err == nil {
+		found, err = v.client.Statistics(v.Context(), page.App, v.now.AddDate(0, 0, 1-page.Span), v.now)
+	}
+	page.Until = found.CountedTo
+	for _, day := range found.Days {
+		row := dayRow{DayStatistics: day}
+		for _, n := range day.Runs {
+			row.Total += n
+		}
+		page.Days = append(page.Days, row)
+	}
+	page.Chart = chartOfDays(page.Days, v.now, page.Span)
+	return v.filtered(view{Data: page}, err)
+}
+
+// countedStates are the states that runs end in.
+func countedStates() []dispatcher.RunState {
+	return []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost,
+		dispatcher.RunCancelled, dispatcher.RunSkipped}
+}

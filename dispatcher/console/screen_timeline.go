@@ -1,0 +1,254 @@
+package console
+
+import (
+	"net/url"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// timelinePage shows the jobs of an app over time.
+type timelinePage struct {
+	App, Job string
+	From, To time.Time
+	// Apps are those to choose from, if none is chosen.
+	Apps []dispatcher.App
+	// Problems are what is wrong with the query; nothing is drawn then.
+	Problems []string
+	Chart    rowsChart
+	// Earlier, Later and Present are links to the same length of time before, after and around the present.
+	Earlier, Later, Present string
+	Next, First             string
+	Legend                  []string
+}
+
+// What a timeline shows unless its URL says otherwise.
+const (
+	timelinePast = 6 * time.Hour
+	timelineNext = 2 * time.Hour
+	// rowsOfTimeline is how many jobs a page has.
+	rowsOfTimeline = 15
+	// markRoom is the room of a mark: marks that are closer are drawn as one.
+	markRoom = 24
+)
+
+// showTimeline draws the jobs of an app over time.
+func showTimeline(v *visit) (view, error) {
+	page := timelinePage{App: v.query("app"), Job: v.query("job")}
+	if page.App == "" && len(v.token.Apps) == 1 {
+		page.App = v.token.Apps[0]
+	}
+	if page.App == "" {
+		apps, err := v.client.Apps(v.Context(), dispatcher.Page{Limit: 1000})
+		page.Apps = apps.Items
+		return view{Data: page}, err
+	}
+	page.readSpan(v)
+	if len(page.Problems) > 0 {
+		return view{Data: page}, nil
+	}
+	found, err := v.client.Timeline(v.Context(), dispatcher.TimelineQuery{
+		App: page.App, Job: page.Job, From: page.From, To: page.To, Page: dispatcher.Page{Limit: rowsOfTimeline, Cursor: v.query("cursor")},
+	})
+	if err != nil {
+		return view{}, err
+	}
+	page.From, page.To = found.From, found.To
+	axis := span{found.From, found.To}
+	page.Chart = newRows(axis, v.zone.in(v.now, "").Location(), found.Now)
+	for _, row := range found.Items {
+		page.Chart.add(axis, row.Job, v.link("apps", page.App, "jobs", row.Job), page.events(v, axis, found.Now, row), row.More)
+	}
+	page.Next, page.First = v.more(found.Next), v.first()
+	page.Legend = page.Chart.legend()
+	page.addLinks(v)
+	return view{Data: page, Refresh: true}, nil
+}
+
+// readSpan reads the time that the URL names.
+func (p *timelinePage) readSpan(v *visit) {
+	p.From, p.To = v.now.Add(-timelinePast).Truncate(time.Minute), v.now.Add(timelineNext).Truncate(time.Minute)
+	for _, bound := range []struct {
+		field string
+		at    *time.Time
+	}{{"from", &p.From}, {"to", &p.To}} {
+		given := v.query(bound.field)
+		if given == "" {
+			continue
+		}
+		at, err := dispatcher.ParseInstant(given)
+		if err != nil {
+			p.Problems = append(p.Problems, bound.field+": "+err.Error())
+			continue
+		}
+		*bound.at = at
+	}
+	if v.query("from") != "" && v.query("to") == "" {
+		p.To = p.From.Add(timelinePast + timelineNext)
+	}
+	if v.query("to") != "" && v.query("from") == "" {
+		p.From = p.To.Add(-timelinePast - timelineNext)
+	}
+	if len(p.Problems) == 0 && !p.To.After(p.From) {
+		p.Problems = append(p.Problems, v.texts.text("timeline.order"))
+	}
+}
+
+// addLinks adds links to the times before and after.
+func (p *timelinePage) addLinks(v *visit) {
+	length := p.To.Sub(p.From)
+	at := func(from, to time.Time) string {
+		q := url.Values{"app": {p.App}, "from": {dispatcher.FormatInstant(from)}, "to": {dispatcher.FormatInstant(to)}}
+		if p.Job != "" {
+			q.Set("job", p.Job)
+		}
+		return v.linkQuery(q, "timeline")
+	}
+	p.Earlier, p.Later = at(p.From.Add(-length), p.From), at(p.To, p.To.Add(length))
+	now := url.Values{"app": {p.App}}
+	if p.Job != "" {
+		now.Set("job", p.Job)
+	}
+	p.Present = v.linkQuery(now, "timeline")
+}
+
+// crowd is marks that are so close that they are drawn as one.
+type crowd struct {
+	first   dispatcher.TimelineMark
+	last    time.Time
+	shape   string
+	count   int
+	atLeast bool
+	marks   int
+}
+
+// events returns what to draw of a row. Marks that are too close to be told apart are one: with the worst of their shapes, and
+// never what has happened with what is planned.
+func (p *timelinePage) events(v *visit, axis span, now time.Time, row dispatcher.TimelineRow) []rowEvent {
+	var crowds []crowd
+	for _, mark := range row.Marks {
+		shape, last := shapeOfMark(mark), mark.ScheduledAt
+		if mark.Last != nil {
+			last = *mark.Last
+		}
+		next := crowd{first: mark, last: last, shape: shape, count: mark.Count, atLeast: mark.AtLeast, marks: 1}
+		if n := len(crowds); n > 0 {
+			c := &crowds[n-1]
+			near := axis.x(mark.ScheduledAt, rowsWidth)-axis.x(c.first.ScheduledAt, rowsWidth) < markRoom
+			if near && (c.shape == shapePlanned) == (shape == shapePlanned) {
+				c.add(next)
+				continue
+			}
+		}
+		crowds = append(crowds, next)
+	}
+	events := make([]rowEvent, len(crowds))
+	for i, c := range crowds {
+		events[i] = p.event(v, now, row.Job, c)
+	}
+	return events
+}
+
+// add adds marks to a crowd.
+func (c *crowd) add(more crowd) {
+	c.count += more.count
+	c.marks += more.marks
+	c.atLeast = c.atLeast || more.atLeast
+	if more.last.After(c.last) {
+		c.last = more.last
+	}
+	if severity(more.shape) > severity(c.shape) {
+		c.shape = more.shape
+	}
+}
+
+// severity orders shapes: that of a crowd is the one that a person should see.
+func severity(shape string) int {
+	switch shape {
+	case shapeFailed:
+		return 5
+	case shapeMisfire:
+		return 4
+	case shapeLive:
+		return 3
+	case shapeSkipped:
+		return 2
+	case shapeOK:
+		return 1
+	}
+	return 0
+}
+
+// event returns what to draw of one mark or of a crowd, and where it leads: to the run, the explanation, or the list of runs.
+func (p *timelinePage) event(v *visit, now time.Time, job string, c crowd) rowEvent {
+	e := rowEvent{From: c.first.ScheduledAt, Shape: c.shape}
+	zone := v.zone.in(now, "").Location()
+	when := c.first.ScheduledAt.In(zone).Format(titleTime)
+	switch single := c.marks == 1 && c.count <= 1; {
+	case single && c.first.Run != "":
+		e.Link = v.link("runs", c.first.Run)
+		e.From, e.To = drawnSpan(c.first, now)
+	case single && c.first.Trigger != "":
+		e.Link = v.linkQuery(url.Values{"at": {dispatcher.FormatInstant(c.first.ScheduledAt)}},
+			"apps", p.App, "jobs", job, "triggers", c.first.Trigger, "explain")
+	default:
+		e.Link = p.linkOf(v, job, c)
+		if c.last.After(c.first.ScheduledAt) {
+			when = v.texts.text("strip.range", "from", when, "to", c.last.In(zone).Format(titleTime))
+		}
+	}
+	word := v.texts.text("strip." + c.shape)
+	if c.marks == 1 && c.first.State != "" {
+		word = v.texts.text("state." + string(c.first.State))
+	}
+	e.Title = job + ", " + when + ": " + word
+	if c.count > 1 {
+		count := groupDigits(int64(c.count))
+		if c.atLeast {
+			count += "+"
+		}
+		e.Title += " (" + v.texts.text("timeline.several", "count", count) + ")"
+	}
+	if c.marks == 1 && c.first.Class != "" {
+		e.Title += ", " + string(c.first.Class)
+	}
+	return e
+}
+
+// linkOf returns where several marks lead: to the list that has them. What is planned is in none.
+func (p *timelinePage) linkOf(v *visit, job string, c crowd) string {
+	q := url.Values{"job": {job}, "from": {dispatcher.FormatInstant(c.first.ScheduledAt)}, "to": {dispatcher.FormatInstant(c.last)}}
+	switch c.shape {
+	case shapePlanned:
+		return v.link("apps", p.App, "jobs", job)
+	case shapeMisfire:
+		return v.linkQuery(q, "apps", p.App, "misfires")
+	}
+	return v.linkQuery(q, "apps", p.App, "runs")
+}
+
+// drawnSpan returns from when to when a run is drawn: from its first start to its end, or until now.
+func drawnSpan(mark dispatcher.TimelineMark, now time.Time) (from, to time.Time) {
+	from = mark.ScheduledAt
+	if mark.StartedAt != nil {
+		from = *mark.StartedAt
+	}
+	switch {
+	case mark.EndedAt != nil:
+		return from, *mark.EndedAt
+	case mark.StartedAt != nil:
+		return from, now
+	}
+	return from, time.Time{}
+}
+
+// shapeOfMark returns the shape of a mark.
+func shapeOfMark(mark dispatcher.TimelineMark) string {
+	switch mark.What {
+	case dispatcher.MarkMisfire:
+		return shapeMisfire
+	case dispatcher.MarkPlanned:
+		return shapePlanned
+	}
+	return shapeOfRun(mark.State)
+}

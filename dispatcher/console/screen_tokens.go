@@ -1,0 +1,121 @@
+package console
+
+import (
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// tokensPage is the list of API tokens.
+type tokensPage struct {
+	Tokens []tokenRow
+	More   string
+}
+
+type tokenRow struct {
+	dispatcher.APIToken
+	State string
+}
+
+func showTokens(v *visit) (view, error) {
+	list, err := v.client.Tokens(v.Context(), v.page())
+	page := tokensPage{More: v.more(list.Next)}
+	for _, token := range list.Items {
+		row := tokenRow{token, "valid"}
+		if token.Expired(v.now) {
+			row.State = "expired"
+		}
+		page.Tokens = append(page.Tokens, row)
+	}
+	return view{Data: page}, err
+}
+
+// newTokenPage asks for a token.
+type newTokenPage struct{ Scopes []scopeChoice }
+
+type scopeChoice struct {
+	Scope   dispatcher.Scope
+	Checked bool
+}
+
+func showNewToken(v *visit) (view, error) {
+	page := newTokenPage{}
+	for _, scope := range dispatcher.Scopes() {
+		given := dispatcher.APIToken{}
+		for _, one := range v.PostForm["scope"] {
+			given.Scopes = append(given.Scopes, dispatcher.Scope(one))
+		}
+		page.Scopes = append(page.Scopes, scopeChoice{scope, given.May(scope)})
+	}
+	return view{Data: page}, nil
+}
+
+// secretPage shows the secret of a token, once.
+type secretPage struct{ dispatcher.IssuedToken }
+
+func createToken(v *visit) (done, error) {
+	f := v.fields()
+	token := dispatcher.APIToken{Name: f.text("name"), Description: f.text("description"), Apps: f.list("apps"),
+		ExpiresAt: f.until("for", v.now)}
+	for _, scope := range v.PostForm["scope"] {
+		token.Scopes = append(token.Scopes, dispatcher.Scope(scope))
+	}
+	dispatcher.CheckName(&f.problems, "/name", token.Name) // it becomes a part of the request's path
+	if err := f.err(); err != nil {
+		return done{}, err
+	}
+	issued, err := v.client.PutToken(v.Context(), token, client.Condition{Absent: true})
+	return done{page: "token_secret", view: view{Data: secretPage{issued}}}, err
+}
+
+// tokenConfirm asks before something is done to a token. Its revision is sent with the form, so that what happens to the token
+// is what the person has seen.
+func (v *visit) tokenConfirm(name string, page confirmPage) (view, error) {
+	token, err := v.client.Token(v.Context(), v.PathValue("token"))
+	if err != nil {
+		return view{}, err
+	}
+	scopes := make([]string, len(token.Scopes))
+	for i, scope := range token.Scopes {
+		scopes[i] = string(scope)
+	}
+	apps := strings.Join(token.Apps, ", ")
+	if apps == "" {
+		apps = v.texts.text("tokens.all_apps")
+	}
+	page.Facts = []fact{v.fact("tokens.scopes", strings.Join(scopes, ", ")), v.fact("tokens.apps", apps)}
+	page.Fields = url.Values{"revision": {strconv.FormatInt(token.Revision, 10)}}
+	page.Harm, page.Back = true, v.link("tokens")
+	return v.confirm(name, page, "token", token.Name), nil
+}
+
+func showTokenRotation(v *visit) (view, error) {
+	return v.tokenConfirm("token_rotate", confirmPage{Asks: []ask{v.ask("overlap", "token_rotate.overlap", "24h")}})
+}
+
+func rotateToken(v *visit) (done, error) {
+	f := v.fields()
+	rotation := dispatcher.TokenRotation{Overlap: f.duration("overlap")}
+	if err := f.err(); err != nil {
+		return done{}, err
+	}
+	issued, err := v.client.RotateToken(v.Context(), v.PathValue("token"), rotation)
+	return done{page: "token_secret", view: view{Data: secretPage{issued}}}, err
+}
+
+func showTokenRevocation(v *visit) (view, error) {
+	return v.tokenConfirm("token_revoke", confirmPage{})
+}
+
+func revokeToken(v *visit) (done, error) {
+	name, f := v.PathValue("token"), v.fields()
+	revision := f.number("revision", 0)
+	if err := f.err(); err != nil {
+		return done{}, err
+	}
+	err := v.client.DeleteToken(v.Context(), name, client.Condition{Revision: int64(revision)})
+	return done{to: v.link("tokens"), notice: "tokens.notice.revoked", values: []any{"token", name}}, err
+}

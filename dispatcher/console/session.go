@@ -1,0 +1,128 @@
+package console
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// The cookies. The prefix __Host- binds one to this host and to https; a browser refuses it over plain http.
+const (
+	sessionCookie  = "carillon"
+	noticeCookie   = "carillon-notice"
+	settingsCookie = "carillon-settings"
+	zoneCookie     = "carillon-zone" // which the script sets
+	loginCookie    = "carillon-login"
+	securePrefix   = "__Host-"
+)
+
+// secure tells whether the browser reaches the console by https.
+func (v *visit) secure() bool {
+	return v.TLS != nil || v.console.opts.URL != nil && v.console.opts.URL.Scheme == "https"
+}
+
+// cookieName returns the name under which a cookie is set and read; never both.
+func (v *visit) cookieName(name string) string {
+	if v.secure() {
+		return securePrefix + name
+	}
+	return name
+}
+
+// cookie returns the value of a cookie; empty: there is none.
+func (v *visit) cookie(name string) string {
+	if found, err := v.Cookie(v.cookieName(name)); err == nil {
+		return found.Value
+	}
+	return ""
+}
+
+// setCookie sets a cookie for some time; an empty value takes it away.
+func (v *visit) setCookie(name, value string, life time.Duration) {
+	set := &http.Cookie{
+		Name: v.cookieName(name), Value: value, Path: "/", HttpOnly: true, Secure: v.secure(), SameSite: http.SameSiteLaxMode,
+		MaxAge: int(life / time.Second),
+	}
+	if value == "" {
+		set.MaxAge = -1
+	}
+	http.SetCookie(v.w, set)
+}
+
+// signedIn wraps what needs a session.
+func (c *Console) signedIn(serve func(*visit)) func(*visit) {
+	return func(v *visit) {
+		switch found, err := v.findSession(); {
+		case err != nil:
+			v.fail(err)
+		case !found:
+			v.askLogin()
+		default:
+			serve(v)
+		}
+	}
+}
+
+// findSession reads the session of the cookie.
+func (v *visit) findSession() (found bool, err error) {
+	value, err := base64.RawURLEncoding.DecodeString(v.cookie(sessionCookie))
+	if err != nil || len(value) != sessionBytes {
+		return false, nil //nolint:nilerr // it is no cookie of ours
+	}
+	session, err := v.console.opts.Sessions.Session(v.Context(), sha256.Sum256(value), v.now)
+	switch {
+	case errors.Is(err, dispatcher.ErrNotFound) || err == nil && !v.rulesHold(session):
+		if wait := v.console.opts.API.AdmitUnknown(v.Request, v.now); wait > 0 {
+			return false, &pageError{status: http.StatusTooManyRequests, key: "problem.limited", wait: wait}
+		}
+		v.setCookie(sessionCookie, "", 0)
+		return false, nil
+	case err != nil:
+		return false, err
+	}
+	return true, v.use(session)
+}
+
+// rulesHold tells whether a session of an identity was permitted by the rules in force.
+func (v *visit) rulesHold(session dispatcher.Session) bool {
+	login := v.console.opts.Login
+	return session.Rules == "" || login != nil && session.Rules == login.Rules()
+}
+
+// use makes the visit one of a session.
+func (v *visit) use(session dispatcher.Session) (err error) {
+	v.session, v.token = &session, session.Token
+	v.client, err = v.newClient(v.console.opts.API.As(v.Request, session.Token), "")
+	return err
+}
+
+// newClient returns a client that speaks through a transport. It tries nothing twice: a person can.
+func (v *visit) newClient(transport http.RoundTripper, token string) (*client.Client, error) {
+	return client.New("http://console.invalid", token, client.Options{UserAgent: "carillon-console", RetryFor: -1, Transport: transport})
+}
+
+// sessionBytes is the size of the secret of a session.
+const sessionBytes = 32
+
+// begin signs a person in: with a new secret, whatever cookie the browser had.
+func (v *visit) begin(token dispatcher.APIToken, rules string) error {
+	var secret [sessionBytes]byte
+	_, _ = rand.Read(secret[:]) // never fails; see its documentation
+	session := dispatcher.Session{
+		ID: strings.ToLower(rand.Text()), Hash: sha256.Sum256(secret[:]), Token: token, Rules: rules,
+		EndsAt: v.now.Add(dispatcher.SessionLife),
+	}
+	v.token = token
+	if err := v.console.opts.Sessions.CreateSession(v.Context(), session, v.by()); err != nil {
+		return err
+	}
+	v.setCookie(sessionCookie, base64.RawURLEncoding.EncodeToString(secret[:]), dispatcher.SessionLife)
+	return nil
+}

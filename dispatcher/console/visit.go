@@ -1,0 +1,189 @@
+package console
+
+import (
+	"context"
+	"crypto/rand"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// visit is one request to the console.
+type visit struct {
+	*http.Request
+	w       http.ResponseWriter
+	console *Console
+	now     time.Time
+	// client and token are those of the session; nil and zero without one.
+	client  *client.Client
+	token   dispatcher.APIToken
+	session *dispatcher.Session
+	// zone is how times are shown.
+	zone  zone
+	texts *texts
+	theme string
+	// id names the request in the log and in the audit log.
+	id string
+	// problem is what was wrong with the form that the page shows again; nil: nothing.
+	problem *problemView
+}
+
+// visitKey is the key of the context under which a request has its visit.
+type visitKey struct{}
+
+func visitOf(r *http.Request) *visit { return r.Context().Value(visitKey{}).(*visit) }
+
+// The bounds of a request.
+const (
+	maxForm  = 64 << 10 // bytes
+	maxQuery = 8 << 10  // bytes
+)
+
+// visit makes a visit of a request.
+func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
+	v := &visit{w: w, console: c, now: time.Now().UTC(), id: rand.Text()} //nolint:forbidigo // the console's clock
+	v.Request = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+	v.Request.Header = r.Header.Clone()
+	v.Request.Header.Set("X-Request-Id", v.id) // the API logs the same
+	v.Body = http.MaxBytesReader(w, r.Body, maxForm)
+	v.readSettings()
+	return v
+}
+
+// admit checks what all requests have to pass, and goes on.
+func (c *Console) admit(v *visit, serve func()) {
+	if c.opts.API != nil { // there is nothing to protect before
+		if wait := c.opts.API.Admit(v.Request, v.now); wait > 0 {
+			v.limited(wait)
+			return
+		}
+	}
+	if c.opts.ClientCertificates && (v.TLS == nil || len(v.TLS.VerifiedChains) == 0) {
+		v.fail(&pageError{status: http.StatusForbidden, key: "problem.certificate"})
+		return
+	}
+	if len(v.URL.RawQuery) > maxQuery {
+		v.fail(&pageError{status: http.StatusRequestURITooLong, key: "problem.query"})
+		return
+	}
+	if err := c.protect.Check(v.Request); err != nil {
+		v.fail(&pageError{status: http.StatusForbidden, key: "problem.foreign"})
+		return
+	}
+	serve()
+}
+
+// by is who makes the request, for the audit log.
+func (v *visit) by() dispatcher.Change {
+	address, _, _ := net.SplitHostPort(v.RemoteAddr)
+	return dispatcher.Change{Actor: v.token.Name, TokenID: v.token.ID, Address: address, RequestID: v.id, Now: v.now}
+}
+
+// query returns a value of the URL's query.
+func (v *visit) query(name string) string { return v.URL.Query().Get(name) }
+
+// more returns the URL of this page with another cursor; empty without one.
+func (v *visit) more(cursor string) string {
+	if cursor == "" {
+		return ""
+	}
+	q := v.URL.Query()
+	q.Set("cursor", cursor)
+	return v.sameWith(q)
+}
+
+// sameWith returns the URL of this page with another query.
+func (v *visit) sameWith(q url.Values) string { return "?" + q.Encode() }
+
+// may tells whether the token has a scope for an app; an empty app is what belongs to none.
+func (v *visit) may(scope dispatcher.Scope, app string) bool {
+	if !v.token.May(scope) {
+		return false
+	}
+	return len(v.token.Apps) == 0 || v.sees(app)
+}
+
+// sees tells whether the token is for an app.
+func (v *visit) sees(app string) bool {
+	if len(v.token.Apps) == 0 {
+		return true
+	}
+	for _, one := range v.token.Apps {
+		if one == app {
+			return true
+		}
+	}
+	return false
+}
+
+// permits tells whether a page or an action is for the token.
+func (v *visit) permits(needs dispatcher.Scope, allApps bool) bool {
+	return v.token.May(needs) && (!allApps || len(v.token.Apps) == 0)
+}
+
+// serveScreen shows a page.
+func (v *visit) serveScreen(s screen) {
+	if !v.permits(s.needs, s.allApps) {
+		v.fail(&pageError{status: http.StatusForbidden, key: "problem.forbidden", values: []any{"scope", s.needs}})
+		return
+	}
+	shown, err := s.show(v)
+	if err != nil {
+		v.fail(err)
+		return
+	}
+	v.render(s.name, shown)
+}
+
+// serveAction does what a form asks for, and goes to the next page.
+func (v *visit) serveAction(a action) {
+	if !v.permits(a.needs, a.allApps) {
+		v.fail(&pageError{status: http.StatusForbidden, key: "problem.forbidden", values: []any{"scope", a.needs}})
+		return
+	}
+	if err := v.ParseForm(); err != nil {
+		v.fail(&pageError{status: http.StatusBadRequest, key: "problem.form"})
+		return
+	}
+	result, err := a.do(v)
+	if err != nil {
+		v.failForm(a, err)
+		return
+	}
+	if result.page != "" {
+		v.render(result.page, result.view)
+		return
+	}
+	if result.notice != "" {
+		v.setNotice(result.notice, result.values)
+	}
+	v.redirect(result.to)
+}
+
+// failForm shows the page of an action again, with what was wrong.
+func (v *visit) failForm(a action, err error) {
+	s, found := v.console.screenOf(a.page)
+	if !found {
+		v.fail(err)
+		return
+	}
+	problem := v.problemOf(err)
+	v.problem = &problem
+	shown, showErr := s.show(v)
+	if showErr != nil {
+		v.fail(err)
+		return
+	}
+	shown.Status, shown.Refresh = problem.Status, false
+	v.render(s.name, shown)
+}
+
+// redirect sends the browser to a page of the console; see link.
+func (v *visit) redirect(to string) {
+	v.w.Header().Set("Location", to)
+	v.w.WriteHeader(http.StatusSeeOther)
+}

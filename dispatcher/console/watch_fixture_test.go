@@ -1,0 +1,270 @@
+package console_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// exactNumber is JSON with an integer that no float64 holds.
+const exactNumber = `{"n":9007199254740993}`
+
+// after returns the time some seconds after fixedAt.
+func after(seconds int) *time.Time {
+	at := fixedAt.Add(time.Duration(seconds) * time.Second)
+	return &at
+}
+
+// longest returns a response of 64 KiB.
+func longest() string { return hostile + strings.Repeat("x", 64<<10-len(hostile)) }
+
+// watchedRun returns a run with two attempts, of which the second has a response.
+func watchedRun(id string, state dispatcher.RunState, body string) dispatcher.Run {
+	run := dispatcher.Run{
+		ID: id, App: "billing", Job: "invoices", Trigger: "nightly", Kind: dispatcher.KindSchedule, ScheduledAt: fixedAt, Revision: 3,
+		State:   state,
+		EventID: "event-" + id, Attempt: 2, ClaimedAt: after(30), StartedAt: after(31), EndedAt: after(33), Class: dispatcher.ClassHTTP5xx,
+		Error:   hostile,
+		Payload: json.RawMessage(exactNumber), FollowedBy: []dispatcher.RunRef{{
+			Run: "f1", App: "billing", Job: "report", On: dispatcher.OnFailure, State: dispatcher.RunSucceeded,
+		}},
+		Cause: &dispatcher.RunCause{Run: "c1", On: "on_success", State: dispatcher.RunSucceeded},
+		Attempts: []dispatcher.Attempt{
+			{Attempt: 1, State: dispatcher.RunTimedOut, StartedAt: *after(1), EndedAt: *after(11), Class: dispatcher.ClassTimeout,
+				Error:    "no response in 10s",
+				Response: &dispatcher.Response{Body: "first"}},
+			{Attempt: 2, State: dispatcher.RunFailed, StartedAt: *after(31), EndedAt: *after(33), HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx,
+				Error: hostile,
+				Response: &dispatcher.Response{
+					Endpoint: "worker-1", Headers: map[string]string{"Content-Type": hostile}, Body: body,
+					BodyTruncated: true, State: json.RawMessage(exactNumber), Phases: dispatcher.Phases{Connect: dispatcher.Duration(time.Millisecond)},
+				}},
+		},
+	}
+	if state == dispatcher.RunWaitingCallback {
+		run.EndedAt, run.Attempts, run.Class, run.Error = nil, run.Attempts[:1], "", ""
+		run.Callback = &dispatcher.CallbackState{Deadline: later}
+	}
+	return run
+}
+
+// watchedJob returns a job that has everything a job can have, with n triggers.
+func watchedJob(n int) dispatcher.Job {
+	job := dispatcher.Job{
+		App: "billing", Name: "invoices", Description: hostile, Enabled: true, State: dispatcher.JobExecuting, Revision: 3, CreatedAt: fixedAt,
+		UpdatedAt: fixedAt,
+		Target:    dispatcher.Target{Webhook: &dispatcher.Webhook{Method: "POST", URL: "https://billing.example/run"}},
+		Payload:   json.RawMessage(exactNumber), Triggers: map[string]dispatcher.Trigger{}, ConcurrencyPolicy: dispatcher.ConcurrencyAllow,
+	}
+	if n == 0 {
+		return job
+	}
+	job.ConcurrencyPolicy, job.MaxConcurrency, job.CarryState, job.Labels = dispatcher.ConcurrencyQueue, 1, true,
+		dispatcher.Labels{"team": "payments"}
+	job.Objective = &dispatcher.Objective{Within: dispatcher.Duration(time.Second), Of: "99.9%"}
+	job.OnFailure = &dispatcher.Follow{Jobs: []string{"report"}}
+	job.Warnings = []dispatcher.Problem{{Path: "/triggers/nightly/expression", Code: schedule.WarnDST, Message: hostile}}
+	for i := range n {
+		name := "nightly"
+		if i > 0 {
+			name = fmt.Sprintf("other-%02d", i)
+		}
+		job.Triggers[name] = dispatcher.Trigger{
+			Schedule: dispatcher.Schedule{Expression: "0 30 2 * * ?", Dialect: schedule.DialectQuartz, Timezone: "Europe/Berlin",
+				Calendar: "holidays"},
+			Enabled: true, State: dispatcher.TriggerPaused, Paused: true, NextFireTime: &later, PrevFireTime: &fixedAt,
+			MisfirePolicy: dispatcher.FireOnce,
+			Pause:         dispatcher.Pause{PausedBy: "ada", PausedAt: &fixedAt, PauseReason: hostile, PausedUntil: &later},
+		}
+	}
+	return job
+}
+
+// watchedStrip returns a strip with n cells, of all kinds in turn.
+func watchedStrip(n int) dispatcher.Strip {
+	strip := dispatcher.Strip{App: "billing", Job: "invoices", Trigger: "nightly", Now: *after(n * 60 / 2), Timezone: "Europe/Berlin"}
+	for i := range n {
+		kind := dispatcher.CellKinds[i%len(dispatcher.CellKinds)]
+		cell := dispatcher.StripCell{ScheduledAt: *after(i * 60), What: kind, Why: hostile}
+		if kind == dispatcher.CellRun {
+			cell.Run, cell.State, cell.Late, cell.Took = "r1", dispatcher.RunFailed, dispatcher.Duration(2*time.Second),
+				dispatcher.Duration(3*time.Second)
+			cell.Class = dispatcher.ClassHTTP5xx
+		}
+		if kind == dispatcher.CellExcluded {
+			cell.Until = after(i*60 + 30)
+		}
+		strip.Cells = append(strip.Cells, cell)
+	}
+	return strip
+}
+
+// newest is the beginning of a list, as attention has it.
+func newest[T any](n int, one func(name string) T) dispatcher.Newest[T] {
+	return dispatcher.Newest[T]{Items: times(min(n, dispatcher.MaxAttention), one), More: n > dispatcher.MaxAttention}
+}
+
+// watchedAttention has n of everything that asks for attention.
+func watchedAttention(n int) dispatcher.Attention {
+	pause := dispatcher.Pause{PausedBy: "ada", PausedAt: &fixedAt, PauseReason: hostile}
+	a := dispatcher.Attention{
+		At:     fixedAt,
+		Failed: newest(n, func(name string) dispatcher.Run { return failedRun(name) }),
+		Misfires: newest(n, func(name string) dispatcher.Misfire {
+			return dispatcher.Misfire{App: "billing", Job: "invoices", Trigger: name, From: fixedAt, To: later, Count: 3,
+				Decision: dispatcher.DecisionSkip, Reason: hostile}
+		}),
+		Overdue: newest(n, func(name string) dispatcher.OverdueTrigger {
+			return dispatcher.OverdueTrigger{App: "billing", Job: "invoices", Trigger: name, NextFireTime: fixedAt, DueAt: fixedAt,
+				Overdue: dispatcher.Duration(time.Minute)}
+		}),
+		Quarantined: newest(n, func(name string) dispatcher.QuarantinedTrigger {
+			return dispatcher.QuarantinedTrigger{App: "billing", Job: "invoices", Trigger: name, Error: hostile}
+		}),
+		Paused: newest(n, func(name string) dispatcher.StandingPause {
+			return dispatcher.StandingPause{App: "billing", Job: name, Pause: pause}
+		}),
+		Alerts: newest(n, func(name string) dispatcher.AlertState {
+			return dispatcher.AlertState{App: "billing", Alert: "on-call", Job: name, Condition: "failures", Firing: true, Since: fixedAt,
+				Error: hostile, Run: "r1"}
+		}),
+		Objectives: newest(n, func(name string) dispatcher.ObjectiveStatus {
+			return dispatcher.ObjectiveStatus{App: "billing", Job: name, Objective: dispatcher.Objective{Within: dispatcher.Duration(time.Second),
+				Of: "99.9%"}, BudgetLeft: -12.5}
+		}),
+		Circuits: newest(n, func(name string) dispatcher.OpenCircuit {
+			return dispatcher.OpenCircuit{App: "billing", Host: name + ".example", Jobs: 2, Job: "invoices", ProbeAt: fixedAt}
+		}),
+	}
+	if n > 0 {
+		a.Nodes = []dispatcher.NodeAttention{{Node: nodeOf("one"), Reasons: []dispatcher.NodeReason{dispatcher.NodeReasonDead,
+			dispatcher.NodeReasonClock}}}
+		a.Rollback = &dispatcher.Rollback{At: fixedAt, Reason: hostile}
+	}
+	return a
+}
+
+// failedRun is a run of a list.
+func failedRun(name string) dispatcher.Run {
+	return dispatcher.Run{
+		ID: name, App: "billing", Job: "invoices", Trigger: "nightly", Kind: dispatcher.KindSchedule, ScheduledAt: fixedAt,
+		State: dispatcher.RunFailed, Attempt: 1,
+		StartedAt: after(1), EndedAt: after(3), Class: dispatcher.ClassHTTP5xx, Error: hostile,
+	}
+}
+
+// summaryOf is a job of the list.
+func summaryOf(name string) dispatcher.JobSummary {
+	late := dispatcher.Duration(2 * time.Second)
+	return dispatcher.JobSummary{
+		App: "billing", Name: name, Description: hostile, Labels: dispatcher.Labels{"team": "payments"}, State: dispatcher.JobPaused,
+		Enabled: true, Paused: true,
+		Pause:    dispatcher.Pause{PausedBy: "ada", PausedAt: &fixedAt, PauseReason: hostile},
+		Target:   dispatcher.TargetSummary{Kind: dispatcher.TargetLambda, Name: "invoices"},
+		Triggers: 1, NextFireTime: &later, Result: dispatcher.RunFailed,
+		LatestRun: &dispatcher.RunSummary{ID: "r1", State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx, ScheduledAt: fixedAt,
+			Lateness: &late},
+	}
+}
+
+// watchedTimeline has n jobs with marks of all kinds.
+func watchedTimeline(n int) dispatcher.Timeline {
+	return dispatcher.Timeline{From: fixedAt, To: *after(28800), Now: *after(14400), Items: times(min(n, 15),
+		func(name string) dispatcher.TimelineRow {
+			return dispatcher.TimelineRow{Job: name, More: true, Marks: []dispatcher.TimelineMark{
+				{What: dispatcher.MarkRun, ScheduledAt: fixedAt, Count: 1, Run: "r1", State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx,
+					StartedAt: after(1), EndedAt: after(3600)},
+				{What: dispatcher.MarkRun, ScheduledAt: *after(7200), Count: 1, Run: "r2", State: dispatcher.RunSucceeded},
+				{What: dispatcher.MarkMisfire, ScheduledAt: *after(7260), Count: 3, Trigger: "nightly"},
+				{What: dispatcher.MarkMisfire, ScheduledAt: *after(10000), Count: 1, Trigger: "nightly"},
+				{What: dispatcher.MarkPlanned, ScheduledAt: *after(20000), Last: after(21000), Count: 200, AtLeast: true},
+			}}
+		})}
+}
+
+// watched are the responses of an API that has n of everything.
+func watched(n int) map[string]any {
+	job, attained := watchedJob(n), 99.5
+	counts := make([]int64, 288)
+	if n > 0 {
+		counts[12], counts[24] = 3, int64(40*n)
+	}
+	responses := map[string]any{
+		"GET /v1/attention": watchedAttention(n),
+		"GET /v1/upcoming": dispatcher.UpcomingFires{Step: dispatcher.Duration(dispatcher.UpcomingStep),
+			From: fixedAt, Counts: counts, ComputedAt: &fixedAt},
+		"GET /v1/jobs": items(times(n, summaryOf), ""),
+		"GET /v1/apps": items(times(n, func(name string) dispatcher.App { return dispatcher.App{Name: name} }),
+			""),
+		"GET /v1/apps/billing/runs":          items(times(n, failedRun), ""),
+		"GET /v1/audit":                      items(times(n, changeOf), ""),
+		"GET /v1/runs/r1":                    watchedRun("r1", dispatcher.RunFailed, hostile),
+		"GET /v1/runs/r2":                    watchedRun("r2", dispatcher.RunWaitingCallback, ""),
+		"GET /v1/runs/r1/request":            requestOf("r1"),
+		"GET /v1/runs/r2/request":            requestOf("r2"),
+		"GET /v1/runs/r3":                    watchedRun("r3", dispatcher.RunFailed, longest()),
+		"GET /v1/runs/r3/request":            requestOf("r3"),
+		"GET /v1/apps/billing/timeline":      watchedTimeline(n),
+		"GET /v1/apps/billing/jobs/invoices": job,
+		"GET /v1/apps/billing/jobs/invoices/slots": items(times(n, func(name string) dispatcher.Slot {
+			return dispatcher.Slot{Run: name,
+				Since: fixedAt}
+		}), ""),
+		"GET /v1/apps/billing/jobs/invoices/state": dispatcher.CarriedState{State: json.RawMessage(exactNumber), Revision: 7,
+			UpdatedAt: &fixedAt, SetBy: hostile},
+		"GET /v1/apps/billing/jobs/invoices/objective": dispatcher.ObjectiveStatus{App: "billing", Job: "invoices",
+			Objective: dispatcher.Objective{Of: "99.9%"}, Attained: &attained, BurnRates: map[string]float64{"1h": 14.4}},
+		"GET /v1/apps/billing/jobs/invoices/triggers/nightly/explain": explanationOf(n),
+		"POST /v1/schedules/preview":                                  previewOf(n),
+	}
+	for name := range job.Triggers {
+		strip := watchedStrip(min(n*9, 80))
+		strip.Trigger = name
+		responses["GET /v1/apps/billing/jobs/invoices/triggers/"+name+"/strip"] = strip
+	}
+	return responses
+}
+
+// requestOf is the request of a run, with what is masked.
+func requestOf(run string) dispatcher.ShownRequest {
+	return dispatcher.ShownRequest{
+		Run: run, Attempt: 2, Revision: 4, RunRevision: 3, Target: dispatcher.TargetWebhook, Method: "POST",
+		URL:     "https://billing.example/run?q=<script>",
+		Headers: []dispatcher.ShownHeader{{Name: "Authorization", Value: dispatcher.Mask, Masked: true}}, Body: exactNumber,
+		Masked: []string{"auth bearer token"},
+	}
+}
+
+// changeOf is an entry of the audit log.
+func changeOf(name string) dispatcher.AuditEntry {
+	return dispatcher.AuditEntry{At: fixedAt, ID: name, Actor: hostile, Action: "put", App: "billing", Subject: "job invoices", Revision: 3}
+}
+
+// explanationOf is what explain responds, as JSON.
+func explanationOf(n int) map[string]any {
+	found := map[string]any{
+		"app": "billing", "job": "invoices", "trigger": "nightly", "at": fixedAt, "verdict": "none", "reason": hostile, "steps": []any{},
+	}
+	if n > 0 {
+		found["verdict"], found["revision"], found["due_at"], found["next_at"] = "run", 3, fixedAt, later
+		found["run"] = failedRun("r1")
+		found["steps"] = times(n, func(string) map[string]any { return map[string]any{"at": fixedAt, "what": hostile} })
+	}
+	return found
+}
+
+// previewOf is a schedule with n fires, half an hour apart, in a night in which the clock goes forward.
+func previewOf(n int) dispatcher.Preview {
+	p := dispatcher.Preview{
+		Schedule: dispatcher.Schedule{Expression: "0 30 2 * * ?", Dialect: schedule.DialectQuartz, Timezone: "Europe/Berlin"},
+		From:     fixedAt.Add(-24 * time.Hour), FireTimes: []time.Time{},
+	}
+	for i := range n {
+		p.FireTimes = append(p.FireTimes, fixedAt.Add(time.Duration(i)*24*time.Hour))
+	}
+	return p
+}

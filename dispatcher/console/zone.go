@@ -1,0 +1,75 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// zoneChoice is the zone in which a person wants to see times.
+type zoneChoice string
+
+const (
+	zoneUTC     zoneChoice = "utc"
+	zoneTrigger zoneChoice = "trigger"
+	zoneBrowser zoneChoice = "browser"
+)
+
+func zoneChoices() []zoneChoice { return []zoneChoice{zoneUTC, zoneTrigger, zoneBrowser} }
+
+// zone is how a visit shows times.
+type zone struct {
+	choice zoneChoice
+	// browser is the zone of the browser; nil: its script has not told.
+	browser *time.Location
+}
+
+// readZone returns the zone for what was chosen, and what the browser tells of itself.
+func (v *visit) readZone(chosen string) zone {
+	z := zone{choice: zoneUTC}
+	if found, err := v.Cookie(zoneCookie); err == nil {
+		z.browser = location(unescaped(found))
+	}
+	switch choice := zoneChoice(chosen); {
+	case choice == zoneTrigger, choice == zoneBrowser && z.browser != nil:
+		z.choice = choice
+	}
+	return z
+}
+
+func unescaped(c *http.Cookie) string {
+	text, err := url.QueryUnescape(c.Value)
+	if err != nil {
+		return ""
+	}
+	return text
+}
+
+// location returns the zone of a name in the time zone database; nil: there is none.
+func location(name string) *time.Location {
+	if name == "" || len(name) > 64 || name == "Local" || strings.Contains(name, "..") {
+		return nil
+	}
+	found, err := time.LoadLocation(name)
+	if err != nil {
+		return nil
+	}
+	return found
+}
+
+// in returns t in the zone that was chosen. trigger is the name of the zone of the trigger that t belongs to; empty: it belongs to none.
+func (z zone) in(t time.Time, trigger string) time.Time {
+	switch z.choice {
+	case zoneBrowser:
+		return t.In(z.browser)
+	case zoneTrigger:
+		if of := location(trigger); of != nil {
+			return t.In(of)
+		}
+	}
+	return t.UTC()
+}
+
+// offset returns the offset of t from UTC, such as +02:00; UTC is Z.
+func offset(t time.Time) string { return t.Format("Z07:00") }

@@ -1,0 +1,226 @@
+package dns
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"strings"
+	"time"
+
+	"golang.org/x/net/dns/dnsmessage"
+)
+
+// Type is what is asked for.
+type Type string
+
+// The types.
+const (
+	A    Type = "A"    // IPv4 addresses
+	AAAA Type = "AAAA" // IPv6 addresses
+	SRV  Type = "SRV"  // services
+)
+
+var types = map[Type]dnsmessage.Type{A: dnsmessage.TypeA, AAAA: dnsmessage.TypeAAAA, SRV: dnsmessage.TypeSRV}
+
+// Record is one of what a name stands for.
+type Record struct {
+	// Host is an address or, of a service, the name of its target, in lower case and without the dot that ends it.
+	Host string
+	// Port, Priority and Weight are those of a service. A lower priority is to be preferred.
+	Port, Priority, Weight uint16
+}
+
+// Answer is what a server said.
+type Answer struct {
+	Records []Record
+	// TTL is for how long it holds.
+	TTL time.Duration
+}
+
+// NegativeError tells that a server said that a name has no such records.
+type NegativeError struct {
+	Name string
+	Type Type
+	// Missing tells that there is no such name; otherwise, it has other records.
+	Missing bool
+}
+
+func (e *NegativeError) Error() string {
+	if e.Missing {
+		return fmt.Sprintf("name %s does not exist", e.Name)
+	}
+	return fmt.Sprintf("name %s has no records of type %s", e.Name, e.Type)
+}
+
+// Bounds of a question.
+const (
+	exchangeTimeout = 2 * time.Second // for one server
+	rounds          = 2               // how often each server is asked
+	packetSize      = 1232            // of UDP, which passes every network without fragments
+	mostRecords     = 2000            // of an answer
+	mostAliases     = 16              // from a name to its records
+)
+
+// Client asks name servers. It is safe for concurrent use, and keeps no connections.
+type Client struct {
+	servers []netip.AddrPort
+}
+
+// New returns a Client that asks some servers; none: those of /etc/resolv.conf.
+func New(servers []netip.AddrPort) *Client { return &Client{servers: servers} }
+
+// Lookup asks for the records of a name. It asks one server after the other until one knows. The error is a *NegativeError
+// if a server said that there are none; any other means that none gave a usable answer.
+func (c *Client) Lookup(ctx context.Context, name string, of Type) (Answer, error) {
+	full, err := dnsmessage.NewName(strings.TrimSuffix(name, ".") + ".")
+	if err != nil {
+		return Answer{}, fmt.Errorf("name %s: %w", name, err)
+	}
+	asked := dnsmessage.Question{Name: full, Type: types[of], Class: dnsmessage.ClassINET}
+	all := c.servers
+	if len(all) == 0 {
+		all = servers(configFile)
+	}
+	var failure error
+	for range rounds {
+		for _, server := range all {
+			answer, err := exchange(ctx, server, asked, of)
+			var negative *NegativeError
+			switch {
+			case err == nil, errors.As(err, &negative):
+				return answer, err
+			case ctx.Err() != nil:
+				return Answer{}, fmt.Errorf("no response of name server %s in time", server)
+			}
+			failure = fmt.Errorf("name server %s: %w", server, err)
+		}
+	}
+	return Answer{}, failure
+}
+
+// exchange asks one server, over UDP and, if its response does not fit, over TCP.
+func exchange(ctx context.Context, server netip.AddrPort, asked dnsmessage.Question, of Type) (Answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, exchangeTimeout)
+	defer cancel()
+	reply, err := ask(ctx, "udp", server, asked, true)
+	if err == nil && (reply.RCode == dnsmessage.RCodeFormatError || reply.RCode == dnsmessage.RCodeNotImplemented) {
+		reply, err = ask(ctx, "udp", server, asked, false) // an old server that knows no EDNS
+	}
+	if err == nil && reply.Truncated {
+		reply, err = ask(ctx, "tcp", server, asked, true)
+	}
+	if err != nil {
+		if ctx.Err() != nil {
+			err = errors.New("no response in time")
+		}
+		return Answer{}, err
+	}
+	return read(reply, asked, of)
+}
+
+// ask sends a question to a server and returns its response.
+func ask(
+	ctx context.Context, network string, server netip.AddrPort, asked dnsmessage.Question, extended bool,
+) (*dnsmessage.Message, error) {
+	question, err := pack(asked, extended)
+	if err != nil {
+		return nil, err
+	}
+	conn, err := (&net.Dialer{}).DialContext(ctx, network, server.String())
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
+	defer stop()
+	if network == "tcp" {
+		return overTCP(conn, question, asked)
+	}
+	return overUDP(conn, question, asked)
+}
+
+// pack returns a message that asks a question under a random id.
+func pack(asked dnsmessage.Question, extended bool) ([]byte, error) {
+	var id [2]byte
+	_, _ = rand.Read(id[:]) // never fails since Go 1.24
+	m := dnsmessage.Message{
+		Header:    dnsmessage.Header{ID: binary.BigEndian.Uint16(id[:]), RecursionDesired: true},
+		Questions: []dnsmessage.Question{asked},
+	}
+	if extended {
+		var header dnsmessage.ResourceHeader
+		if err := header.SetEDNS0(packetSize, dnsmessage.RCodeSuccess, false); err != nil {
+			return nil, err
+		}
+		m.Additionals = []dnsmessage.Resource{{Header: header, Body: &dnsmessage.OPTResource{}}}
+	}
+	return m.Pack()
+}
+
+// overUDP ignores packets that do not respond to the question: anyone can send some.
+func overUDP(conn net.Conn, question []byte, asked dnsmessage.Question) (*dnsmessage.Message, error) {
+	if _, err := conn.Write(question); err != nil {
+		return nil, err
+	}
+	packet := make([]byte, 1<<16)
+	for {
+		n, err := conn.Read(packet)
+		if err != nil {
+			return nil, err
+		}
+		if reply := responseTo(question, asked, packet[:n]); reply != nil {
+			return reply, nil
+		}
+	}
+}
+
+func overTCP(conn net.Conn, question []byte, asked dnsmessage.Question) (*dnsmessage.Message, error) {
+	sent := binary.BigEndian.AppendUint16(make([]byte, 0, 2+len(question)), uint16(len(question)))
+	if _, err := conn.Write(append(sent, question...)); err != nil {
+		return nil, err
+	}
+	var length [2]byte
+	if _, err := io.ReadFull(conn, length[:]); err != nil {
+		return nil, err
+	}
+	packet := make([]byte, binary.BigEndian.Uint16(length[:]))
+	if _, err := io.ReadFull(conn, packet); err != nil {
+		return nil, err
+	}
+	if reply := responseTo(question, asked, packet); reply != nil {
+		return reply, nil
+	}
+	return nil, errors.New("the response is to another question")
+}
+
+// responseTo returns the message that a packet holds, if it responds to a question; otherwise nil.
+func responseTo(question []byte, asked dnsmessage.Question, packet []byte) *dnsmessage.Message {
+	var m dnsmessage.Message
+	if len(packet) < 2 || packet[0] != question[0] || packet[1] != question[1] {
+		return nil
+	}
+	// Of a truncated message, the header is enough.
+	var p dnsmessage.Parser
+	header, err := p.Start(packet)
+	if err != nil || !header.Response {
+		return nil
+	}
+	questions, err := p.AllQuestions()
+	if err != nil || len(questions) != 1 || questions[0].Type != asked.Type || questions[0].Class != asked.Class ||
+		!strings.EqualFold(questions[0].Name.String(), asked.Name.String()) {
+		return nil
+	}
+	if header.Truncated {
+		m.Header = header
+		return &m
+	}
+	if err := m.Unpack(packet); err != nil {
+		return nil
+	}
+	return &m
+}

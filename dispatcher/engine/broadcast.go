@@ -1,0 +1,147 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// broadcasts are runs that are spread over the endpoints of a group. The node that holds such a run only spreads it; any
+// node adopts its shards. The node that records the last of them ends the run, and if it dies before that, the handler of
+// another one does.
+type broadcasts struct {
+	mu    sync.Mutex
+	known generations[*knownBroadcast] // by trigger
+	done  *pile[dispatcher.RunKey]     // parents of shards that have ended
+}
+
+// knownBroadcast are the endpoints of the shards of a run, which never change.
+type knownBroadcast struct {
+	parent    dispatcher.RunKey
+	endpoints []string
+}
+
+// mostBroadcastBytes bounds the endpoints of broadcasts that a node remembers, by an estimate of what they take.
+const mostBroadcastBytes = 4 << 20
+
+func newBroadcasts() *broadcasts {
+	size := func(k *knownBroadcast) int { return 200 + 80*len(k.endpoints) }
+	return &broadcasts{known: newGenerations(mostBroadcastBytes, size), done: newPile[dispatcher.RunKey]()}
+}
+
+// recorded notes the parents of the shards among records that have ended.
+func (b *broadcasts) recorded(records []dispatcher.Record) {
+	for _, r := range records {
+		if r.Shard > 0 && r.Next == nil {
+			b.done.add(r.Parent())
+		}
+	}
+}
+
+// spread spreads a run of a job with the strategy broadcast over the endpoints of its group. Such a run sends no request of
+// its own. It is a step of an attempt.
+func (e *Engine) spread(ctx context.Context, a *attempt) result {
+	if a.run.Shard > 0 || a.call.Strategy() != dispatcher.Broadcast {
+		return proceed
+	}
+	group := *a.call.Group
+	if len(group.DNS) > 0 && e.opts.Members != nil {
+		group = group.With(e.opts.Members(ctx, group.EndpointGroup))
+	}
+	endpoints := group.BroadcastEndpoints()
+	if len(endpoints) == 0 {
+		a.clock = e.clock.best()
+		a.outcome = notAttempted(dispatcher.RunFailed, dispatcher.ClassNoEndpoint,
+			fmt.Errorf("group %s has no endpoint that takes part in a broadcast; it has %d, all draining", a.call.Group.Name,
+				len(group.Live)), time.Now())
+		a.outcome.NotSent = true
+		return e.conclude(ctx, a)
+	}
+	untilDone(ctx, e.log, "broadcast run", 1, func() error {
+		_, err := e.store.Broadcast(ctx, a.run.HeldRun, endpoints, time.Time{})
+		return err
+	})
+	// Whether it was spread or another node has it by now: this node is done with it, and the slot stays with the run.
+	return refused
+}
+
+// addShard adds to the call of a shard which part of its broadcast it is. It asks the database until it answers.
+func (e *Engine) addShard(ctx context.Context, run dispatcher.HeldRun, call *dispatcher.Call) error {
+	endpoints, known := e.broadcasts.get(run.Parent())
+	if !known {
+		missing := false
+		read := untilDone(ctx, e.log, "read broadcast", 1, func() (err error) {
+			endpoints, err = e.store.BroadcastEndpoints(ctx, run.RunKey)
+			if missing = errors.Is(err, dispatcher.ErrNotFound); missing {
+				return nil // another try would not change it
+			}
+			return err
+		})
+		switch {
+		case missing:
+			return fmt.Errorf("run %s, which this is a part of, is not in the database any more", run.Parent())
+		case !read:
+			return errCutOff
+		}
+		e.broadcasts.put(run.Parent(), endpoints)
+	}
+	shard := dispatcher.Shard{Index: run.Shard - 1, Total: len(endpoints)}
+	if shard.Index < len(endpoints) {
+		shard.Endpoint = endpoints[shard.Index]
+	}
+	call.Shard = &shard
+	return nil
+}
+
+func (b *broadcasts) get(parent dispatcher.RunKey) ([]string, bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if one, ok := b.known.get(parent.TriggerID); ok && one.parent == parent {
+		return one.endpoints, true
+	}
+	return nil, false
+}
+
+func (b *broadcasts) put(parent dispatcher.RunKey, endpoints []string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.known.put(parent.TriggerID, &knownBroadcast{parent, endpoints})
+}
+
+// broadcastLoop ends broadcasts whose last shard this node has recorded, until ctx ends.
+func (e *Engine) broadcastLoop(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-e.broadcasts.done.wake:
+			e.endBroadcasts(ctx)
+		}
+	}
+}
+
+// endBroadcasts ends those of the broadcasts of which shards have ended that have no other shards.
+func (e *Engine) endBroadcasts(ctx context.Context) {
+	parents, seen := []dispatcher.RunKey(nil), map[dispatcher.RunKey]bool{}
+	for _, parent := range e.broadcasts.done.take() {
+		if !seen[parent] {
+			seen[parent] = true
+			parents = append(parents, parent)
+		}
+	}
+	if len(parents) == 0 {
+		return
+	}
+	untilDone(ctx, e.log, "end broadcasts", len(parents), func() error {
+		_, err := e.store.EndBroadcasts(ctx, parents, time.Time{})
+		return err
+	})
+	if slices.ContainsFunc(parents, func(key dispatcher.RunKey) bool { return key.Kind == dispatcher.KindBackfill }) {
+		wake(e.wakeBackfill)
+	}
+}

@@ -1,0 +1,302 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// killable is a node that can be killed: from then on it reaches no database, so it records and hands back nothing.
+type killable struct {
+	store dispatcher.Store
+	end   func()
+}
+
+func startKillable(t *testing.T, database, name string) *killable {
+	t.Helper()
+	s, err := store.Open(t.Context(), database, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, end := context.WithCancel(context.WithoutCancel(t.Context()))
+	invoker := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}})
+	e := New(s, invoker, Options{
+		Name: name, Logger: slog.New(slog.DiscardHandler), Pool: pool.Options{Workers: 64, Queue: 500},
+		Window: time.Second, Heartbeat: 500 * time.Millisecond, DeadAfter: 5 * time.Second, Handler: time.Second,
+		Grace: 200 * time.Millisecond, Drain: 5 * time.Second, Closing: 2 * time.Second,
+	})
+	var running sync.WaitGroup
+	running.Go(func() { e.Run(ctx); invoker.Close() })
+	k := &killable{store: s, end: sync.OnceFunc(func() { end(); running.Wait(); _ = s.Close() })}
+	t.Cleanup(k.end)
+	return k
+}
+
+// kill takes the database from the node.
+func (k *killable) kill(t *testing.T) {
+	t.Helper()
+	if err := k.store.Close(); err != nil {
+		t.Error(err)
+	}
+	k.end()
+}
+
+// shardHit is a request for a shard.
+type shardHit struct{ endpoint, index, total, run string }
+
+// shardServers are endpoints that come and go, each on an address of its own, and what they got.
+type shardServers struct {
+	mu      sync.Mutex
+	hits    map[string][]shardHit // by event id
+	count   int
+	came    chan struct{}
+	servers map[string]*httptest.Server
+}
+
+// serve starts an endpoint, on the address that it had if it was there before.
+func (w *shardServers) serve(t *testing.T, id string) {
+	t.Helper()
+	handler := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		h := r.Header
+		want := fmt.Sprintf(`"shard_index":%s,"shard_total":%s}`, h.Get("Carillon-Shard-Index"), h.Get("Carillon-Shard-Total"))
+		if text := string(body); len(text) < len(want) || text[len(text)-len(want):] != want {
+			t.Errorf("body %s does not end in %s, as the headers say", text, want)
+		}
+		w.mu.Lock()
+		event := h.Get("Webhook-Id")
+		w.hits[event] = append(w.hits[event], shardHit{id, h.Get("Carillon-Shard-Index"), h.Get("Carillon-Shard-Total"), h.Get("Carillon-Run")})
+		w.count++
+		w.mu.Unlock()
+		wake(w.came)
+	})
+	server := httptest.NewUnstartedServer(handler)
+	if old := w.servers[id]; old != nil {
+		listener, err := new(net.ListenConfig).Listen(t.Context(), "tcp", old.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = server.Listener.Close()
+		server.Listener = listener
+	}
+	server.Start()
+	t.Cleanup(server.Close)
+	w.servers[id] = server
+}
+
+// await waits for so many requests more.
+func (w *shardServers) await(t *testing.T, more int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	w.mu.Lock()
+	goal := w.count + more
+	w.mu.Unlock()
+	for {
+		w.mu.Lock()
+		enough := w.count >= goal
+		w.mu.Unlock()
+		if enough {
+			return
+		}
+		select {
+		case <-w.came:
+		case <-ctx.Done():
+			t.Fatalf("waited in vain for %d more requests", more)
+		}
+	}
+}
+
+// Broadcasts cover each shard exactly once while endpoints die, drain, register and come back, and nodes are killed. Only a
+// shard that was in flight on a killed node, or to an endpoint that died, is sent again, under the same event id.
+func TestBroadcastCoversEachShardOnce(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		testBroadcastFleet(t, newDatabase(t), 1)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		testBroadcastFleet(t, pgtest.New(t), 3)
+	})
+}
+
+func testBroadcastFleet(t *testing.T, database string, nodes int) {
+	t.Helper()
+	w := &shardServers{hits: map[string][]shardHit{}, came: make(chan struct{}, 1), servers: map[string]*httptest.Server{}}
+	opened, err := store.Open(t.Context(), database, store.Options{AlongsideNode: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	declareBroadcasts(t, opened, w)
+	if err := opened.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fleet := make([]*killable, nodes)
+	for n := range fleet {
+		fleet[n] = startKillable(t, database, fmt.Sprint("node", n))
+	}
+	s := fleet[nodes-1].store // which is heard where one process has the database
+	const some = 40
+	w.await(t, some)
+	w.servers["e1"].CloseClientConnections()
+	w.servers["e1"].Close() // dies
+	change := dispatcher.Change{Actor: "test"}
+	w.await(t, some)
+	if _, err := s.DrainEndpoint(t.Context(), "app", "workers", "e2", true, change); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, some)
+	for n := range nodes - 1 { // all but one
+		fleet[n].kill(t)
+		w.await(t, some)
+		if n == 0 {
+			startKillable(t, database, "late")
+		}
+	}
+	late := dispatcher.Endpoint{ID: "late", StaticEndpoint: dispatcher.StaticEndpoint{URL: w.servers["late"].URL}}
+	if _, _, err := s.RegisterEndpoint(t.Context(), "app", "workers", late, time.Time{}, change); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, some)
+	w.serve(t, "e1") // comes back
+	if _, err := s.DrainEndpoint(t.Context(), "app", "workers", "e2", false, change); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, some)
+	if err := s.DeregisterEndpoint(t.Context(), "app", "workers", "late", change); err != nil {
+		t.Fatal(err)
+	}
+	w.await(t, some)
+	if _, err := s.PauseJob(t.Context(), "app", "spread", "", true, change); err != nil {
+		t.Fatal(err)
+	}
+	checkBroadcasts(t, s, w, endedBroadcasts(t, s))
+}
+
+// declareBroadcasts declares a group of five endpoints, and a job that broadcasts to it four times a second.
+func declareBroadcasts(t *testing.T, s dispatcher.Store, w *shardServers) {
+	t.Helper()
+	change := dispatcher.Change{Actor: "test"}
+	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{}}
+	group.SetDefaults()
+	group.Strategy = dispatcher.Broadcast
+	for n := range 5 {
+		id := fmt.Sprintf("e%d", n)
+		w.serve(t, id)
+		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: w.servers[id].URL}
+	}
+	w.serve(t, "late")
+	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{portOf(t, w.servers["late"])}}
+	group.Registration.SetDefaults()
+	job := dispatcher.Job{App: "app", Name: "spread", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
+	for n := range 4 {
+		trigger := dispatcher.Trigger{}
+		trigger.SetDefaults()
+		trigger.Expression = "rate(1s)"
+		job.Triggers[fmt.Sprintf("t%d", n)] = trigger
+	}
+	job.Retry = dispatcher.Retry{
+		MaxAttempts: 5, Base: dispatcher.Duration(time.Second), Cap: dispatcher.Duration(time.Minute),
+		MaxAge: dispatcher.Duration(10 * time.Minute),
+	}
+	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/run"}
+	job.Target.Group.SetDefaults()
+	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+	if err == nil {
+		_, _, err = s.PutGroup(t.Context(), group, change)
+	}
+	if err == nil {
+		_, _, err = s.PutJob(t.Context(), job, change)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// endedBroadcasts waits until all runs of the app have ended, and returns them.
+func endedBroadcasts(t *testing.T, s dispatcher.Store) (runs []dispatcher.Run) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	for tick := time.Tick(200 * time.Millisecond); ; {
+		var err error
+		if runs, err = s.Runs(ctx, dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 1000}}); err != nil {
+			t.Fatal(err)
+		}
+		live := slices.IndexFunc(runs, func(run dispatcher.Run) bool { return run.EndedAt == nil })
+		if live < 0 {
+			return runs
+		}
+		select {
+		case <-tick:
+		case <-ctx.Done():
+			t.Fatalf("run %s is still %s", runs[live].ID, runs[live].State)
+		}
+	}
+}
+
+// checkBroadcasts compares what the endpoints got with the runs.
+func checkBroadcasts(t *testing.T, s dispatcher.Store, w *shardServers, parents []dispatcher.Run) {
+	t.Helper()
+	shards, again, totals := 0, 0, map[int]int{}
+	for _, parent := range parents {
+		if parent.State != dispatcher.RunSucceeded {
+			t.Errorf("broadcast %s is %s: %s", parent.ID, parent.State, parent.Error)
+		}
+		parts, err := s.Runs(t.Context(), dispatcher.RunQuery{App: "app", Parent: parent.ID, Page: dispatcher.Page{Limit: 100}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(parts) == 0 || len(parts) != parts[0].Shard.Total {
+			t.Fatalf("broadcast %s has %d shards, want as many as they say", parent.ID, len(parts))
+		}
+		totals[len(parts)]++
+		for i, shard := range slices.Backward(parts) {
+			shards++
+			hits := w.hits[shard.EventID]
+			if index := len(parts) - 1 - i; shard.Shard.Index != index || len(hits) == 0 || len(hits) > shard.Attempt {
+				t.Errorf("shard %s of %+v: %d requests in %d attempts", shard.ID, shard.Shard, len(hits), shard.Attempt)
+			}
+			if len(hits) > 1 {
+				again++
+			}
+			for _, hit := range hits {
+				want := shardHit{hit.endpoint, strconv.Itoa(shard.Shard.Index), strconv.Itoa(shard.Shard.Total), shard.ID}
+				if hit != want {
+					t.Errorf("shard %s: the request said %+v, want %+v", shard.ID, hit, want)
+				}
+				// These two were there all the time.
+				if of := shard.Shard.Endpoint; (of == "e0" || of == "e4") && hit.endpoint != of {
+					t.Errorf("shard %s was made for %s and went to %s", shard.ID, of, hit.endpoint)
+				}
+			}
+			delete(w.hits, shard.EventID)
+		}
+	}
+	if len(w.hits) > 0 {
+		t.Errorf("requests of no shard: %v", w.hits)
+	}
+	if again > shards/10 {
+		t.Errorf("%d of %d shards were sent more than once, want only those in flight when a node or an endpoint died", again, shards)
+	}
+	if len(totals) < 2 {
+		t.Errorf("broadcasts by the number of their shards: %v, want several numbers", totals)
+	}
+	t.Logf("%d broadcasts with %d shards, by their number %v; %d shards sent again", len(parents), shards, totals, again)
+}

@@ -1,0 +1,63 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+)
+
+// A target that accepts an attempt ends it later by a callback. Until then the run is a row that no node holds, as one that
+// is retrying, and its deadline is when it is due. Success is what the API records. The deadline, and a callback that says
+// that the attempt failed, make a node adopt the run: it calls nothing, and records how the attempt ended as if its target
+// had just responded so. So retries, slots and fixed delays need no way of their own.
+
+// untilCallback returns until when a run waits whose target accepted an attempt.
+func untilCallback(o dispatcher.Outcome) *dispatcher.NextAttempt {
+	callback := *o.Callback
+	if callback.Within <= 0 {
+		callback.Within = dispatcher.DefaultCallbackTimeout.Std()
+	}
+	callback.Within = min(callback.Within, dispatcher.MostCallbackWait)
+	return &dispatcher.NextAttempt{At: o.EndedAt.Add(callback.Within).Truncate(time.Millisecond), Callback: &callback}
+}
+
+// endAccepted records the end of an attempt that its target accepted. It is a step of an attempt, for runs that were adopted
+// for it.
+func (e *Engine) endAccepted(ctx context.Context, a *attempt) result {
+	if a.run.Accepted == nil {
+		return proceed
+	}
+	failpoint.Hit(failpoint.BeforeCallbackEnd)
+	a.outcome = endOfAccepted(*a.run.Accepted, a.run.ClaimedAt, e.clock.now())
+	e.ended(ctx, a)
+	if a.call.Slots > 0 || occupies(a) {
+		e.slots.took(a.run.HeldRun) // so that the end of the run gives it back
+	}
+	e.record(ctx, a.run, a.outcome, e.nextOfFailed(a.run, a.call, a.outcome))
+	if e.opts.OnOutcome != nil {
+		e.opts.OnOutcome(a.call, a.outcome)
+	}
+	return finished
+}
+
+// endOfAccepted returns how an attempt ended that its target accepted, by the database's clock.
+func endOfAccepted(of dispatcher.AcceptedAttempt, claimed, now time.Time) dispatcher.Outcome {
+	o := dispatcher.Outcome{
+		State: dispatcher.RunTimedOut, StartedAt: of.StartedAt, EndedAt: now, HTTPStatus: of.HTTPStatus, Class: dispatcher.ClassCallbackTime,
+		Error: fmt.Sprintf("no callback came in time; the target has %s after it accepted the attempt, and after each heartbeat",
+			dispatcher.Duration(of.Within)),
+	}
+	if o.StartedAt.IsZero() {
+		o.StartedAt = claimed
+	}
+	if of.Failed {
+		o.State, o.Class, o.Error = dispatcher.RunFailed, dispatcher.ClassCallback, of.Message
+	}
+	if o.Error == "" {
+		o.Error = "the target said so by its callback"
+	}
+	return o
+}

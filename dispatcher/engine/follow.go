@@ -1,0 +1,77 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+)
+
+// followPage is how many ends one transaction follows.
+const followPage = 200
+
+// followLoop queues what follows the ends of runs: at once if this node recorded them or a notification tells of them, and
+// otherwise, as after the death of the node that did, within a handler interval.
+func (e *Engine) followLoop(ctx context.Context) {
+	e.every(ctx, "follow", e.opts.Handler, e.wakeFollow, e.followOnce)
+}
+
+// followOnce follows all ends that there are. The ends that this node and others make are late by less than retriesMargin, as
+// their records are; those that come later, and those that were set aside or are left by a node that died over them, are found by
+// the next look without a lower bound.
+func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
+	look := e.floors.ends.begin(now, 0, time.Time{})
+	for from := look.from; ctx.Err() == nil; {
+		turned(ctx)
+		done, err := e.store.FollowEnds(ctx, dispatcher.FollowQuery{Limit: followPage, From: from})
+		if err != nil {
+			return err
+		}
+		if done.Ends > 0 {
+			failpoint.Hit(failpoint.AfterFollow)
+		}
+		if done.Queued > 0 {
+			wake(e.wakeAdopt)
+		}
+		for _, aside := range done.SetAside {
+			e.log.ErrorContext(ctx, "end of a run set aside", "app", aside.App, "job", aside.Job, "run", aside.Run, "tries", aside.Tries,
+				"try_at", aside.TryAt, "err", aside.Problem)
+		}
+		if !done.More {
+			e.floors.ends.end(look, time.Time{}, now.Add(-retriesMargin))
+			return nil
+		}
+		from = done.Latest
+	}
+	return nil
+}
+
+// followed tells whether something may follow the end of a run, as far as the node knows its job.
+func (e *Engine) followed(run heldRun, outcome dispatcher.Outcome) bool {
+	if run.Shard > 0 {
+		return false
+	}
+	job := run.Detail.job
+	if latest, cached := e.jobs.get(run.JobID, 0); cached {
+		job = latest
+	}
+	if job == nil {
+		return true // the database knows
+	}
+	wanted := dispatcher.FollowsFailure | dispatcher.FollowsAlerts
+	if outcome.State == dispatcher.RunSucceeded {
+		wanted = dispatcher.FollowsSuccess | dispatcher.FollowsAlerts
+	}
+	return job.Follows&wanted != 0
+}
+
+// wakeFollowers wakes the loop if some records are of runs that something may follow.
+func (e *Engine) wakeFollowers(records []dispatcher.Record) {
+	for i := range records {
+		if records[i].Followed {
+			wake(e.wakeFollow)
+			return
+		}
+	}
+}

@@ -1,0 +1,141 @@
+package engine
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// victimEnv makes the test program an endpoint that is killed: see serveVictim.
+const victimEnv = "CARILLON_TEST_VICTIM"
+
+// victimResponds is how many requests a victim responds to.
+const victimResponds = 20
+
+// serveVictim serves an endpoint. It prints its URL, and a line for each request before it responds to it. It keeps the
+// requests after the first ones, so that some are in flight when the process is killed.
+func serveVictim() {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println("http://" + listener.Addr().String())
+	var got atomic.Int32
+	//nolint:gosec // It ends with the test.
+	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		n := got.Add(1)
+		fmt.Println(r.Header.Get("Webhook-Id"))
+		if n > victimResponds {
+			<-r.Context().Done()
+		}
+	})}
+	panic(server.Serve(listener))
+}
+
+// victim is a running endpoint.
+type victim struct {
+	url     string
+	command *exec.Cmd
+	lines   *bufio.Scanner
+	events  map[string]bool // that it has received
+}
+
+func startVictim(t *testing.T) *victim {
+	t.Helper()
+	v := &victim{command: exec.Command(os.Args[0]), events: map[string]bool{}}
+	v.command.Env = append(os.Environ(), victimEnv+"=1")
+	out, err := v.command.StdoutPipe()
+	if err == nil {
+		err = v.command.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = v.command.Process.Kill() })
+	if v.lines = bufio.NewScanner(out); !v.lines.Scan() {
+		t.Fatal("the endpoint did not start")
+	}
+	v.url = v.lines.Text()
+	return v
+}
+
+// kill waits until some requests are in flight, and kills the process. It returns when the process was gone.
+func (v *victim) kill(t *testing.T, inFlight int) (died time.Time) {
+	t.Helper()
+	for len(v.events) < victimResponds+inFlight && v.lines.Scan() {
+		v.events[v.lines.Text()] = true
+	}
+	if err := v.command.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	for v.lines.Scan() {
+		v.events[v.lines.Text()] = true
+	}
+	_ = v.command.Wait()
+	return time.Now()
+}
+
+// An endpoint that is killed costs the requests that it has in flight an attempt. From then on none goes to it, and each fire
+// is done.
+func TestKilledEndpointGetsNoFireAndLosesNone(t *testing.T) {
+	t.Parallel()
+	s, stop := startFleet(t, pgtest.New(t), strategyNodes)
+	a := &arrivals{at: map[string]map[string]string{}, again: map[string]int{}, came: make(chan struct{}, 1)}
+	killed := startVictim(t)
+	urls := map[string]string{"e0": killed.url}
+	for n := range 4 {
+		id := fmt.Sprint("e", n+1)
+		urls[id] = a.serve(t, id, func(string) bool { return false })
+	}
+	const inFlight = 10
+	declareStrategy(t, s, "steady", strategyCase{strategy: routing.RoundRobin, job: func(j *dispatcher.Job) {
+		for name, trigger := range j.Triggers {
+			trigger.Jitter = dispatcher.Duration(time.Second) // a steady rate
+			j.Triggers[name] = trigger
+		}
+	}}, urls, time.Now().Add(3*time.Second).Truncate(time.Second))
+	died := killed.kill(t, inFlight)
+	// It responded to the first ones. All others arrive elsewhere.
+	a.await(t, "steady", strategyFires-victimResponds)
+	stop()
+	runs, err := s.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 1000}})
+	if err != nil || len(runs) != strategyFires {
+		t.Fatalf("%d runs, %v, want %d", len(runs), err, strategyFires)
+	}
+	repeated := 0
+	for _, summary := range runs {
+		run, err := s.Run(t.Context(), summary.ID)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if run.State != dispatcher.RunSucceeded {
+			t.Errorf("run %s ended as %s: %s", run.ID, run.State, run.Error)
+		}
+		for _, attempt := range run.Attempts {
+			if attempt.State == dispatcher.RunSucceeded {
+				continue
+			}
+			repeated++
+			// A node sees within milliseconds that a kept connection is gone, if it has a processor.
+			if attempt.StartedAt.After(died.Add(time.Second)) {
+				t.Errorf("attempt %d of run %s began %s after the death: %s", attempt.Attempt, run.ID, attempt.StartedAt.Sub(died), attempt.Error)
+			}
+		}
+	}
+	least, most := len(killed.events)-victimResponds, len(killed.events)-victimResponds+strategyFires/10 // a second's fires
+	if least < inFlight || repeated < least || repeated > most || a.again["steady"] > 0 {
+		t.Errorf("%d attempts failed and %d fires arrived again, want %d to %d and none", repeated, a.again["steady"], least, most)
+	}
+}

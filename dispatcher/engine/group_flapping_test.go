@@ -1,0 +1,223 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// flock is a group of 200 endpoints that register themselves, and a job of 100 fires a second.
+type flock struct {
+	tb       testing.TB
+	store    dispatcher.Store // of the API
+	metrics  []*prometheus.Registry
+	live     string // the URL of an endpoint without its path
+	dead     string // one that refuses connections
+	got      atomic.Int64
+	came     chan struct{}
+	flaps    int
+	expiring time.Duration
+}
+
+const flockSize = 200
+
+func newFlock(tb testing.TB) (f *flock, stop func()) {
+	tb.Helper()
+	f = &flock{tb: tb, came: make(chan struct{}, 1)}
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		f.got.Add(1)
+		wake(f.came)
+	}))
+	tb.Cleanup(server.Close)
+	refusing, err := freeport.Address(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	f.live, f.dead = server.URL, "http://"+refusing
+	for range strategyNodes {
+		f.metrics = append(f.metrics, prometheus.NewRegistry())
+	}
+	database := pgtest.New(tb)
+	_, stop = startMeasured(tb, database, strategyNodes, f.metrics)
+	if f.store, err = store.Open(tb.Context(), database, store.Options{}); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = f.store.Close() })
+	group := dispatcher.EndpointGroup{App: "app", Name: "flock"}
+	group.SetDefaults()
+	var port int
+	if _, err := fmt.Sscanf(refusing, "127.0.0.1:%d", &port); err != nil {
+		tb.Fatal(err)
+	}
+	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{portOf(tb, server), port}}
+	group.Registration.SetDefaults()
+	f.expiring = group.Registration.ExpireAfter.Std()
+	job := dispatcher.Job{App: "app", Name: "steady", Triggers: map[string]dispatcher.Trigger{}}
+	job.SetDefaults()
+	job.Target.Group = &dispatcher.GroupTarget{Name: "flock", Path: "/run"}
+	job.Target.Group.SetDefaults()
+	for n := range strategyTriggers {
+		trigger := dispatcher.Trigger{}
+		trigger.SetDefaults()
+		trigger.Expression, trigger.Jitter = "rate(1s)", dispatcher.Duration(time.Second)
+		trigger.MisfireAfter = dispatcher.Duration(10 * time.Minute)
+		job.Triggers[fmt.Sprintf("t%02d", n)] = trigger
+	}
+	_, _, err = f.store.PutGroup(tb.Context(), group, dispatcher.Change{Actor: "test"})
+	for n := range flockSize {
+		if err == nil {
+			err = f.register(n, f.live, time.Time{})
+		}
+	}
+	if err == nil {
+		_, _, err = f.store.PutJob(tb.Context(), job, dispatcher.Change{Actor: "test"})
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return f, stop
+}
+
+func (f *flock) register(n int, url string, now time.Time) error {
+	e := dispatcher.Endpoint{ID: fmt.Sprintf("w%03d", n), StaticEndpoint: dispatcher.StaticEndpoint{URL: fmt.Sprintf("%s/w%03d", url, n)}}
+	_, _, err := f.store.RegisterEndpoint(f.tb.Context(), "app", "flock", e, now, dispatcher.Change{Actor: "test"})
+	return err
+}
+
+// flap changes endpoints one after the other until ctx ends: each deregisters, registers, dies without a word and expires
+// half a second later, and registers again. Half of them stay.
+func (f *flock) flap(ctx context.Context) error {
+	for tick := time.NewTicker(10 * time.Millisecond); ; f.flaps++ {
+		select {
+		case <-ctx.Done():
+			tick.Stop()
+			return nil
+		case <-tick.C:
+		}
+		var err error
+		switch n := 2 * (f.flaps % (flockSize / 2)); f.flaps / (flockSize / 2) % 3 {
+		case 0:
+			err = f.store.DeregisterEndpoint(f.tb.Context(), "app", "flock", fmt.Sprintf("w%03d", n), dispatcher.Change{Actor: "test"})
+		case 1:
+			err = f.register(n, f.dead, time.Now().Add(500*time.Millisecond-f.expiring))
+		case 2:
+			err = f.register(n, f.live, time.Time{})
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// statements returns how many statements the nodes have sent.
+func (f *flock) statements() (sent float64) {
+	for _, registry := range f.metrics {
+		families, err := registry.Gather()
+		if err != nil {
+			f.tb.Fatal(err)
+		}
+		for _, family := range families {
+			if family.GetName() == "carillon_database_statements_total" {
+				sent += family.GetMetric()[0].GetCounter().GetValue()
+			}
+		}
+	}
+	return sent
+}
+
+// perFire returns how many statements the nodes send for each of some fires.
+func (f *flock) perFire(fires int64) float64 {
+	f.tb.Helper()
+	began, before := f.got.Load(), f.statements()
+	f.await(began + fires)
+	return (f.statements() - before) / float64(f.got.Load()-began)
+}
+
+func (f *flock) await(fires int64) {
+	f.tb.Helper()
+	ctx, cancel := context.WithTimeout(f.tb.Context(), 10*time.Minute)
+	defer cancel()
+	for f.got.Load() < fires {
+		select {
+		case <-f.came:
+		case <-ctx.Done():
+			f.tb.Fatalf("%d requests came, want %d", f.got.Load(), fires)
+		}
+	}
+}
+
+// compare returns the statements for each of some fires while no endpoint changes, and while half of them come and go.
+func (f *flock) compare(fires int64) (calm, flapping float64) {
+	f.tb.Helper()
+	f.await(200)
+	calm = f.perFire(fires)
+	ctx, cancel := context.WithCancel(f.tb.Context())
+	var flaps sync.WaitGroup
+	flaps.Go(func() {
+		if err := f.flap(ctx); err != nil {
+			f.tb.Error(err)
+		}
+	})
+	flapping = f.perFire(fires)
+	cancel()
+	flaps.Wait()
+	return calm, flapping
+}
+
+// Endpoints that come and go all the time cost no fire, and few statements.
+func TestFlappingEndpointsLoseNoFire(t *testing.T) {
+	t.Parallel()
+	f, stop := newFlock(t)
+	const fires = 800
+	calm, flapping := f.compare(fires)
+	stop()
+	states := map[dispatcher.RunState]int{}
+	for cursor := ""; ; {
+		runs, err := f.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 500, Cursor: cursor}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, run := range runs {
+			states[run.State]++
+			cursor = run.ID
+			if run.State == dispatcher.RunSucceeded && run.Attempt > 1 {
+				t.Errorf("run %s took %d attempts", run.ID, run.Attempt)
+			}
+		}
+		if len(runs) < 500 {
+			break
+		}
+	}
+	ended := maps.Clone(states)
+	for _, waits := range []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunQueued} { // it was not begun before the nodes stopped
+		delete(ended, waits)
+	}
+	if len(ended) > 0 || int64(states[dispatcher.RunSucceeded]) != f.got.Load() {
+		t.Errorf("runs = %v after %d requests, want all to have succeeded with one each", states, f.got.Load())
+	}
+	t.Logf("%d flaps; %.2f statements a fire, and %.2f without flaps", f.flaps, flapping, calm)
+	if flapping > 1.2*calm {
+		t.Errorf("%.2f statements a fire while endpoints come and go, want 1.2 times %.2f at most", flapping, calm)
+	}
+}
+
+// BenchmarkFlappingEndpoints compares a minute of endpoints that come and go with a calm one. Bar: 1.2 times.
+func BenchmarkFlappingEndpoints(b *testing.B) {
+	f, _ := newFlock(b)
+	calm, flapping := f.compare(60 * strategyTriggers)
+	b.ReportMetric(calm, "statements/fire-calm")
+	b.ReportMetric(flapping/calm, "times-calm")
+}

@@ -1,0 +1,300 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// The fires to each group of the test: of so many triggers, each so many times.
+const (
+	strategyTriggers = 100
+	strategyRepeats  = 10
+	strategyFires    = strategyTriggers * strategyRepeats
+	strategyNodes    = 3
+)
+
+// arrivals are the requests to real endpoints, by group. A fire is known by its trigger and its scheduled time.
+type arrivals struct {
+	mu    sync.Mutex
+	at    map[string]map[string]string // group, fire: endpoint
+	again map[string]int               // group: requests for a fire that had arrived
+	came  chan struct{}
+	// held keeps the requests to the group of that name in flight until heldFires are there.
+	held    string
+	release chan struct{}
+}
+
+const heldFires = 40
+
+// serve responds as an endpoint, and to a probe as busy says for its URL without the host.
+func (a *arrivals) serve(t *testing.T, id string, busy func(url string) bool) string {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.Method == http.MethodGet {
+			if busy(r.URL.RequestURI()) {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			return
+		}
+		group, fire := strings.Split(r.URL.Path, "/")[1], r.Header.Get("Carillon-Trigger")+" "+r.Header.Get("Carillon-Scheduled-At")
+		a.mu.Lock()
+		if a.at[group] == nil {
+			a.at[group] = map[string]string{}
+		}
+		if _, there := a.at[group][fire]; there {
+			a.again[group]++
+		}
+		if a.at[group][fire] = id; group == a.held && len(a.at[group]) == heldFires {
+			close(a.release)
+		}
+		a.mu.Unlock()
+		wake(a.came)
+		if group == a.held {
+			select {
+			case <-a.release:
+			case <-r.Context().Done():
+			}
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+// await waits until so many fires of a group have arrived.
+func (a *arrivals) await(t *testing.T, group string, fires int) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	for {
+		a.mu.Lock()
+		got := len(a.at[group])
+		a.mu.Unlock()
+		if got >= fires {
+			return
+		}
+		select {
+		case <-a.came:
+		case <-ctx.Done():
+			t.Fatalf("%d fires arrived at group %s, want %d", got, group, fires)
+		}
+	}
+}
+
+// counts returns how many fires of a group each endpoint has.
+func (a *arrivals) counts(group string) map[string]int {
+	counts := map[string]int{}
+	for _, endpoint := range a.at[group] {
+		counts[endpoint]++
+	}
+	return counts
+}
+
+// judgement tells whether counts by endpoint are as they should be.
+type judgement func(counts map[string]int) bool
+
+// onlyAt wants all fires at one endpoint.
+func onlyAt(id string) judgement {
+	return func(counts map[string]int) bool { return len(counts) == 1 && counts[id] > 0 }
+}
+
+// within wants endpoints e0 to e4 to differ by so many fires at most.
+func within(most int) judgement {
+	return func(counts map[string]int) bool {
+		of := slices.Collect(maps.Values(counts))
+		return len(of) == 5 && slices.Max(of)-slices.Min(of) <= most
+	}
+}
+
+// byWeight wants e0 to have weight 6 of 10 and the others 1, up to above and below by so many fires.
+func byWeight(above, below func(share float64) float64) judgement {
+	return func(counts map[string]int) bool {
+		for n := range 5 {
+			share := map[bool]float64{true: 0.6, false: 0.1}[n == 0] * strategyFires
+			off := float64(counts[fmt.Sprint("e", n)]) - share
+			if off > above(share) || -off > below(share) {
+				return false
+			}
+		}
+		return len(counts) == 5
+	}
+}
+
+// byChance is the deviation that docs/routing.md states for what chance decides.
+func byChance(share float64) float64 { return 5 * math.Sqrt(share*(1-share/strategyFires)) }
+
+// exactly is the deviation that docs/routing.md states for a number of nodes.
+func exactly(perNode float64) func(float64) float64 {
+	return func(float64) float64 { return strategyNodes * perNode }
+}
+
+// strategyCase is a group with a strategy, its jobs, and what docs/routing.md states about where their fires go.
+type strategyCase struct {
+	strategy dispatcher.Strategy
+	fair     judgement
+	change   func(*dispatcher.EndpointGroup)
+	jobs     int // that share the triggers; 0: one
+	job      func(*dispatcher.Job)
+}
+
+func strategyCases(refusing string) map[string]strategyCase {
+	heavy := func(g *dispatcher.EndpointGroup) {
+		e := g.Endpoints["e0"]
+		e.Weight = 6
+		g.Endpoints["e0"] = e
+	}
+	oneAtATime := func(j *dispatcher.Job) {
+		j.ConcurrencyPolicy, j.QueueLimit = dispatcher.ConcurrencyQueue, strategyFires
+	}
+	const jobs = 20
+	return map[string]strategyCase{
+		"first":        {strategy: routing.First, fair: onlyAt("e0")},
+		"last":         {strategy: routing.Last, fair: onlyAt("e4")},
+		"random":       {strategy: routing.Random, fair: byWeight(byChance, byChance), change: heavy},
+		"round-robin":  {strategy: routing.RoundRobin, fair: within(strategyNodes)},
+		"weighted":     {strategy: routing.Weighted, fair: byWeight(exactly(1), exactly(1+1./2+1./3+1./4+1./5)), change: heavy},
+		"least-used":   {strategy: routing.LeastFrequentlyUsed, fair: within(strategyNodes)},
+		"least-recent": {strategy: routing.LeastRecentlyUsed, fair: within(strategyNodes)},
+		"held":         {strategy: routing.LeastConnections, fair: within(strategyNodes)},
+		"least-conns":  {strategy: routing.LeastConnections, fair: func(counts map[string]int) bool { return len(counts) == 5 }},
+		// e0 refuses connections, and e1 is not alive.
+		"failover": {strategy: routing.Failover, fair: onlyAt("e2"), change: func(g *dispatcher.EndpointGroup) {
+			g.Endpoints["e0"] = dispatcher.StaticEndpoint{URL: refusing}
+		}},
+		// e0 runs all jobs, and e1 another one. A job runs once at a time, but other jobs run meanwhile: what goes to e2 makes
+		// that busy for global_busyover.
+		"busyover": {strategy: routing.BusyOver, fair: onlyAt("e1"), jobs: jobs, job: oneAtATime},
+		"global-busyover": {strategy: routing.GlobalBusyOver, jobs: jobs, job: oneAtATime, fair: func(counts map[string]int) bool {
+			return counts["e0"]+counts["e1"] == 0 && counts["e2"] > counts["e3"] && counts["e3"] >= counts["e4"]
+		}},
+		"hash": {strategy: routing.ConsistentHash, fair: func(counts map[string]int) bool {
+			for _, n := range counts {
+				if off := float64(n) - strategyFires/5; math.Abs(off) > byChance(strategyFires/5) {
+					return false
+				}
+			}
+			return len(counts) == 5
+		}},
+		"hash-of-four": {strategy: routing.ConsistentHash, fair: func(counts map[string]int) bool { return len(counts) == 4 },
+			change: func(g *dispatcher.EndpointGroup) { delete(g.Endpoints, "e4") }},
+	}
+}
+
+// declareStrategy stores the group and the jobs of a case.
+func declareStrategy(t *testing.T, s dispatcher.Store, name string, c strategyCase, urls map[string]string,
+	start time.Time) {
+	t.Helper()
+	group := dispatcher.EndpointGroup{App: "app", Name: name, Path: "/" + name, Strategy: c.strategy}
+	group.SetDefaults()
+	group.Strategy, group.Endpoints = c.strategy, map[string]dispatcher.StaticEndpoint{}
+	for id, url := range urls {
+		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: url}
+	}
+	if c.change != nil {
+		c.change(&group)
+	}
+	if _, _, err := s.PutGroup(t.Context(), group, dispatcher.Change{Actor: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	fires, repeats, jobs := strategyTriggers, strategyRepeats, max(c.jobs, 1)
+	if name == "held" {
+		fires, repeats = heldFires, 1
+	}
+	for j := range jobs {
+		job := dispatcher.Job{App: "app", Name: fmt.Sprint(name, "-", j), Triggers: map[string]dispatcher.Trigger{}}
+		job.SetDefaults()
+		job.Retry.MaxAttempts, job.Retry.Delays = 100, []dispatcher.Duration{dispatcher.Duration(200 * time.Millisecond)}
+		job.Target.Group = &dispatcher.GroupTarget{Name: name, Path: "/run"}
+		job.Target.Group.SetDefaults()
+		if c.strategy == routing.ConsistentHash {
+			job.Target.Group.HashKey = "{{.Trigger}} {{.ScheduledAt}}"
+		}
+		for n := range fires / jobs {
+			trigger := dispatcher.Trigger{}
+			trigger.SetDefaults()
+			trigger.Expression, trigger.RepeatCount, trigger.StartAt = "rate(1s)", repeats, &start
+			trigger.MisfireAfter = dispatcher.Duration(10 * time.Minute) // a slow machine misses nothing
+			job.Triggers[fmt.Sprintf("t%d-%02d", j, n)] = trigger
+		}
+		if c.job != nil {
+			c.job(&job)
+		}
+		if _, _, err := s.PutJob(t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// Three nodes send 1,000 fires of each strategy to five endpoints. docs/routing.md states where they go.
+func TestStrategiesDistributeTheFiresOfThreeNodes(t *testing.T) {
+	t.Parallel()
+	s, stop := startFleet(t, pgtest.New(t), strategyNodes)
+	a := &arrivals{
+		at: map[string]map[string]string{}, again: map[string]int{}, came: make(chan struct{}, 1), held: "held", release: make(chan struct{}),
+	}
+	urls := map[string]string{}
+	for n := range 5 {
+		id := fmt.Sprint("e", n)
+		urls[id] = a.serve(t, id, func(url string) bool {
+			switch {
+			case strings.HasPrefix(url, "/failover/"):
+				return n == 1
+			case strings.HasPrefix(url, "/busyover/"):
+				if !strings.HasPrefix(url, "/busyover/idle?job=app%2Fbusyover-") {
+					t.Errorf("%s was asked %s", id, url)
+				}
+				return n == 0
+			}
+			return n < 2
+		})
+	}
+	refusing, err := freeport.Address(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	cases := strategyCases("http://" + refusing)
+	var start time.Time
+	for _, name := range slices.Sorted(maps.Keys(cases)) {
+		if name != "hash-of-four" { // it fires with hash, whose keys it is compared with
+			start = time.Now().Add(20 * time.Second).Truncate(time.Second)
+		}
+		declareStrategy(t, s, name, cases[name], urls, start)
+	}
+	for name := range cases {
+		a.await(t, name, map[bool]int{true: heldFires, false: strategyFires}[name == "held"])
+	}
+	stop()
+	for name, c := range cases {
+		if counts := a.counts(name); !c.fair(counts) || a.again[name] > 0 {
+			t.Errorf("%s: counts = %v, %d of them again; docs/routing.md states less", name, counts, a.again[name])
+		}
+	}
+	// Equal keys go to the same endpoint from all nodes and jobs, and without e4 only those of e4 move.
+	moved := map[string]int{}
+	for fire, at := range a.at["hash"] {
+		switch now := a.at["hash-of-four"][fire]; {
+		case at == "e4":
+			moved[now]++
+		case now != at:
+			t.Errorf("the key %s went to %s of five endpoints, and to %s of four", fire, at, now)
+		}
+	}
+	if len(moved) != 4 {
+		t.Errorf("the keys of e4 went to %v, want all four others", moved)
+	}
+}

@@ -1,0 +1,128 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+const (
+	// censusInterval is how often one of the nodes counts what there is.
+	censusInterval = time.Minute
+	// mostCounted bounds each count, and with it what it costs.
+	mostCounted = 100_000
+	// overdueAfter is for how long a fire is due that counts as overdue: no node that works leaves one alone for so long.
+	overdueAfter = 10 * time.Second
+)
+
+// census is what this node counted last.
+type census struct {
+	mu    sync.Mutex
+	found dispatcher.Census
+	at    time.Time
+	tried time.Time // when the node last tried to take the lock; only takeCensus uses it
+}
+
+// takeCensus counts what there is in the installation. As with upcoming fires, one node counts in a minute. It may be a
+// paused one: that no node is active is one of the things to find out.
+func (e *Engine) takeCensus(ctx context.Context, now time.Time) error {
+	if since := now.Sub(e.census.tried); e.fleet.id() == 0 || since >= 0 && since < censusInterval {
+		return nil
+	}
+	e.census.tried = now
+	locks, err := e.store.Lock(ctx, dispatcher.LockRequest{
+		Node: e.fleet.id(), Names: []string{dispatcher.LockCensus}, AtMost: censusInterval, AtLeast: censusInterval,
+	})
+	if err != nil || len(locks) == 0 {
+		return err
+	}
+	found, err := e.store.Census(ctx, now.Add(-overdueAfter), mostCounted)
+	if err != nil {
+		return fmt.Errorf("take a census: %w", err)
+	}
+	e.census.mu.Lock()
+	defer e.census.mu.Unlock()
+	e.census.found, e.census.at = found, now
+	return nil
+}
+
+// read returns the census until another node must have taken one; nil: this node knows none.
+func (c *census) read(now time.Time, handler time.Duration) *dispatcher.Census {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.at.IsZero() || now.Sub(c.at) > censusInterval+2*handler {
+		return nil
+	}
+	found := c.found
+	return &found
+}
+
+// censusGauges exports the census. All counts are 0 on nodes that know none; what is no count is missing there.
+type censusGauges struct {
+	engine                                                         *Engine
+	jobs, runs, nodes, overdue, overdueAge, tokenExpiry, daysAhead *prometheus.Desc
+}
+
+func newCensusGauges(e *Engine) *censusGauges {
+	gauge := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(name, help+" The node that counted in the last minute reports it; take the largest of all nodes.", labels, nil)
+	}
+	return &censusGauges{
+		engine: e,
+		jobs:   gauge("carillon_jobs", "Jobs by state, of 100,000 at most.", "state"),
+		runs: gauge("carillon_runs_live", "Live runs by state, of 100,000 at most, without fires that nodes hold in their first attempt.",
+			"state"),
+		nodes:      gauge("carillon_nodes", "Nodes by state.", "state"),
+		overdue:    gauge("carillon_overdue_fires", "Triggers that are due for more than 10 s and that no node has claimed, 100,000 at most."),
+		overdueAge: gauge("carillon_overdue_age_seconds", "How long the oldest of carillon_overdue_fires has been due; 0 if there is none."),
+		tokenExpiry: gauge("carillon_token_expiry_timestamp_seconds",
+			"When the next API token expires, or one expired within a day, in Unix seconds; absent if no token expires."),
+		daysAhead: gauge("carillon_partitions_ahead", "Days after today with partitions for the history, on databases that have them."),
+	}
+}
+
+// Describe sends the descriptions of the metrics.
+func (g *censusGauges) Describe(to chan<- *prometheus.Desc) {
+	for _, one := range []*prometheus.Desc{g.jobs, g.runs, g.nodes, g.overdue, g.overdueAge, g.tokenExpiry, g.daysAhead} {
+		to <- one
+	}
+}
+
+// Collect sends the metrics.
+func (g *censusGauges) Collect(to chan<- prometheus.Metric) {
+	now := g.engine.clock.now()
+	known := g.engine.census.read(now, g.engine.opts.Handler)
+	found := dispatcher.Census{}
+	if known != nil {
+		found = *known
+	}
+	send := func(of *prometheus.Desc, value float64, labels ...string) {
+		to <- prometheus.MustNewConstMetric(of, prometheus.GaugeValue, value, labels...)
+	}
+	for _, state := range dispatcher.JobStates {
+		send(g.jobs, float64(found.Jobs[state]), string(state))
+	}
+	for _, state := range dispatcher.LiveStates {
+		send(g.runs, float64(found.Runs[state]), string(state))
+	}
+	for _, state := range dispatcher.NodeStates {
+		send(g.nodes, float64(found.Nodes[state]), string(state))
+	}
+	send(g.overdue, float64(found.Overdue))
+	age := 0.0
+	if !found.Oldest.IsZero() {
+		age = now.Sub(found.Oldest).Seconds()
+	}
+	send(g.overdueAge, age)
+	if !found.TokenExpiry.IsZero() {
+		send(g.tokenExpiry, float64(found.TokenExpiry.Unix()))
+	}
+	if found.DaysAhead != nil {
+		send(g.daysAhead, float64(*found.DaysAhead))
+	}
+}

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+const (
+	// healthInterval is how often the node looks which health checks are due.
+	healthInterval = time.Second
+	// groupInUse is for how long after a fire a node checks the endpoints of its group.
+	groupInUse = 5 * time.Minute
+)
+
+// endpointWatcher is an Invoker that checks the health of endpoints.
+type endpointWatcher interface {
+	CheckHealth(ctx context.Context, calls []dispatcher.Call, now time.Time)
+	CountEndpoints(since, now time.Time) []dispatcher.GroupCount
+}
+
+// usedGroups are the groups with health checks that fires of this node went to lately.
+type usedGroups struct {
+	mu sync.Mutex
+	of map[int64]*usedGroup // by id
+}
+
+type usedGroup struct {
+	call dispatcher.Call // App, Group and Bounds
+	at   time.Time       // of the latest fire
+}
+
+// note notes a fire to a group.
+func (u *usedGroups) note(call *dispatcher.Call, now time.Time) {
+	if call.Group.HealthCheck == nil {
+		return
+	}
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	used := u.of[dispatcher.GroupID(call.App, call.Group.Name)]
+	if used == nil {
+		used = &usedGroup{}
+		u.of[dispatcher.GroupID(call.App, call.Group.Name)] = used
+	}
+	used.call, used.at = dispatcher.Call{App: call.App, Group: call.Group, Bounds: call.Bounds}, now
+}
+
+// dropIf forgets the groups of the apps that match: their bounds may have changed. The next fire notes them again.
+func (u *usedGroups) dropIf(match func(app string) bool) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	for id, used := range u.of {
+		if match(used.call.App) {
+			delete(u.of, id)
+		}
+	}
+}
+
+// calls returns what is in use, and forgets the rest.
+func (u *usedGroups) calls(now time.Time) []dispatcher.Call {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	all := make([]dispatcher.Call, 0, len(u.of))
+	for id, used := range u.of {
+		if now.Sub(used.at) > groupInUse {
+			delete(u.of, id)
+			continue
+		}
+		all = append(all, used.call)
+	}
+	return all
+}
+
+// healthLoop checks the endpoints of groups in use.
+func (e *Engine) healthLoop(ctx context.Context) {
+	watcher, can := e.invoker.(endpointWatcher)
+	if !can {
+		return
+	}
+	e.every(ctx, "health", healthInterval, nil, func(ctx context.Context, now time.Time) error {
+		watcher.CheckHealth(ctx, e.groupsInUse(ctx, time.Now(), now), time.Now())
+		return nil
+	})
+}
+
+// groupsInUse returns the groups to check as they are now. While the database does not respond, that is as they were;
+// other loops log that. now is the database's.
+func (e *Engine) groupsInUse(ctx context.Context, local, now time.Time) []dispatcher.Call {
+	calls := e.used.calls(local)
+	reachable := true
+	for n := range calls {
+		if !reachable {
+			break
+		}
+		version, err := e.groups.get(ctx, calls[n].App, calls[n].Group.Name, now)
+		switch {
+		case err == nil:
+			calls[n].Group = version
+		case errors.Is(err, dispatcher.ErrNotFound):
+			calls[n].Group = nil
+		default:
+			reachable = false
+		}
+	}
+	return calls
+}
+
+// mostGroupSeries is how many groups have metrics of their own; the others are counted together.
+const mostGroupSeries = 100
+
+// endpointCounts exports how many endpoints of each group in use are in each state.
+type endpointCounts struct {
+	watcher endpointWatcher
+	counts  *prometheus.Desc
+}
+
+func newEndpointCounts(watcher endpointWatcher) *endpointCounts {
+	return &endpointCounts{watcher, prometheus.NewDesc("carillon_group_endpoints",
+		"Endpoints of groups to which this node sent requests in the last 5 minutes, by state as this node sees it. Of more than "+
+			"100 groups, the others are counted together, without names.", []string{"app", "group", "state"}, nil)}
+}
+
+// Describe sends the description of the metric.
+func (c *endpointCounts) Describe(to chan<- *prometheus.Desc) { to <- c.counts }
+
+// Collect sends the metric for each group and state.
+func (c *endpointCounts) Collect(to chan<- prometheus.Metric) {
+	now := time.Now()
+	all := c.watcher.CountEndpoints(now.Add(-groupInUse), now)
+	slices.SortFunc(all, func(a, b dispatcher.GroupCount) int {
+		return cmp.Or(cmp.Compare(a.App, b.App), cmp.Compare(a.Group, b.Group))
+	})
+	others := dispatcher.GroupCount{States: map[dispatcher.EndpointState]int{}}
+	if len(all) > mostGroupSeries {
+		for _, one := range all[mostGroupSeries:] {
+			for state, n := range one.States {
+				others.States[state] += n
+			}
+		}
+		all = all[:mostGroupSeries]
+	}
+	for _, one := range append(all, others) {
+		for _, state := range dispatcher.EndpointStates {
+			to <- prometheus.MustNewConstMetric(c.counts, prometheus.GaugeValue, float64(one.States[state]), one.App, one.Group, string(state))
+		}
+	}
+}

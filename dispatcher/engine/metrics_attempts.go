@@ -1,0 +1,158 @@
+package engine
+
+import (
+	"cmp"
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/series"
+)
+
+// appMetrics are the series of one app, looked up once, so that a fire costs no lookup by labels.
+type appMetrics struct {
+	attempts map[dispatcher.RunState]prometheus.Counter
+	missed   map[dispatcher.Decision]prometheus.Counter
+	lateness timed
+	lines    lineBudget
+}
+
+// attemptStates are the states in which an attempt can end. The target of one that waits for a callback accepted it; the end
+// of such an attempt counts again if a node finds it, and not if the callback says that it succeeded.
+var attemptStates = []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut,
+	dispatcher.RunCancelled, dispatcher.RunLost, dispatcher.RunWaitingCallback}
+
+// newAppMetrics registers the metrics with a label app.
+func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
+	attempts := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "carillon_attempts_total", Help: "Attempts that ended, by app and state.",
+	}, []string{"app", "state"})
+	missed := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "carillon_missed_fires_total", Help: "Fires that were missed, by app and by what this node decided about them.",
+	}, []string{"app", "decision"})
+	lateness := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "carillon_lateness_seconds", Help: "Time from when a scheduled fire was due until its first attempt began.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
+	}, []string{"app"})
+	registry.MustRegister(attempts, missed, lateness)
+	return series.New(func(app string) *appMetrics {
+		m := &appMetrics{
+			attempts: map[dispatcher.RunState]prometheus.Counter{}, missed: map[dispatcher.Decision]prometheus.Counter{},
+			lateness: newTimed(lateness.WithLabelValues(app), notable),
+		}
+		for _, state := range attemptStates {
+			m.attempts[state] = attempts.WithLabelValues(app, string(state))
+		}
+		for _, decision := range []dispatcher.Decision{dispatcher.DecisionSkip, dispatcher.DecisionFireOnce, dispatcher.DecisionFireAll} {
+			m.missed[decision] = missed.WithLabelValues(app, string(decision))
+		}
+		return m
+	})
+}
+
+// attemptKey is what attempts are timed by.
+type attemptKey struct {
+	target dispatcher.TargetKind
+	state  dispatcher.RunState
+}
+
+// newAttemptSeconds registers how long attempts take.
+func newAttemptSeconds(registry prometheus.Registerer) map[attemptKey]timed {
+	all := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name: "carillon_attempt_seconds", Help: "Time that requests of attempts took, by kind of target and state.",
+		Buckets: []float64{.005, .025, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 900},
+	}, []string{"target", "state"})
+	registry.MustRegister(all)
+	seconds := map[attemptKey]timed{}
+	for _, kind := range dispatcher.TargetKinds {
+		for _, state := range attemptStates {
+			seconds[attemptKey{kind, state}] = newTimed(all.WithLabelValues(string(kind), string(state)), notable)
+		}
+	}
+	return seconds
+}
+
+// notable is from how long on each observation has an exemplar.
+const notable = time.Second
+
+// timed is a histogram whose buckets name a run as an example: one a second, and each that took notably long. An exemplar
+// costs several times what an observation does, and nobody looks at more.
+type timed struct {
+	observer prometheus.ExemplarObserver
+	notable  time.Duration
+	second   *atomic.Int64 // of the latest exemplar, in Unix time
+}
+
+func newTimed(observer prometheus.Observer, notable time.Duration) timed {
+	return timed{observer.(prometheus.ExemplarObserver), notable, &atomic.Int64{}} // all histograms of this library are
+}
+
+// observe notes that something of a run took a time, as seen at a local time. The exemplar names the trace, too, if there is
+// one to be found.
+func (t timed) observe(took time.Duration, call *dispatcher.Call, at time.Time) {
+	second := at.Unix()
+	if took < t.notable && t.second.Load() == second {
+		t.observer.(prometheus.Observer).Observe(took.Seconds())
+		return
+	}
+	t.second.Store(second)
+	labels := prometheus.Labels{"run": call.Key.String()}
+	if call.Sampling == dispatcher.Sampled {
+		labels["trace_id"] = call.TraceID().String()
+	}
+	t.observer.ObserveWithExemplar(took.Seconds(), labels)
+}
+
+// began notes how late an attempt began. first says that it is the first of a scheduled fire.
+func (m *metrics) began(call *dispatcher.Call, late time.Duration, first bool, at time.Time) {
+	m.load.began(late, first)
+	if first {
+		m.apps.Of(call.App).lateness.observe(late, call, at)
+	}
+}
+
+// ended counts the end of an attempt, and logs one that failed.
+func (e *Engine) ended(ctx context.Context, a *attempt) {
+	// What could not be resolved, such as a run of a deleted job, has no call.
+	of := e.metrics.apps.Of(cmp.Or(a.call.App, a.run.Queue.App))
+	if counter, known := of.attempts[a.outcome.State]; known {
+		counter.Inc()
+	}
+	switch a.outcome.State {
+	case dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost:
+		e.logFailure(ctx, a, &of.lines)
+	}
+}
+
+// timeAttempt notes how long a request took.
+func (e *Engine) timeAttempt(a *attempt) {
+	if seconds, known := e.metrics.seconds[attemptKey{a.call.Target.Kind(), a.outcome.State}]; known && !a.outcome.NotSent {
+		seconds.observe(a.outcome.EndedAt.Sub(a.outcome.StartedAt), &a.call, a.outcome.EndedAt)
+	}
+}
+
+// logFailure logs an attempt that failed, if its app has a line left. What the target said stays out: it may have any text
+// in it, and the run has it.
+func (e *Engine) logFailure(ctx context.Context, a *attempt, lines *lineBudget) {
+	log, left := lines.take(a.outcome.EndedAt)
+	if left > 0 {
+		e.log.InfoContext(ctx, "failed attempts not logged", "app", cmp.Or(a.call.App, a.run.Queue.App), "count", left)
+	}
+	if !log {
+		return
+	}
+	attributes := []slog.Attr{
+		slog.String("run", a.run.String()), slog.String("app", cmp.Or(a.call.App, a.run.Queue.App)), slog.String("job", a.call.Job),
+		slog.String("trigger", a.call.Trigger), slog.Int("attempt", a.run.Attempt), slog.String("node", a.run.Node.String()),
+		slog.String("state", string(a.outcome.State)), slog.String("class", string(a.outcome.Class)),
+		slog.Int("http_status", a.outcome.HTTPStatus), slog.String("took", a.outcome.EndedAt.Sub(a.outcome.StartedAt).String()),
+	}
+	if a.call.Sampling == dispatcher.Sampled {
+		attributes = append(attributes, slog.String("trace_id", a.call.TraceID().String()))
+	}
+	e.log.LogAttrs(ctx, slog.LevelInfo, "attempt failed", attributes...)
+}

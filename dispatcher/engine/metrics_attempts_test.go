@@ -1,0 +1,215 @@
+package engine
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// failing fails as a target that is down, with a text that must stay out of the log.
+func failing(context.Context, dispatcher.Call) dispatcher.Outcome {
+	end := time.Now()
+	return dispatcher.Outcome{State: dispatcher.RunFailed, HTTPStatus: 503, Class: dispatcher.ClassHTTP5xx,
+		Error: "secret-text", StartedAt: end.Add(-1500 * time.Millisecond), EndedAt: end}
+}
+
+func TestFailedAttemptIsOneLineWithIDs(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	var log bytes.Buffer
+	r.log = slog.New(slog.NewJSONHandler(&log, nil))
+	r.invoke = failing
+	r.declare("report", "rate(1h)", func(trigger *dispatcher.Trigger) { trigger.StartAt = new(r.now.Add(time.Second)) })
+	r.poll(5 * time.Second)
+	r.claimOnce(t.Context(), r.now.Add(time.Second))
+	runs := r.settled()
+	var line map[string]any
+	for text := range strings.Lines(log.String()) {
+		if strings.Contains(text, `"attempt failed"`) {
+			if line != nil {
+				t.Errorf("the attempt is logged twice: %s", text)
+			}
+			if err := json.Unmarshal([]byte(text), &line); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	delete(line, "time")
+	want := map[string]any{"level": "INFO", "msg": "attempt failed", "run": runs[0].ID, "app": "app", "job": "report", "trigger": "only",
+		"attempt": 1.0, "node": r.fleet.id().String(), "state": "failed", "class": "http_5xx", "http_status": 503.0, "took": "1.5s"}
+	if diff := cmp.Diff(want, line); diff != "" {
+		t.Errorf("line (-want +got):\n%s", diff)
+	}
+	if strings.Contains(log.String(), "secret-text") {
+		t.Errorf("the log has the error of the target: %s", log.String())
+	}
+	got := written(t, r.metrics.seconds[attemptKey{dispatcher.TargetWebhook, dispatcher.RunFailed}].observer.(prometheus.Metric))
+	if h := got.GetHistogram(); h.GetSampleCount() != 1 || h.GetSampleSum() != 1.5 || exemplarRun(h) != runs[0].ID {
+		t.Errorf("attempts took %v, want one of 1.5 s with an exemplar of run %s", h, runs[0].ID)
+	}
+	late := written(t, r.metrics.apps.Of("app").lateness.observer.(prometheus.Metric)).GetHistogram()
+	if late.GetSampleCount() != 1 || exemplarRun(late) != runs[0].ID {
+		t.Errorf("lateness %v, want one observation with an exemplar of run %s", late, runs[0].ID)
+	}
+}
+
+// written returns a metric as it is exported.
+func written(t *testing.T, metric prometheus.Metric) *dto.Metric {
+	t.Helper()
+	var m dto.Metric
+	if err := metric.Write(&m); err != nil {
+		t.Fatal(err)
+	}
+	return &m
+}
+
+// exemplarRun returns the run that the only exemplar of a histogram names.
+func exemplarRun(h *dto.Histogram) (run string) {
+	for _, bucket := range h.GetBucket() {
+		for _, label := range bucket.GetExemplar().GetLabel() {
+			run += label.GetValue()
+		}
+	}
+	return run
+}
+
+func TestLinesOfFailedAttemptsAreBoundedBySecond(t *testing.T) {
+	t.Parallel()
+	var b lineBudget
+	now := time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
+	logged := 0
+	for range 1000 {
+		if log, left := b.take(now); log && left == 0 {
+			logged++
+		}
+	}
+	if logged != linesPerSecond {
+		t.Errorf("%d lines in a second, want %d", logged, linesPerSecond)
+	}
+	if log, left := b.take(now.Add(time.Second)); !log || left != 1000-linesPerSecond {
+		t.Errorf("in the next second: logged %v, %d left out before, want true, %d", log, left, 1000-linesPerSecond)
+	}
+	if log, left := b.take(now.Add(time.Second)); !log || left != 0 {
+		t.Errorf("then: logged %v, %d left out, want true, 0", log, left)
+	}
+}
+
+func TestMissedFiresCountByDecision(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("skips", "rate(1s)", func(trigger *dispatcher.Trigger) { trigger.MisfirePolicy = dispatcher.Skip })
+	if err := r.settleMisfires(t.Context(), r.now.Add(10*time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	r.quiet()
+	missed := r.metrics.apps.Of("app").missed
+	if got := testutil.ToFloat64(missed[dispatcher.DecisionSkip]); got < 500 {
+		t.Errorf("%v missed fires were skipped, want those of ten minutes", got)
+	}
+	if got := testutil.ToFloat64(missed[dispatcher.DecisionFireOnce]); got != 0 {
+		t.Errorf("%v missed fires were caught up, want none", got)
+	}
+}
+
+// refusals closes first when a run has asked for a slot and got none.
+type refusals struct {
+	Store
+	once  sync.Once
+	first chan struct{}
+}
+
+func (s *refusals) Acquire(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+	granted, err := s.Store.Acquire(ctx, runs)
+	if err == nil && len(granted) < len(runs) {
+		s.once.Do(func() { close(s.first) })
+	}
+	return granted, err
+}
+
+func TestSkippedRunsCountByReason(t *testing.T) {
+	t.Parallel()
+	release := make(chan struct{})
+	r := newRig(t, func(s Store) Store { return &refusals{Store: s, first: release} })
+	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+		<-release
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
+	}
+	r.declare("alone", "rate(1s)", nil)
+	job, err := r.store.Job(t.Context(), "app", "alone")
+	if err != nil {
+		t.Fatal(err)
+	}
+	job.ConcurrencyPolicy = dispatcher.ConcurrencyForbid
+	if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		t.Fatal(err)
+	}
+	r.poll(5 * time.Second)
+	r.claimOnce(t.Context(), r.now.Add(time.Second))
+	r.claimOnce(t.Context(), r.now.Add(2*time.Second))
+	r.quiet()
+	want := `# HELP carillon_skipped_runs_total Runs that got no slot and were skipped by this node, by app and reason.
+		# TYPE carillon_skipped_runs_total counter
+		carillon_skipped_runs_total{app="",reason="endpoint_busy"} 0
+		carillon_skipped_runs_total{app="",reason="forbid"} 0
+		carillon_skipped_runs_total{app="",reason="queue_full"} 0
+		carillon_skipped_runs_total{app="",reason="replaced"} 0
+		carillon_skipped_runs_total{app="app",reason="endpoint_busy"} 0
+		carillon_skipped_runs_total{app="app",reason="forbid"} 1
+		carillon_skipped_runs_total{app="app",reason="queue_full"} 0
+		carillon_skipped_runs_total{app="app",reason="replaced"} 0
+	`
+	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want), "carillon_skipped_runs_total"); err != nil {
+		t.Error(err)
+	}
+}
+
+// That no node is active is for paused nodes to find out.
+func TestCensusIsTakenByPausedNodesToo(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.declare("report", "rate(1h)", nil)
+	r.fleet.mu.Lock()
+	r.fleet.state = dispatcher.NodePaused
+	r.fleet.mu.Unlock()
+	gauges := newCensusGauges(r.Engine)
+	read := func() map[string]float64 {
+		all, registry := map[string]float64{}, prometheus.NewRegistry()
+		registry.MustRegister(gauges)
+		families, err := registry.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range families {
+			for _, metric := range family.GetMetric() {
+				name := family.GetName()
+				for _, label := range metric.GetLabel() {
+					name += " " + label.GetValue()
+				}
+				all[name] = metric.GetGauge().GetValue()
+			}
+		}
+		return all
+	}
+	if before := read(); before["carillon_jobs EXECUTING"] != 0 || len(before) != 17 {
+		t.Errorf("before the census: %v, want 17 times 0", before)
+	}
+	if err := r.takeCensus(t.Context(), r.clock.now()); err != nil {
+		t.Fatal(err)
+	}
+	after := read()
+	if after["carillon_jobs EXECUTING"] != 1 || after["carillon_nodes active"] != 1 || after["carillon_overdue_fires"] != 0 {
+		t.Errorf("after the census: %v, want one job and one node", after)
+	}
+}

@@ -1,0 +1,345 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// busyWorkers are real HTTP servers that count how many requests of a job each has at once.
+type busyWorkers struct {
+	mu      sync.Mutex
+	busy    map[string]int // by endpoint and job
+	most    map[string]int // the most at once, by endpoint
+	events  map[string]int // requests by event id
+	came    chan string    // the endpoints of requests as they arrive; nil: nobody waits for them
+	respond func(endpoint string, r *http.Request)
+}
+
+func (w *busyWorkers) start(t *testing.T, id string) *httptest.Server {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		if r.Method == http.MethodGet {
+			return // a probe: it is always idle
+		}
+		of := id + " " + r.URL.Path
+		w.mu.Lock()
+		w.busy[of]++
+		w.most[id] = max(w.most[id], w.busy[of])
+		w.events[r.Header.Get("Webhook-Id")]++
+		w.mu.Unlock()
+		if w.came != nil {
+			w.came <- id
+		}
+		defer func() { // also if it breaks the connection
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.busy[of]--
+		}()
+		w.respond(id, r)
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+// endpointRig is a fleet of nodes and endpoints, with a job of which one run at a time goes to an endpoint.
+type endpointRig struct {
+	*busyWorkers
+	t       *testing.T
+	store   dispatcher.Store
+	servers []*httptest.Server // of e0, e1, ...
+}
+
+func newEndpointRig(t *testing.T, database string, nodes, endpoints int) *endpointRig {
+	t.Helper()
+	r := &endpointRig{t: t, busyWorkers: &busyWorkers{busy: map[string]int{}, most: map[string]int{}, events: map[string]int{}}}
+	r.store, _ = startFleet(t, database, nodes)
+	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{}}
+	group.SetDefaults()
+	for n := range endpoints {
+		id := fmt.Sprintf("e%d", n)
+		r.servers = append(r.servers, r.start(t, id))
+		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: r.servers[n].URL}
+	}
+	if _, _, err := r.store.PutGroup(t.Context(), group, dispatcher.Change{Actor: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	return r
+}
+
+// declare stores a job that calls the group.
+func (r *endpointRig) declare(
+	name string, policy dispatcher.ConcurrencyPolicy, strategy dispatcher.Strategy, change func(*dispatcher.Job),
+) {
+	r.t.Helper()
+	job := dispatcher.Job{App: "app", Name: name}
+	job.SetDefaults()
+	job.QueueLimit = dispatcher.MaxQueueLimit
+	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/" + name, Strategy: strategy, EndpointConcurrency: policy}
+	job.Target.Group.SetDefaults()
+	if change != nil {
+		change(&job)
+	}
+	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// request requests a run of a job.
+func (r *endpointRig) request(name string) string {
+	r.t.Helper()
+	run, err := r.store.RequestRun(r.t.Context(), "app", name, nil, dispatcher.Change{Actor: "test"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return run.ID
+}
+
+// await waits until a run is as a test wants it.
+func (r *endpointRig) await(id string, wanted func(dispatcher.Run) bool) dispatcher.Run {
+	r.t.Helper()
+	deadline := time.Now().Add(2 * time.Minute)
+	for {
+		run, err := r.store.Run(context.WithoutCancel(r.t.Context()), id)
+		if err != nil {
+			r.t.Fatal(err)
+		}
+		if wanted(run) {
+			return run
+		}
+		if time.Now().After(deadline) {
+			r.t.Fatalf("run %+v is not as wanted", run)
+		}
+	}
+}
+
+func ended(run dispatcher.Run) bool { return run.EndedAt != nil }
+
+// onBothDatabases runs a test with three nodes, or the one that SQLite may have.
+func onBothDatabases(t *testing.T, test func(t *testing.T, database string, nodes int)) {
+	t.Helper()
+	t.Run("SQLite", func(t *testing.T) {
+		t.Parallel()
+		test(t, newDatabase(t), 1)
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		t.Parallel()
+		test(t, pgtest.New(t), 3)
+	})
+}
+
+// Many runs of two jobs go to few endpoints from several nodes. No endpoint ever has two requests of one job, and while
+// it has one, the database says that it is that run's.
+func TestNoEndpointHasTwoRunsOfAJob(t *testing.T) {
+	t.Parallel()
+	for _, policy := range []dispatcher.ConcurrencyPolicy{dispatcher.ConcurrencyQueue, dispatcher.ConcurrencyForbid} {
+		t.Run(string(policy), func(t *testing.T) {
+			t.Parallel()
+			onBothDatabases(t, func(t *testing.T, database string, nodes int) {
+				t.Helper()
+				testOneRunPerEndpoint(t, database, nodes, policy)
+			})
+		})
+	}
+}
+
+func testOneRunPerEndpoint(t *testing.T, database string, nodes int, policy dispatcher.ConcurrencyPolicy) {
+	t.Helper()
+	const runs = 80
+	r := newEndpointRig(t, database, nodes, 3)
+	r.respond = func(endpoint string, request *http.Request) {
+		for range 1 + rand.IntN(4) {
+			taken, err := r.store.Slots(request.Context(), "app", strings.TrimPrefix(request.URL.Path, "/"))
+			at := slices.IndexFunc(taken, func(s dispatcher.Slot) bool { return s.Endpoint == endpoint })
+			if err == nil && (at < 0 || taken[at].Run != request.Header.Get("Carillon-Run")) {
+				t.Errorf("during run %s at %s the slots are %+v", request.Header.Get("Carillon-Run"), endpoint, taken)
+			}
+		}
+	}
+	strategies := map[string]dispatcher.Strategy{"even": routing.RoundRobin, "odd": routing.Random}
+	for name, strategy := range strategies {
+		r.declare(name, policy, strategy, nil)
+	}
+	var requested []string
+	for range runs {
+		for name := range strategies {
+			requested = append(requested, r.request(name))
+		}
+	}
+	states := map[dispatcher.RunState]int{}
+	for _, id := range requested {
+		run := r.await(id, ended)
+		states[run.State]++
+		r.mu.Lock()
+		sent := r.events[run.EventID]
+		r.mu.Unlock()
+		if want := map[dispatcher.RunState]int{dispatcher.RunSucceeded: 1}[run.State]; sent != want {
+			t.Errorf("run %s is %s (%s) after %d requests, want %d", id, run.State, run.Error, sent, want)
+		}
+	}
+	t.Logf("runs: %v", states)
+	for endpoint, most := range r.most {
+		if most != 1 {
+			t.Errorf("%s had %d requests of a job at once", endpoint, most)
+		}
+	}
+	if policy == dispatcher.ConcurrencyQueue && states[dispatcher.RunSucceeded] != len(requested) {
+		t.Errorf("runs = %v, want all to have succeeded", states)
+	}
+	if states[dispatcher.RunSucceeded]+states[dispatcher.RunSkipped] != len(requested) {
+		t.Errorf("runs = %v, want them to have succeeded or to be skipped", states)
+	}
+}
+
+// A newer run that comes to the same endpoint ends the request of the earlier one.
+func TestReplaceCancelsTheRequestAtTheEndpoint(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string, nodes int) {
+		t.Helper()
+		r := newEndpointRig(t, database, nodes, 1)
+		r.came = make(chan string, 2)
+		first := make(chan struct{}, 1)
+		first <- struct{}{}
+		r.respond = func(_ string, request *http.Request) {
+			select {
+			case <-first:
+				<-request.Context().Done()
+			default:
+			}
+		}
+		r.declare("job", dispatcher.ConcurrencyReplace, routing.First, nil)
+		older := r.request("job")
+		<-r.came
+		newer := r.request("job")
+		if run := r.await(newer, ended); run.State != dispatcher.RunSucceeded {
+			t.Errorf("the newer run is %+v", run)
+		}
+		if run := r.await(older, ended); run.State != dispatcher.RunCancelled || run.Error != "replaced by run "+newer {
+			t.Errorf("the older run is %+v, want it cancelled by the newer", run)
+		}
+		if r.most["e0"] != 1 {
+			t.Errorf("the endpoint had %d requests at once", r.most["e0"])
+		}
+	})
+}
+
+// An endpoint that has a run of the job is busy for busyover, whatever it says.
+func TestBusyEndpointIsPassedOver(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string, nodes int) {
+		t.Helper()
+		r := newEndpointRig(t, database, nodes, 2)
+		r.came = make(chan string, 3)
+		release := make(chan struct{})
+		r.respond = func(string, *http.Request) { <-release }
+		r.declare("job", dispatcher.ConcurrencyQueue, routing.BusyOver, nil)
+		requested := []string{r.request("job"), r.request("job")}
+		at := []string{<-r.came, <-r.came}
+		slices.Sort(at)
+		if !slices.Equal(at, []string{"e0", "e1"}) {
+			t.Errorf("requests at %v, want one at each", at)
+		}
+		waits := r.request("job")
+		run := r.await(waits, func(run dispatcher.Run) bool {
+			return run.State == dispatcher.RunFailed || run.State == dispatcher.RunRetrying
+		})
+		if run.Class != dispatcher.ClassEndpointsBusy || !strings.Contains(run.Error, "e0: runs run ") {
+			t.Errorf("the third run is %+v, want its attempt to have found both busy", run)
+		}
+		close(release)
+		for _, id := range requested {
+			r.await(id, ended)
+		}
+	})
+}
+
+// A run that waits goes on when the endpoint is taken out, and the endpoint that refuses a request gives its slot back.
+func TestWaitingRunIsRoutedAgain(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string, nodes int) {
+		t.Helper()
+		r := newEndpointRig(t, database, nodes, 3)
+		r.servers[0].Close() // refuses
+		r.came = make(chan string, 3)
+		release := make(chan struct{})
+		r.respond = func(endpoint string, _ *http.Request) {
+			if endpoint == "e1" {
+				<-release
+			}
+		}
+		r.declare("job", dispatcher.ConcurrencyQueue, routing.First, func(j *dispatcher.Job) { j.Delivery = dispatcher.AtMostOnce })
+		first := r.request("job")
+		if at := <-r.came; at != "e1" {
+			t.Fatalf("the first run went to %s, want e1", at)
+		}
+		second := r.request("job")
+		r.await(second, func(run dispatcher.Run) bool { return run.WaitsForEndpoint == "e1" })
+		taken, err := r.store.Slots(t.Context(), "app", "job")
+		if err != nil || len(taken) != 1 || taken[0].Endpoint != "e1" {
+			t.Errorf("slots = %+v, %v, want that of e1 only", taken, err)
+		}
+		if _, err := r.store.DrainEndpoint(t.Context(), "app", "workers", "e1", true, dispatcher.Change{Actor: "test"}); err != nil {
+			t.Fatal(err)
+		}
+		if run := r.await(second, ended); run.State != dispatcher.RunSucceeded || run.Attempt != 1 {
+			t.Errorf("the second run is %+v, want it to have succeeded at its first attempt", run)
+		}
+		if at := <-r.came; at != "e2" {
+			t.Errorf("the second run went to %s, want e2", at)
+		}
+		close(release)
+		r.await(first, ended)
+	})
+}
+
+// A run that failed at an endpoint, which is busy now, is not skipped: it takes the next one that is free.
+func TestRetryPassesOverAnEndpointThatForbidsIt(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string, nodes int) {
+		t.Helper()
+		r := newEndpointRig(t, database, nodes, 2)
+		release := make(chan struct{})
+		var first sync.Map // has the run whose request came first
+		r.respond = func(endpoint string, request *http.Request) {
+			run, _ := first.LoadOrStore("run", request.Header.Get("Carillon-Run"))
+			switch {
+			case run != request.Header.Get("Carillon-Run"):
+				<-release
+			case endpoint == "e0":
+				panic(http.ErrAbortHandler)
+			}
+		}
+		r.declare("job", dispatcher.ConcurrencyForbid, routing.First, func(j *dispatcher.Job) {
+			j.Retry.MaxAttempts, j.Retry.Base = 50, dispatcher.Duration(time.Second)
+		})
+		failing := r.request("job")
+		r.await(failing, func(run dispatcher.Run) bool { return run.State == dispatcher.RunRetrying })
+		for holds := false; !holds; { // a run that comes during a retry is skipped
+			next := r.request("job")
+			r.await(next, func(run dispatcher.Run) bool {
+				taken, err := r.store.Slots(t.Context(), "app", "job")
+				holds = err == nil && slices.ContainsFunc(taken, func(s dispatcher.Slot) bool { return s.Run == next && s.Endpoint == "e0" })
+				return holds || ended(run)
+			})
+		}
+		run := r.await(failing, ended)
+		last := run.Attempts[len(run.Attempts)-1]
+		if run.State != dispatcher.RunSucceeded || run.Attempt < 2 {
+			t.Errorf("the run that failed first is %+v, want it to have succeeded at e1", last)
+		}
+		close(release)
+	})
+}

@@ -1,0 +1,75 @@
+package engine
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// recordedSpans is a tracer that keeps what it is told.
+type recordedSpans struct {
+	mu     sync.Mutex
+	begun  []dispatcher.Call
+	ended  []dispatcher.RunState
+	starts []time.Time
+}
+
+func (r *recordedSpans) Begin(_ context.Context, call dispatcher.Call, now time.Time) (dispatcher.Sampling, func(dispatcher.Outcome)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begun, r.starts = append(r.begun, call), append(r.starts, now)
+	if call.Job == "unsampled" {
+		return dispatcher.NotSampled, nil
+	}
+	return dispatcher.Sampled, func(o dispatcher.Outcome) {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.ended = append(r.ended, o.State)
+	}
+}
+
+func TestEachAttemptBeginsAndEndsItsSpan(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	spans := &recordedSpans{}
+	r.opts.Tracer = spans
+	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	for _, name := range []string{"sampled", "unsampled"} {
+		r.declare(name, "rate(1h)", nil)
+		change := dispatcher.Change{Actor: "test", Now: r.now, Traceparent: traceparent}
+		if _, err := r.store.RequestRun(t.Context(), "app", name, nil, change); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := r.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	r.settled()
+	if len(spans.begun) != 2 || !slices.Equal(spans.ended, []dispatcher.RunState{dispatcher.RunSucceeded}) {
+		t.Errorf("%d spans began and %v ended, want 2 and the one that is sampled", len(spans.begun), spans.ended)
+	}
+	for n, call := range spans.begun {
+		if call.Installation == "" || call.Requester == nil || !call.Requester.Sampled || spans.starts[n].IsZero() {
+			t.Errorf("span %d began at %s with installation %q and requester %v, want all of them", n, spans.starts[n], call.Installation,
+				call.Requester)
+		}
+	}
+	sampling := map[string]dispatcher.Sampling{}
+	for _, call := range r.calls {
+		sampling[call.Job] = call.Sampling
+	}
+	if sampling["sampled"] != dispatcher.Sampled || sampling["unsampled"] != dispatcher.NotSampled {
+		t.Errorf("the invoker was told %v, want what the tracer said", sampling)
+	}
+}
+
+func TestNoTracerCostsNoMemory(t *testing.T) {
+	e, a := &Engine{}, &attempt{}
+	if n := testing.AllocsPerRun(100, func() { e.beginSpan(t.Context(), a) }); n != 0 {
+		t.Errorf("an attempt without a tracer takes %v allocations, want none", n)
+	}
+}

@@ -1,0 +1,221 @@
+package dispatcher
+
+import (
+	"encoding/json"
+	"iter"
+	"slices"
+	"strconv"
+)
+
+// Follow is what follows an event of a job: runs of other jobs of the app, and a delivery to a target. At least one of Jobs
+// and Target is given. What follows, follows a run once: a run that is retried and fails again is not followed again, but
+// one that then succeeds is followed by what is declared for success.
+type Follow struct {
+	// Jobs are names of jobs of the app. A run of kind chain is queued of each; at most MostFollowers.
+	Jobs []string `json:"jobs,omitempty"`
+	// Payload says what the runs of Jobs get as payload. Empty means FollowOwn.
+	Payload FollowPayload `json:"payload,omitempty"`
+	// Target gets a FollowDocument, by a run of kind follow that is attempted again as the app's defaults say. It is no group.
+	Target *Target `json:"target,omitempty"`
+}
+
+// FollowPayload says what a run that follows another one gets as payload.
+type FollowPayload string
+
+// What followers get.
+const (
+	FollowOwn    FollowPayload = "own"    // the payload of their job
+	FollowResult FollowPayload = "result" // a FollowDocument
+)
+
+// FollowEvent is an event of a job that something may follow, named as the field of the job.
+type FollowEvent string
+
+// The events. A run that was cancelled or skipped is neither: nobody follows it.
+const (
+	OnSuccess FollowEvent = "on_success" // a run succeeded
+	OnFailure FollowEvent = "on_failure" // a run ended as failed, timed_out or lost
+	OnMisfire FollowEvent = "on_misfire" // it was decided about fires that were missed; see Misfire
+)
+
+// FollowEvents are all events.
+var FollowEvents = []FollowEvent{OnSuccess, OnFailure, OnMisfire}
+
+// FollowMask says what of a job is of interest after it happened, as a sum.
+type FollowMask int
+
+// The parts of a FollowMask.
+const (
+	FollowsSuccess FollowMask = 1 << iota // the job has on_success
+	FollowsFailure                        // the job has on_failure
+	FollowsMisfire                        // the job has on_misfire
+	FollowsAlerts                         // alerts watch the job
+)
+
+// Mask returns the part of a FollowMask that stands for an event.
+func (e FollowEvent) Mask() FollowMask { return 1 << max(slices.Index(FollowEvents, e), 0) }
+
+// Bounds of what follows.
+const (
+	MostFollowers = 20   // jobs that follow one event
+	MostFollowing = 1000 // jobs that follow a job directly or through others
+)
+
+// EachFollow yields what follows the job, by event.
+func (j Job) EachFollow() iter.Seq2[FollowEvent, *Follow] {
+	return func(yield func(FollowEvent, *Follow) bool) {
+		for i, follow := range []*Follow{j.OnSuccess, j.OnFailure, j.OnMisfire} {
+			if follow != nil && !yield(FollowEvents[i], follow) {
+				return
+			}
+		}
+	}
+}
+
+// withFollows returns j with each Follow replaced by what f returns.
+func (j Job) withFollows(f func(FollowEvent, Follow) Follow) Job {
+	for event, follow := range j.EachFollow() {
+		*map[FollowEvent]**Follow{OnSuccess: &j.OnSuccess, OnFailure: &j.OnFailure, OnMisfire: &j.OnMisfire}[event] = new(f(event, *follow))
+	}
+	return j
+}
+
+// FollowMask returns the mask of what j declares, which says nothing of alerts.
+func (j Job) FollowMask() (mask FollowMask) {
+	for event := range j.EachFollow() {
+		mask |= event.Mask()
+	}
+	return mask
+}
+
+// Followers returns the names of all jobs that follow j, sorted, each once.
+func (j Job) Followers() []string {
+	var names []string
+	for _, follow := range j.EachFollow() {
+		names = append(names, follow.Jobs...)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// checkFollows adds what is wrong with what follows j. Whether the jobs that it names exist, and whether they lead back to
+// j, is for the store to find out.
+func (j Job) checkFollows(problems *Problems) {
+	for event, follow := range j.EachFollow() {
+		at := "/" + string(event)
+		if len(follow.Jobs) == 0 && follow.Target == nil {
+			problems.Add(at, CodeRequired, "%s says neither jobs nor a target; give one of them, or leave it out", event)
+		}
+		if follow.Payload != "" {
+			CheckEnum(problems, at+"/payload", "payload", follow.Payload, []FollowPayload{FollowOwn, FollowResult})
+		}
+		j.checkFollowJobs(problems, at+"/jobs", follow.Jobs)
+		if follow.Target != nil {
+			problems.AddError(at+"/target", j.checkFollowTarget(event, *follow.Target))
+		}
+	}
+}
+
+func (j Job) checkFollowJobs(problems *Problems, at string, jobs []string) {
+	if len(jobs) > MostFollowers {
+		problems.Add(at, CodeTooMany, "%d jobs follow one event; the maximum is %d", len(jobs), MostFollowers)
+		return
+	}
+	for i, name := range jobs {
+		at := at + "/" + strconv.Itoa(i)
+		before := len(*problems)
+		CheckName(problems, at, name)
+		switch {
+		case len(*problems) > before:
+		case name == j.Name:
+			problems.Add(at, CodeFollowCycle, "job %s would follow itself: %[1]s -> %[1]s; name another job, or give the job a retry", Echo(name))
+		case slices.Contains(jobs[:i], name):
+			problems.Add(at, CodeFollowTwice, "job %s is named twice; a job follows an event once", Echo(name))
+		}
+	}
+}
+
+func (j Job) checkFollowTarget(event FollowEvent, target Target) error {
+	if target.Group != nil {
+		var problems Problems
+		problems.Add("/group", CodeTargetKind,
+			"%s cannot be delivered to an endpoint group; name a job whose target is the group in jobs", event)
+		return problems
+	}
+	if err := target.Validate(); err != nil {
+		return err
+	}
+	return Job{App: j.App, Name: j.Name, Target: target, Payload: json.RawMessage(`{}`)}.tryTemplates()
+}
+
+// WithFollowTarget returns j with another target of what follows an event.
+func (j Job) WithFollowTarget(event FollowEvent, target Target) Job {
+	return j.withFollows(func(of FollowEvent, follow Follow) Follow {
+		if of == event {
+			follow.Target = &target
+		}
+		return follow
+	})
+}
+
+// FollowerKey returns the key of the run of a job that follows an event of a run, or of missed fires, which have no kind. It is
+// the same however often the event is recorded, so that what follows it follows once.
+func FollowerKey(of RunKey, event FollowEvent, follower int64, kind RunKind) RunKey {
+	id := hashID("follow", of.String(), string(event), strconv.FormatInt(follower, 10))
+	return RunKey{TriggerID: id, ScheduledAt: of.ScheduledAt, Kind: kind}
+}
+
+// resolveFollows writes out what was left out.
+func (j *Job) resolveFollows() {
+	*j = j.withFollows(func(_ FollowEvent, follow Follow) Follow {
+		if follow.Payload == "" {
+			follow.Payload = FollowOwn
+		}
+		return follow
+	})
+}
+
+// FindFollowCycle returns the names of jobs that follow each other in a circle, the first again at the end; nil: there are
+// none. followers has the names of the jobs that follow a job, by its name.
+func FindFollowCycle(followers map[string][]string) []string {
+	done, path := map[string]bool{}, []string{}
+	var visit func(name string) []string
+	visit = func(name string) []string {
+		if i := slices.Index(path, name); i >= 0 {
+			return append(slices.Clone(path[i:]), name)
+		}
+		if done[name] {
+			return nil
+		}
+		path = append(path, name)
+		for _, next := range followers[name] {
+			if cycle := visit(next); cycle != nil {
+				return cycle
+			}
+		}
+		path, done[name] = path[:len(path)-1], true
+		return nil
+	}
+	for _, name := range sortedKeys(followers) {
+		if cycle := visit(name); cycle != nil {
+			return cycle
+		}
+	}
+	return nil
+}
+
+// Attached returns the job that makes the deliveries to the target of a Follow, as it is declared: its definition is part of
+// j's, and its name is one that no user can choose.
+func (j Job) Attached(event FollowEvent) Job {
+	suffix := "." + string(event)
+	job := Job{App: j.App, Name: j.Name + suffix}
+	job.SetDefaults()
+	job.LeaveToApp()
+	job.Origin = originOf(j.CreatedAs()+suffix, job.Name)
+	for of, follow := range j.EachFollow() {
+		if of == event && follow.Target != nil {
+			job.Target = *follow.Target
+		}
+	}
+	return job
+}

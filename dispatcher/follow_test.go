@@ -1,0 +1,163 @@
+package dispatcher
+
+import (
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWrongFollowersAreRefused(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		follow Follow
+		want   []string
+	}{
+		"nothing":            {Follow{}, []string{"required /on_failure"}},
+		"the job itself":     {Follow{Jobs: []string{"other", "job"}}, []string{"follow_cycle /on_failure/jobs/1"}},
+		"a job twice":        {Follow{Jobs: []string{"other", "other"}}, []string{"follow_twice /on_failure/jobs/1"}},
+		"a delivery":         {Follow{Jobs: []string{"other.on_failure"}}, []string{"name_format /on_failure/jobs/0"}},
+		"too many":           {Follow{Jobs: make([]string, MostFollowers+1)}, []string{"too_many /on_failure/jobs"}},
+		"an unknown payload": {Follow{Jobs: []string{"other"}, Payload: "both"}, []string{"enum /on_failure/payload"}},
+		"a group":            {Follow{Target: &Target{Group: &GroupTarget{Name: "g"}}}, []string{"target_kind /on_failure/target/group"}},
+		"no target":          {Follow{Target: &Target{}}, []string{"required /on_failure/target/webhook"}},
+		"several at once": {Follow{Jobs: []string{"?"}, Payload: "x"},
+			[]string{"enum /on_failure/payload", "name_format /on_failure/jobs/0"}},
+		"a template that fails": {Follow{Target: &Target{Webhook: &Webhook{
+			URL: "https://a.example/{{.Nope}}", Method: "POST", Timeout: DefaultTimeout,
+		}}}, []string{"template_field /on_failure/target/webhook/url"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			job := validJob()
+			job.Name, job.OnFailure = "job", &tt.follow
+			var problems Problems
+			problems.AddError("", job.Validate())
+			var got []string
+			for _, p := range problems {
+				got = append(got, p.Code+" "+p.Path)
+			}
+			if diff := cmp.Diff(tt.want, got); diff != "" {
+				t.Errorf("problems (-want +got):\n%s", diff)
+			}
+		})
+	}
+}
+
+func validJob() Job {
+	hook := Webhook{URL: "https://example.com/"}
+	hook.SetDefaults()
+	job := Job{App: "app", Name: "name", Target: Target{Webhook: &hook}}
+	job.SetDefaults()
+	return job
+}
+
+func TestCyclesOfFollowersAreFound(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		followers map[string][]string
+		want      string
+	}{
+		"none":           {map[string][]string{"a": {"b", "c"}, "b": {"c"}}, ""},
+		"of one":         {map[string][]string{"a": {"a"}}, "a a"},
+		"of three":       {map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"a"}}, "a b c a"},
+		"behind a chain": {map[string][]string{"a": {"b"}, "b": {"c"}, "c": {"b"}}, "b c b"},
+		"one of many":    {map[string][]string{"a": {"x", "b"}, "b": {"y"}, "y": {"b"}}, "b y b"},
+	} {
+		if got := strings.Join(FindFollowCycle(tt.followers), " "); got != tt.want {
+			t.Errorf("%s: got cycle %q, want %q", name, got, tt.want)
+		}
+	}
+}
+
+func TestFollowersGetTheResultAsJSONIfItIsJSON(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat("[", MaxPayloadDepth) + strings.Repeat("]", MaxPayloadDepth)
+	for name, tt := range map[string]struct {
+		response  *Response
+		want      string
+		truncated bool
+	}{
+		"no response":             {nil, "", false},
+		"JSON":                    {&Response{Body: `{"a": [1]}`}, `{"a":[1]}`, false},
+		"a text":                  {&Response{Body: "all\nfine"}, `"all\nfine"`, false},
+		"JSON that was cut":       {&Response{Body: `{"a": 1`, BodyTruncated: true}, `"{\"a\": 1"`, true},
+		"a number that was cut":   {&Response{Body: `12`, BodyTruncated: true}, `"12"`, true},
+		"JSON that is too deep":   {&Response{Body: deep}, `"` + deep + `"`, false},
+		"the message of callback": {&Response{Body: "accepted", CallbackResult: `{"rows": 3}`}, `{"rows":3}`, false},
+	} {
+		raw, err := FollowDocument{Event: OnSuccess}.Encode(tt.response)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got FollowDocument
+		if err := json.Unmarshal(raw, &got); err != nil {
+			t.Fatal(err)
+		}
+		if string(got.Result) != tt.want || got.ResultTruncated != tt.truncated {
+			t.Errorf("%s: result %s, truncated %t; want %s, %t", name, got.Result, got.ResultTruncated, tt.want, tt.truncated)
+		}
+	}
+}
+
+// The longest response whose every byte takes six as JSON, and a document as long as it can be, fit into a payload.
+func TestFollowDocumentFitsIntoAPayload(t *testing.T) {
+	t.Parallel()
+	d := FollowDocument{Event: OnFailure, Parent: FollowedRun{
+		App: strings.Repeat("a", 63), Job: strings.Repeat("j", 63), Error: strings.Repeat("\x01", 1024), ScheduledAt: time.Unix(0, 0),
+	}}
+	raw, err := d.Encode(&Response{Body: strings.Repeat("\x01", 64<<10)})
+	if err != nil || len(raw) > MaxPayload {
+		t.Errorf("the document has %d bytes (%v), want at most %d", len(raw), err, MaxPayload)
+	}
+	if err := CheckPayload(raw); err != nil {
+		t.Errorf("the document is no payload: %v", err)
+	}
+	var got FollowDocument
+	if err := json.Unmarshal(raw, &got); err != nil || !got.ResultTruncated {
+		t.Errorf("the document says truncated %t (%v), want true", got.ResultTruncated, err)
+	}
+}
+
+func TestFollowersOfARunHaveOneKey(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	parent := RunKey{TriggerID: 7, ScheduledAt: at, Kind: KindSchedule}
+	key := FollowerKey(parent, OnFailure, 9, KindChain)
+	if key != FollowerKey(parent, OnFailure, 9, KindChain) || !key.ScheduledAt.Equal(at) || key.Kind != KindChain {
+		t.Errorf("key %+v is not that of the run at the same instant", key)
+	}
+	others := []RunKey{
+		FollowerKey(parent, OnSuccess, 9, KindChain), FollowerKey(parent, OnFailure, 10, KindChain),
+		FollowerKey(RunKey{TriggerID: 8, ScheduledAt: at, Kind: KindSchedule}, OnFailure, 9, KindChain),
+		FollowerKey(RunKey{TriggerID: 7, ScheduledAt: at, Kind: KindManual}, OnFailure, 9, KindChain),
+	}
+	if slices.Contains(others, key) {
+		t.Errorf("another event, follower or run has the same key: %+v", others)
+	}
+}
+
+func TestSecretsOfTheWholeJobHaveTheirPointers(t *testing.T) {
+	t.Parallel()
+	secret := func(name string) *Auth { return &Auth{Bearer: &BearerAuth{Token: Secret{Reference: name}}} }
+	job := validJob()
+	job.Target.Webhook.Auth = secret("env:SECRET_A")
+	hook := *validJob().Target.Webhook
+	hook.Auth = secret("env:SECRET_B")
+	job.OnMisfire = &Follow{Target: &Target{Webhook: &hook}}
+	paths := sortedKeys(job.Secrets())
+	want := []string{"/on_misfire/target/webhook/auth/bearer/token", "/target/webhook/auth/bearer/token"}
+	if diff := cmp.Diff(want, paths); diff != "" {
+		t.Fatalf("secrets (-want +got):\n%s", diff)
+	}
+	changed := job.WithSecrets(map[string]Secret{want[0]: {Reference: "env:SECRET_C"}})
+	if got := changed.Secrets()[want[0]].Reference; got != "env:SECRET_C" {
+		t.Errorf("the replaced secret is %s", got)
+	}
+	if got := job.Secrets()[want[0]].Reference; got != "env:SECRET_B" {
+		t.Errorf("the job that was copied has secret %s now", got)
+	}
+}

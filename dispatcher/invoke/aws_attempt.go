@@ -1,0 +1,136 @@
+package invoke
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/http/httptrace"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/service/lambda/types"
+	"github.com/aws/smithy-go"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// attempt makes an attempt that is one request to a service of AWS, within the bounds of the app, with the identity of the
+// call and within timeout. send makes the request, and returns the outcome of its response and what that returns as the state.
+func (a *awsClients[C]) attempt(
+	ctx context.Context, call dispatcher.Call, started time.Time, timeout dispatcher.Duration,
+	send func(ctx context.Context, client C) (dispatcher.Outcome, returnedState, error),
+) dispatcher.Outcome {
+	bounded, cancel := context.WithTimeout(ctx, timeout.Std())
+	defer cancel()
+	if err := call.Bounds.CheckJob(dispatcher.Job{App: call.App, Target: call.Target}); err != nil {
+		return outsideBounds(err)
+	}
+	client, err := a.client(bounded, call, started)
+	if err != nil {
+		return failed(dispatcher.ClassCredentials, err.Error())
+	}
+	credentials, err := client.credentials.Retrieve(bounded)
+	if err != nil {
+		if bounded.Err() != nil {
+			return classify(ctx, bounded, err, timeout)
+		}
+		return failed(credentialsClass(err), "AWS credentials of the node: "+err.Error())
+	}
+	watch := &stopwatch{start: started}
+	outcome, state, err := send(httptrace.WithClientTrace(bounded, watch.trace()), client.service)
+	if err != nil {
+		outcome = refusedByAWS(ctx, bounded, err, timeout)
+	}
+	secrets := []string{credentials.SecretAccessKey, credentials.SessionToken}
+	if call.Callback != nil {
+		secrets = append(secrets, call.Callback.Token)
+	}
+	clean := newRedaction(secrets)
+	outcome.Error = clean.clean(outcome.Error)
+	if r := outcome.Response; r != nil {
+		r.Phases = watch.seen(err == nil)
+		r.Body, r.LogTail = clean.cleanCut(r.Body), clean.clean(r.LogTail)
+		r.RequestID, r.MessageID = clean.clean(r.RequestID), clean.clean(r.MessageID)
+	}
+	keepReturned(&outcome, call, state, clean)
+	return outcome
+}
+
+// refusedByAWS turns the error of a request into an outcome.
+func refusedByAWS(outer, bounded context.Context, err error, timeout dispatcher.Duration) dispatcher.Outcome {
+	var response *awshttp.ResponseError
+	status := 0
+	if errors.As(err, &response) {
+		status = response.HTTPStatusCode()
+	}
+	var api smithy.APIError
+	switch {
+	case errors.As(err, &api):
+	case status >= http.StatusBadRequest && bounded.Err() == nil: // by a proxy, or cut off
+		outcome := failed(apiErrorClass("", status), "the response is no error of AWS: "+err.Error())
+		outcome.HTTPStatus = status
+		return outcome
+	default:
+		outcome := classify(outer, bounded, err, timeout)
+		// Unless the request was certainly not sent, the function may be running, or the message may have been taken.
+		if outcome.State == dispatcher.RunFailed && !outcome.Class.NeverSent() && outcome.Class != dispatcher.ClassTLS {
+			outcome.State = dispatcher.RunLost
+		}
+		return outcome
+	}
+	outcome := failed(apiErrorClass(api.ErrorCode(), status), api.ErrorCode()+": "+redact(api.ErrorMessage()))
+	if response != nil {
+		outcome.HTTPStatus, outcome.Response = status, &dispatcher.Response{RequestID: response.ServiceRequestID()}
+	}
+	var throttle *types.TooManyRequestsException
+	if errors.As(err, &throttle) {
+		outcome.Class = dispatcher.ClassThrottled
+		outcome.Error = string(throttle.Reason) + ": " + throttle.ErrorMessage()
+		if seconds, err := strconv.Atoi(aws.ToString(throttle.RetryAfterSeconds)); err == nil && seconds >= 0 {
+			wait := time.Duration(min(seconds, 1e9)) * time.Second
+			outcome.RetryAfter = &wait
+		}
+	}
+	return outcome
+}
+
+// apiErrorClass returns the class of an error of the API from its code and status.
+func apiErrorClass(code string, status int) dispatcher.Class {
+	switch {
+	case status == http.StatusTooManyRequests, slices.Contains([]string{
+		"ThrottlingException", "Throttling", "Throttled", "ThrottledException", "RequestThrottled", "KMSThrottling",
+		"KmsThrottled", "KMS.ThrottlingException",
+	}, code):
+		return dispatcher.ClassThrottled
+	case slices.Contains([]string{
+		"ExpiredTokenException", "ExpiredToken", "UnrecognizedClientException", "InvalidClientTokenId",
+		"InvalidSignatureException", "SignatureDoesNotMatch", "IncompleteSignature", "MissingAuthenticationTokenException",
+		"MissingAuthenticationToken", "RequestExpired",
+	}, code):
+		return dispatcher.ClassCredentials
+	case status >= 400 && status <= 499, strings.HasPrefix(code, "KMS"), strings.HasPrefix(code, "Invalid"),
+		code == "EC2AccessDeniedException":
+		// Status 409 means that the function is being created or updated, so a retry can succeed.
+		if status == http.StatusConflict {
+			return dispatcher.ClassHTTP5xx
+		}
+		return dispatcher.ClassConfig
+	case status >= 500:
+		return dispatcher.ClassHTTP5xx
+	}
+	return dispatcher.ClassOther
+}
+
+// credentialsClass distinguishes a role that may not be assumed, which a retry does not change, from
+// credentials that are not available at the moment.
+func credentialsClass(err error) dispatcher.Class {
+	var api smithy.APIError
+	if errors.As(err, &api) && (api.ErrorCode() == "AccessDenied" || api.ErrorCode() == "ValidationError") {
+		return dispatcher.ClassConfig
+	}
+	return dispatcher.ClassCredentials
+}

@@ -1,0 +1,99 @@
+package invoke
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// keyPatience bounds how long the key of callbacks is waited for. The timeout of an attempt begins only after that.
+const keyPatience = 5 * time.Second
+
+// callbacks tell targets how to end attempts that they accept.
+type callbacks struct {
+	url  string
+	read func(context.Context) ([]byte, error)
+
+	// reading holds an element while one reads the key, so that the others wait for it within their own time.
+	reading chan struct{}
+	key     atomic.Pointer[[]byte] // nil: it is not read yet
+}
+
+func newCallbacks(url string, read func(context.Context) ([]byte, error)) *callbacks {
+	return &callbacks{url: url, read: read, reading: make(chan struct{}, 1)}
+}
+
+// offer adds to the call of a job with callbacks what its target needs for one.
+func (c *callbacks) offer(ctx context.Context, call *dispatcher.Call) error {
+	if call.Target.Callback() == nil {
+		return nil
+	}
+	if c.url == "" || c.read == nil {
+		return &classedError{dispatcher.ClassConfig, errors.New("the job has callback, and the node does not know where targets reach " +
+			"the API; start it with --callback-url (CARILLON_CALLBACK_URL)")}
+	}
+	key, err := c.theKey(ctx)
+	if err != nil {
+		return &classedError{dispatcher.ClassSecret, fmt.Errorf("token of the callback: %w", err)}
+	}
+	call.Callback = &dispatcher.CallToken{
+		URL: c.url + "/v1/runs/" + call.Key.String(), Token: dispatcher.CallbackToken(key, call.EventID, call.Attempt),
+	}
+	return nil
+}
+
+// theKey returns the key, which never changes.
+func (c *callbacks) theKey(ctx context.Context) ([]byte, error) {
+	if key := c.key.Load(); key != nil {
+		return *key, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, keyPatience)
+	defer cancel()
+	select {
+	case <-ctx.Done():
+		return nil, fmt.Errorf("another attempt waits for the database: %w", ctx.Err())
+	case c.reading <- struct{}{}:
+	}
+	defer func() { <-c.reading }()
+	if key := c.key.Load(); key != nil {
+		return *key, nil
+	}
+	key, err := c.read(ctx)
+	if err == nil {
+		c.key.Store(&key)
+	}
+	return key, err
+}
+
+// ReadCallbackKey reads the key of callbacks, for at most 5 s, so that attempts need no database for it. If the node knows no
+// URL for callbacks, it reads nothing. After an error, the first attempt that needs the key reads it.
+func (i *Invoker) ReadCallbackKey(ctx context.Context) error {
+	if i.callbacks.url == "" || i.callbacks.read == nil {
+		return nil
+	}
+	_, err := i.callbacks.theKey(ctx)
+	return err
+}
+
+// accepted returns the outcome of an attempt: if its target may accept it and does, the run waits. Lambda responds 202 to an
+// event that it has queued.
+func accepted(call dispatcher.Call, outcome dispatcher.Outcome) dispatcher.Outcome {
+	policy := call.Target.Callback()
+	if policy == nil || outcome.State != dispatcher.RunSucceeded || outcome.HTTPStatus != http.StatusAccepted {
+		return outcome
+	}
+	outcome.State, outcome.Callback = dispatcher.RunWaitingCallback, &dispatcher.Callback{Within: policy.Timeout.Std()}
+	if call.Carried != nil {
+		outcome.Callback.StateRevision = &call.Carried.Revision
+	}
+	if outcome.Returned != nil {
+		outcome.Returned, outcome.Response.State = nil, nil
+		outcome.Response.StateProblem = "the target accepted the attempt, so its state is expected with complete, not with status 202"
+	}
+	return outcome
+}

@@ -1,0 +1,155 @@
+package invoke_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
+)
+
+const callbackURL = "https://carillon.example.com"
+
+func callbackKey(context.Context) ([]byte, error) { return []byte("a key of the installation"), nil }
+
+// longCall is a call of a job with callbacks.
+func longCall(url string) (call dispatcher.Call, token string) {
+	call = callTo(url, "POST", ample)
+	call.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: dispatcher.Duration(2 * time.Hour)}
+	return call, dispatcher.CallbackToken([]byte("a key of the installation"), call.EventID, call.Attempt)
+}
+
+func TestTargetOfALongJobIsToldWhereToCallBack(t *testing.T) {
+	t.Parallel()
+	var got *http.Request
+	var body []byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Clone(context.Background())
+		body, _ = io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = io.WriteString(w, "I got "+r.Header.Get("Carillon-Callback-Token"))
+	}))
+	defer server.Close()
+	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}, CallbackURL: callbackURL, CallbackKey: callbackKey})
+	t.Cleanup(i.Close)
+	call, token := longCall(server.URL)
+	o := i.Invoke(t.Context(), call)
+	if o.State != dispatcher.RunWaitingCallback || o.Callback == nil || o.Callback.Within != 2*time.Hour || o.HTTPStatus != 202 {
+		t.Fatalf("outcome: got %+v with %+v, want it to wait for two hours", o, o.Callback)
+	}
+	url := callbackURL + "/v1/runs/" + call.Key.String()
+	if u, k := got.Header.Get("Carillon-Callback-URL"), got.Header.Get("Carillon-Callback-Token"); u != url || k != token {
+		t.Errorf("headers: got %q and %q, want %q and %q", u, k, url, token)
+	}
+	var said struct{ Callback dispatcher.CallToken }
+	if err := json.Unmarshal(body, &said); err != nil || said.Callback.URL != url || said.Callback.Token != token {
+		t.Errorf("body: got %s, want the same in it", body)
+	}
+	if o.Response == nil || strings.Contains(o.Response.Body, token) || !strings.Contains(o.Response.Body, "I got") {
+		t.Errorf("response: got %+v, want it without the token", o.Response)
+	}
+}
+
+func TestKeyOfCallbacksIsReadOnceAndNotWaitedForWithoutEnd(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		stalled, reads := true, 0
+		i := invoke.New(invoke.Options{CallbackURL: callbackURL, CallbackKey: func(ctx context.Context) ([]byte, error) {
+			if reads++; stalled {
+				<-ctx.Done()
+				return nil, ctx.Err()
+			}
+			return callbackKey(ctx)
+		}})
+		defer i.Close()
+		call, _ := longCall("http://127.0.0.1:1") // denied, once the key is there
+		start := time.Now()
+		var attempts sync.WaitGroup
+		for range 3 {
+			attempts.Go(func() {
+				if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassSecret || !o.NotSent {
+					t.Errorf("without the key: got %+v, want nothing sent", o)
+				}
+			})
+		}
+		attempts.Wait()
+		if took := time.Since(start); took != 5*time.Second {
+			t.Errorf("three attempts wait %s for the key, want 5 s", took)
+		}
+		stalled, reads = false, 0
+		if err := i.ReadCallbackKey(t.Context()); err != nil {
+			t.Errorf("read the key: %v", err)
+		}
+		stalled = true
+		if o := i.Invoke(t.Context(), call); o.Class == dispatcher.ClassSecret || reads != 1 {
+			t.Errorf("with the key: got %+v after %d reads, want the key of one read", o, reads)
+		}
+	})
+}
+
+func TestOnlyStatus202OfALongJobWaits(t *testing.T) {
+	t.Parallel()
+	status := 200
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(status) }))
+	defer server.Close()
+	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}, CallbackURL: callbackURL, CallbackKey: callbackKey})
+	t.Cleanup(i.Close)
+	call, _ := longCall(server.URL)
+	for _, status = range []int{200, 204} {
+		if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded || o.Callback != nil {
+			t.Errorf("status %d: got %+v, want success at once", status, o)
+		}
+	}
+	status = 202
+	call.Target.Webhook.Callback = nil
+	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded || o.Callback != nil {
+		t.Errorf("status 202 without callback: got %+v, want success at once", o)
+	}
+}
+
+func TestLongJobFailsWithoutACallbackURL(t *testing.T) {
+	t.Parallel()
+	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { t.Error("the target was called") }))
+	defer server.Close()
+	call, _ := longCall(server.URL)
+	o := newInvoker(t).Invoke(t.Context(), call)
+	if o.Class != dispatcher.ClassConfig || !strings.Contains(o.Error, "--callback-url") || !o.NotSent {
+		t.Errorf("outcome: got %+v, want one that names the flag", o)
+	}
+}
+
+func TestEventOfALongFunctionHasItsCallback(t *testing.T) {
+	t.Parallel()
+	s := newAWS(t, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusAccepted) })
+	i := invoke.New(invoke.Options{CallbackURL: callbackURL, CallbackKey: callbackKey,
+		LoadAWS: func(context.Context) (aws.Config, error) {
+			return aws.Config{Region: "eu-central-1", BaseEndpoint: aws.String(s.URL),
+				Credentials: credentials.StaticCredentialsProvider{Value: nodeKey}}, nil
+		}})
+	t.Cleanup(i.Close)
+	call := invocation(func(l *dispatcher.Lambda) {
+		l.Invocation, l.Callback = dispatcher.InvokeEvent, &dispatcher.CallbackPolicy{Timeout: dispatcher.DefaultCallbackTimeout}
+	})
+	o := i.Invoke(t.Context(), call)
+	var event struct {
+		Carillon struct{ Callback dispatcher.CallToken }
+	}
+	if err := json.Unmarshal([]byte(s.bodies[0]), &event); err != nil {
+		t.Fatal(err)
+	}
+	if o.State != dispatcher.RunWaitingCallback || event.Carillon.Callback.URL != callbackURL+"/v1/runs/"+call.Key.String() ||
+		dispatcher.CallbackAttempt(event.Carillon.Callback.Token) != call.Attempt {
+		t.Errorf("got %+v for the event %s, want it to wait for a callback", o, s.bodies[0])
+	}
+}

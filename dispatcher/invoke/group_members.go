@@ -1,0 +1,159 @@
+package invoke
+
+import (
+	"cmp"
+	"context"
+	"maps"
+	"math"
+	"net/netip"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func byID(a, b dispatcher.Endpoint) int { return cmp.Compare(a.ID, b.ID) }
+
+// endpoints returns the endpoints that a name stands for.
+func (k knownName) endpoints(d dispatcher.DNSMembers) []dispatcher.Endpoint {
+	if d.Type == dispatcher.DNSTypeSRV {
+		return k.services(d)
+	}
+	all := make([]dispatcher.Endpoint, 0, len(k.records))
+	for _, record := range k.records {
+		addr, err := netip.ParseAddr(record.Host)
+		if err != nil {
+			continue // never: it was made of an address
+		}
+		e := d.AddressEndpoint(addr)
+		e.RegisteredAt = k.since[record]
+		all = append(all, e)
+	}
+	return all
+}
+
+// services returns the endpoints of records of type SRV. Those that have not the best priority are backups. Weights are
+// scaled down to those of endpoints if one is larger.
+func (k knownName) services(d dispatcher.DNSMembers) []dispatcher.Endpoint {
+	best, heaviest := uint16(math.MaxUint16), dispatcher.MaxEndpointWeight
+	for _, record := range k.records {
+		best, heaviest = min(best, record.Priority), max(heaviest, int(record.Weight))
+	}
+	all := make([]dispatcher.Endpoint, 0, len(k.records))
+	for _, record := range k.records {
+		weight := max(1, int(record.Weight)*dispatcher.MaxEndpointWeight/heaviest)
+		e, ok := d.ServiceEndpoint(record.Host, int(record.Port), weight, record.Priority > best)
+		if !ok {
+			continue
+		}
+		e.RegisteredAt = k.since[record]
+		all = append(all, e)
+	}
+	return all
+}
+
+// merged is a group with the endpoints that its names stand for.
+type merged struct {
+	of       *dispatcher.GroupVersion
+	versions map[string]uint64 // of the lists of names
+	version  *dispatcher.GroupVersion
+}
+
+// withNames returns a group with the endpoints that its names stand for. It returns the same group as long as that has the
+// same endpoints. Of two with the same id, one that is declared or registered counts.
+func (g *groups) withNames(
+	ctx context.Context, state *groupState, group *dispatcher.GroupVersion, now time.Time, wait bool,
+) *dispatcher.GroupVersion {
+	if len(group.DNS) == 0 {
+		return group
+	}
+	all := g.names.of(ctx, &group.EndpointGroup, now, wait)
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	if state.merged.is(group, all) {
+		return state.merged.version
+	}
+	versions := make(map[string]uint64, len(all))
+	for label, known := range all {
+		versions[label] = known.version
+	}
+	version := new(group.With(namedEndpoints(&group.EndpointGroup, all)))
+	state.merged = merged{group, versions, version}
+	return version
+}
+
+// is tells whether m was made of a group and lists.
+func (m *merged) is(group *dispatcher.GroupVersion, all map[string]knownName) bool {
+	if m.of != group {
+		return false
+	}
+	for label, known := range all {
+		if m.versions[label] != known.version {
+			return false
+		}
+	}
+	return true
+}
+
+// Members returns the endpoints that the names of a group stand for, by their ids. It may wait for name servers.
+func (i *Invoker) Members(ctx context.Context, group dispatcher.EndpointGroup) []dispatcher.Endpoint {
+	return namedEndpoints(&group, i.groups.names.of(ctx, &group, time.Now(), true))
+}
+
+// GroupStatus returns what this node knows of a group and the endpoints that it has, but for the id of the node. It may
+// wait for name servers.
+func (i *Invoker) GroupStatus(ctx context.Context, group dispatcher.GroupVersion) dispatcher.GroupStatus {
+	now := time.Now()
+	state := i.groups.known.state(groupKey{group.App, group.Name})
+	if state == nil {
+		state = newGroupState() // it made no requests
+	}
+	status := dispatcher.GroupStatus{DNS: map[string]dispatcher.DNSStatus{}, Endpoints: []dispatcher.EndpointStatus{}}
+	all := i.groups.names.of(ctx, &group.EndpointGroup, now, true)
+	for label, known := range all {
+		d := group.DNS[label].Resolved()
+		one := dispatcher.DNSStatus{Name: d.Name, Type: d.Type, Error: known.err, Members: len(known.endpoints(d))}
+		if !known.resolvedAt.IsZero() {
+			one.ResolvedAt = new(known.resolvedAt.UTC())
+		}
+		if !known.askAt.IsZero() {
+			one.ExpiresAt = new(known.askAt.UTC())
+		}
+		status.DNS[label] = one
+	}
+	live := group.With(namedEndpoints(&group.EndpointGroup, all)).Live
+	state.mu.Lock()
+	defer state.mu.Unlock()
+	for n := range live {
+		status.Endpoints = append(status.Endpoints, state.status(&group.EndpointGroup, &live[n], now))
+	}
+	return status
+}
+
+// CountEndpoints counts the endpoints of the groups that this node has sent requests to since a time, by their states.
+func (i *Invoker) CountEndpoints(since, now time.Time) []dispatcher.GroupCount {
+	known := i.groups.known
+	known.mu.Lock()
+	states := maps.Clone(known.groups)
+	known.mu.Unlock()
+	var all []dispatcher.GroupCount
+	for key, state := range states {
+		if counts := state.count(since, now); counts != nil {
+			all = append(all, dispatcher.GroupCount{App: key.app, Group: key.group, States: counts})
+		}
+	}
+	return all
+}
+
+// count counts the endpoints of a group by their states; nil: it was not used since a time.
+func (s *groupState) count(since, now time.Time) map[dispatcher.EndpointState]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.latest == nil || s.used.Before(since) {
+		return nil
+	}
+	counts := map[dispatcher.EndpointState]int{}
+	for n := range s.latest.Live {
+		counts[dispatcher.EndpointState(s.stateOf(&s.latest.EndpointGroup, &s.latest.Live[n], now))]++
+	}
+	return counts
+}

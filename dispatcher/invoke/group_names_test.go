@@ -1,0 +1,371 @@
+package invoke_test
+
+import (
+	"context"
+	"encoding/pem"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"golang.org/x/net/dns/dnsmessage"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+)
+
+// workers is a server on all loopback addresses at one port.
+type workers struct {
+	*httptest.Server
+	port int
+
+	mu   sync.Mutex
+	seen map[string]string // by the address that was dialled: the Host
+}
+
+func newWorkers(t *testing.T) *workers {
+	t.Helper()
+	w := &workers{seen: map[string]string{}}
+	listener, err := net.Listen("tcp", ":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.port = listener.Addr().(*net.TCPAddr).Port
+	w.Server = httptest.NewUnstartedServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		at := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.seen[at.AddrPort().Addr().Unmap().String()] = r.Host
+	}))
+	_ = w.Listener.Close()
+	w.Listener = listener
+	w.Start()
+	t.Cleanup(w.Close)
+	return w
+}
+
+// hosts returns the addresses that were called, with the Host that they got, and forgets them.
+func (w *workers) hosts() map[string]string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	seen := w.seen
+	w.seen = map[string]string{}
+	return seen
+}
+
+// namedGroup is a group of which all endpoints come from DNS.
+func namedGroup(all map[string]dispatcher.DNSMembers) *dispatcher.GroupVersion {
+	group := &dispatcher.GroupVersion{}
+	group.SetDefaults()
+	group.App, group.Name, group.DNS = "demo", "workers", all
+	resolved := group.Resolved()
+	return &dispatcher.GroupVersion{EndpointGroup: resolved}
+}
+
+// invokerOf returns an invoker that asks a name server.
+func invokerOf(t *testing.T, server *dnstest.Server, egress invoke.Egress) *invoke.Invoker {
+	t.Helper()
+	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, server.Address.String())
+	}
+	i := invoke.New(invoke.Options{
+		Egress: egress, NameServers: []netip.AddrPort{server.Address}, Resolver: &net.Resolver{PreferGo: true, Dial: dial},
+	})
+	t.Cleanup(i.Close)
+	return i
+}
+
+// callOf returns a call of a job to a group.
+func callOf(group *dispatcher.GroupVersion, strategy dispatcher.Strategy) dispatcher.Call {
+	f := fleet{group: group}
+	return f.call("ping", strategy)
+}
+
+func TestAddressesOfANameAreEndpoints(t *testing.T) {
+	t.Parallel()
+	server, w := dnstest.Start(t), newWorkers(t)
+	server.A("workers.test", 60, "127.0.0.7", "127.0.0.8", "127.0.0.9")
+	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: "workers.test", Port: w.port}})
+	group.Live = []dispatcher.Endpoint{{ID: "declared", Source: dispatcher.EndpointStatic,
+		StaticEndpoint: dispatcher.StaticEndpoint{URL: fmt.Sprintf("http://127.0.0.1:%d", w.port)}}}
+	var endpoints []string
+	for range 8 {
+		endpoints = append(endpoints, mustSucceed(t, i, callOf(group, routing.RoundRobin)))
+	}
+	slices.Sort(endpoints)
+	port := strconv.Itoa(w.port)
+	ids := []string{"127-0-0-7-" + port, "127-0-0-8-" + port, "127-0-0-9-" + port, "declared"}
+	if diff := cmp.Diff(ids, slices.Compact(endpoints)); diff != "" {
+		t.Errorf("endpoints (-want +got)\n%s", diff)
+	}
+	host := "workers.test:" + port
+	want := map[string]string{"127.0.0.7": host, "127.0.0.8": host, "127.0.0.9": host, "127.0.0.1": "127.0.0.1:" + port}
+	if diff := cmp.Diff(want, w.hosts()); diff != "" {
+		t.Errorf("hosts (-want +got)\n%s", diff)
+	}
+	if n := server.Asked("workers.test", dnsmessage.TypeA); n != 1 {
+		t.Errorf("the server was asked %d times, want once for its TTL", n)
+	}
+	group = &dispatcher.GroupVersion{EndpointGroup: group.EndpointGroup} // another version of it
+	group.ServerName = "fleet.example"
+	mustSucceed(t, i, callOf(group, routing.RoundRobin))
+	if got := slices.Collect(maps.Values(w.hosts())); !slices.Equal(got, []string{"fleet.example"}) {
+		t.Errorf("with a server name, hosts = %v", got)
+	}
+}
+
+func TestServicesAreEndpointsWithWeightsAndBackups(t *testing.T) {
+	t.Parallel()
+	server, w := dnstest.Start(t), newWorkers(t)
+	server.A("a.test", 60, "127.0.0.7")
+	server.A("b.test", 60, "127.0.0.8")
+	server.A("c.test", 60, "127.0.0.9")
+	service := func(target string, priority, weight uint16) dnsmessage.ResourceBody {
+		return &dnsmessage.SRVResource{
+			Target: dnsmessage.MustNewName(target), Port: uint16(w.port), Priority: priority, Weight: weight,
+		}
+	}
+	server.Set("_http._tcp.test", dnsmessage.TypeSRV, dnstest.Reply{TTL: 60, Records: []dnsmessage.ResourceBody{
+		service("a.test.", 1, 300), service("b.test.", 1, 100), service("c.test.", 2, 0),
+	}})
+	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: "_http._tcp.test", Type: "SRV"}})
+	counts := map[string]int{}
+	for range 8 {
+		counts[mustSucceed(t, i, callOf(group, routing.Weighted))]++
+	}
+	port := strconv.Itoa(w.port)
+	if diff := cmp.Diff(map[string]int{"a_test-" + port: 6, "b_test-" + port: 2}, counts); diff != "" {
+		t.Errorf("requests (-want +got)\n%s", diff)
+	}
+	if diff := cmp.Diff(map[string]string{"127.0.0.7": "a.test:" + port, "127.0.0.8": "b.test:" + port}, w.hosts()); diff != "" {
+		t.Errorf("hosts (-want +got)\n%s", diff)
+	}
+	var weights []string
+	for _, e := range i.Members(t.Context(), group.EndpointGroup) {
+		weights = append(weights, fmt.Sprintf("%s %d %t %s", e.ID, e.Weight, e.Backup, e.Source))
+	}
+	want := []string{"a_test-" + port + " 100 false dns", "b_test-" + port + " 33 false dns", "c_test-" + port + " 1 true dns"}
+	if diff := cmp.Diff(want, slices.Sorted(slices.Values(weights))); diff != "" {
+		t.Errorf("members (-want +got)\n%s", diff)
+	}
+}
+
+// A name that changes its addresses does so for requests, within its TTL.
+func TestEndpointsFollowTheirName(t *testing.T) {
+	t.Parallel()
+	server, w := dnstest.Start(t), newWorkers(t)
+	server.A("workers.test", 0, "127.0.0.7") // counts as 1s
+	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: "workers.test", Port: w.port}})
+	first := mustSucceed(t, i, callOf(group, routing.First))
+	server.A("workers.test", 60, "127.0.0.8")
+	for began := time.Now(); ; {
+		if second := mustSucceed(t, i, callOf(group, routing.First)); second != first {
+			if want := "127-0-0-8-" + strconv.Itoa(w.port); second != want || time.Since(began) < time.Second/2 {
+				t.Errorf("after %s, requests go to %s, want %s after a second", time.Since(began), second, want)
+			}
+			return
+		}
+		if time.Since(began) > ample {
+			t.Fatal("the new address gets no request")
+		}
+	}
+}
+
+func TestTwoHundredAddressesAreAllEndpoints(t *testing.T) {
+	t.Parallel()
+	server := dnstest.Start(t)
+	var addresses []string
+	for n := range 600 {
+		addresses = append(addresses, fmt.Sprintf("127.0.%d.%d", n/250, 1+n%250))
+	}
+	server.A("workers.test", 60, addresses[:200]...)
+	server.A("many.test", 60, addresses...)
+	i := invokerOf(t, server, invoke.Egress{})
+	for name, want := range map[string]int{"workers.test": 200, "many.test": dispatcher.MaxEndpoints} {
+		group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: name, Port: 80}})
+		if got := len(i.Members(t.Context(), group.EndpointGroup)); got != want {
+			t.Errorf("%s has %d endpoints, want %d", name, got, want)
+		}
+	}
+}
+
+// Without an address, nothing is sent, and the status says why.
+func TestNameWithoutAnswerHasNoEndpoints(t *testing.T) {
+	t.Parallel()
+	server := dnstest.Start(t)
+	server.Set("broken.test", dnsmessage.TypeA, dnstest.Reply{Code: dnsmessage.RCodeServerFailure})
+	server.Set("silent.test", dnsmessage.TypeA, dnstest.Reply{Silent: true})
+	server.A("empty.test", 60)
+	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	for name, want := range map[string]string{
+		"missing.test": "name missing.test does not exist", "empty.test": "name empty.test has no records of type A",
+		"broken.test": "it responded ServerFailure", "silent.test": "no response",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: name, Port: 80}})
+			group.Name = strings.TrimSuffix(name, ".test")
+			call := callOf(group, routing.RoundRobin)
+			if name == "silent.test" {
+				call.Target.Group.Timeout = dispatcher.Duration(500 * time.Millisecond)
+			}
+			if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassNoEndpoint || !o.NotSent ||
+				name != "silent.test" && !strings.Contains(o.Error, want) {
+				t.Errorf("outcome = %+v, want no endpoint and nothing sent, because %s", o, want)
+			}
+			status := i.GroupStatus(t.Context(), *group).DNS["all"]
+			if status.Members != 0 || status.ResolvedAt != nil || !strings.Contains(status.Error, want) {
+				t.Errorf("status = %+v, want %s", status, want)
+			}
+		})
+	}
+}
+
+// What a name leads to is called only if the node and the bounds of the app allow that address, its name and its port.
+func TestHostileNameGetsNothing(t *testing.T) {
+	t.Parallel()
+	canary := newCanary(t)
+	port, _ := strconv.Atoi(canary.port)
+	server := dnstest.Start(t)
+	server.A("metadata.test", 60, "169.254.169.254")
+	server.A("loopback.test", 60, "127.0.0.1")
+	server.A("other.test", 60, "127.0.0.9")
+	for name, address := range map[string]string{"six.test": "::1", "mapped.test": "::ffff:127.0.0.9", "nat64.test": "64:ff9b::127.0.0.9"} {
+		server.Set(name, dnsmessage.TypeAAAA, dnstest.Reply{TTL: 60, Records: []dnsmessage.ResourceBody{
+			&dnsmessage.AAAAResource{AAAA: netip.MustParseAddr(address).As16()},
+		}})
+	}
+	server.Set("_http._tcp.test", dnsmessage.TypeSRV, dnstest.Reply{TTL: 60, Records: []dnsmessage.ResourceBody{
+		&dnsmessage.SRVResource{Target: dnsmessage.MustNewName("other.test."), Port: uint16(port)},
+	}})
+	own := dispatcher.EgressBounds{Networks: []string{"127.0.0.7/32"}}
+	hosts := dispatcher.EgressBounds{Hosts: []string{"*.allowed.test"}, Networks: []string{"127.0.0.0/8"}}
+	for what, tt := range map[string]struct {
+		egress invoke.Egress
+		bounds dispatcher.EgressBounds
+		names  []string
+	}{
+		"the node itself": {invoke.Egress{}, dispatcher.EgressBounds{}, []string{
+			"metadata.test", "loopback.test", "other.test", "six.test", "mapped.test"}},
+		"networks of another app": {invoke.Egress{Loopback: true}, own, []string{
+			"other.test", "six.test", "mapped.test", "nat64.test", "_http._tcp.test"}},
+		"hosts of the app": {invoke.Egress{Loopback: true}, hosts, []string{"other.test", "_http._tcp.test"}},
+		"metadata":         {invoke.Egress{Loopback: true}, dispatcher.EgressBounds{}, []string{"metadata.test"}},
+	} {
+		i := invokerOf(t, server, tt.egress)
+		for _, name := range tt.names {
+			member := dispatcher.DNSMembers{Name: name, Port: port}
+			switch {
+			case strings.HasPrefix(name, "_"):
+				member = dispatcher.DNSMembers{Name: name, Type: "SRV"}
+			case slices.Contains([]string{"six.test", "mapped.test", "nat64.test"}, name):
+				member.Type = "AAAA"
+			}
+			for _, strategy := range []dispatcher.Strategy{routing.RoundRobin, routing.Failover} {
+				group := namedGroup(map[string]dispatcher.DNSMembers{"all": member})
+				group.HealthCheck = &dispatcher.HealthCheck{}
+				group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")}}}
+				call := callOf(group, strategy)
+				bounds := dispatcher.Bounds{Egress: tt.bounds}.WithDefaults(call.App)
+				call.Bounds = &bounds
+				now := time.Now()
+				i.CheckHealth(t.Context(), []dispatcher.Call{call}, now)
+				i.CheckHealth(t.Context(), []dispatcher.Call{call}, now.Add(time.Hour))
+				o := i.Invoke(t.Context(), call)
+				if o.Class != dispatcher.ClassNoEndpoint || !strings.Contains(o.Error, "denied") && !strings.Contains(o.Error, "may call") {
+					t.Errorf("%s: %s by %s: outcome = %+v, want no endpoint, because egress is denied", what, name, strategy, o)
+				}
+			}
+		}
+		i.Close() // after its health checks
+	}
+	if hits := canary.hits.Load(); hits != 0 {
+		t.Errorf("%d connections were made", hits)
+	}
+}
+
+// A name that leads to an allowed address at first, and then to another one, gets nothing from then on.
+func TestNameThatChangesItsAddressGetsNothing(t *testing.T) {
+	t.Parallel()
+	server, w := dnstest.Start(t), newWorkers(t)
+	server.A("rebound.test", 0, "127.0.0.7")
+	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: "rebound.test", Port: w.port}})
+	call := callOf(group, routing.RoundRobin)
+	bounds := dispatcher.Bounds{Egress: dispatcher.EgressBounds{Networks: []string{"127.0.0.7/32"}}}.WithDefaults(call.App)
+	call.Bounds = &bounds
+	mustSucceed(t, i, call)
+	server.A("rebound.test", 0, "127.0.0.9", "169.254.169.254")
+	for began := time.Now(); time.Since(began) < ample; {
+		o := i.Invoke(t.Context(), call)
+		if o.Class == dispatcher.ClassNoEndpoint {
+			break
+		}
+	}
+	if diff := cmp.Diff([]string{"127.0.0.7"}, slices.Sorted(maps.Keys(w.hosts()))); diff != "" {
+		t.Errorf("addresses (-want +got)\n%s", diff)
+	}
+}
+
+// The certificate of an address is to have the name that leads there.
+func TestCertificateHasTheNameOfTheGroup(t *testing.T) {
+	t.Parallel()
+	server := dnstest.Start(t)
+	server.A("example.com", 60, "127.0.0.1")
+	server.A("other.test", 60, "127.0.0.1")
+	secure := httptest.NewTLSServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	t.Cleanup(secure.Close)
+	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	port := secure.Listener.Addr().(*net.TCPAddr).Port
+	authority := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: secure.Certificate().Raw}))
+	for name, well := range map[string]bool{"example.com": true, "other.test": false} {
+		group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: name, Port: port, Scheme: "https"}})
+		group.Name, group.TLS = strings.ReplaceAll(name, ".", "-"), &dispatcher.TLS{CACertificates: authority}
+		if o := i.Invoke(t.Context(), callOf(group, routing.RoundRobin)); (o.State == dispatcher.RunSucceeded) != well {
+			t.Errorf("%s: outcome = %+v, want success: %v", name, o, well)
+		}
+	}
+}
+
+// An app that may call some hosts alone may call addresses by a name among them.
+func TestBoundsOfHostsAllowAddressesByTheirName(t *testing.T) {
+	t.Parallel()
+	server, w := dnstest.Start(t), newWorkers(t)
+	server.A("workers.allowed.test", 60, "127.0.0.7")
+	server.A("workers.other.test", 60, "127.0.0.7")
+	i := invokerOf(t, server, invoke.Egress{Loopback: true})
+	for name, want := range map[string]dispatcher.RunState{
+		"workers.allowed.test": dispatcher.RunSucceeded, "workers.other.test": dispatcher.RunFailed,
+	} {
+		group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: name, Port: w.port}})
+		group.Name = strings.ReplaceAll(name, ".", "-")
+		call := callOf(group, routing.RoundRobin)
+		egress := dispatcher.EgressBounds{Hosts: []string{"*.allowed.test"}, Ports: []int{w.port}}
+		bounds := dispatcher.Bounds{Egress: egress}.WithDefaults(call.App)
+		call.Bounds = &bounds
+		if o := i.Invoke(t.Context(), call); o.State != want {
+			t.Errorf("%s: outcome = %+v, want %s", name, o, want)
+		}
+	}
+	group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: "workers.allowed.test", Port: w.port}})
+	call := callOf(group, routing.RoundRobin)
+	bounds := dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"*.allowed.test"}, Ports: []int{1}}}.WithDefaults(call.App)
+	call.Bounds = &bounds
+	if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassNoEndpoint {
+		t.Errorf("at another port: outcome = %+v, want no endpoint", o)
+	}
+}

@@ -1,0 +1,105 @@
+package invoke_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+)
+
+// slotsOf lets a call take slots of endpoints. It notes for which it was asked, and grants what respond says.
+func slotsOf(call *dispatcher.Call, respond func(endpoint string, ifFree bool) dispatcher.EndpointGrant) (asked *[]string) {
+	asked = new([]string)
+	call.Occupy = func(endpoint string, ifFree bool) dispatcher.EndpointGrant {
+		*asked = append(*asked, endpoint)
+		return respond(endpoint, ifFree)
+	}
+	return asked
+}
+
+func granted(endpoint string, _ bool) dispatcher.EndpointGrant {
+	return dispatcher.EndpointGrant{Endpoint: endpoint}
+}
+
+func TestSlotIsTakenForEachEndpointThatIsTried(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 3), newInvoker(t)
+	f.refusing(0)
+	call := f.call("ping", routing.First)
+	asked := slotsOf(&call, granted)
+	if at := mustSucceed(t, i, call); at != "e1" || !slices.Equal(*asked, []string{"e0", "e1"}) {
+		t.Errorf("request went to %s after slots of %v", at, *asked)
+	}
+}
+
+// A run that waited for an endpoint goes there, whatever the strategy says, unless it refuses or is not there any more.
+func TestRunGoesToTheEndpointThatItWaitedFor(t *testing.T) {
+	t.Parallel()
+	waited := func(at string) func(string, bool) dispatcher.EndpointGrant {
+		first := true
+		return func(endpoint string, ifFree bool) dispatcher.EndpointGrant {
+			if first {
+				first = false
+				return dispatcher.EndpointGrant{Endpoint: at}
+			}
+			return granted(endpoint, ifFree)
+		}
+	}
+	for what, tt := range map[string]struct {
+		waited, want string
+		asked        []string
+		change       func(*fleet)
+	}{
+		"there":    {"e2", "e2", []string{"e0"}, func(*fleet) {}},
+		"refuses":  {"e2", "e0", []string{"e0", "e0"}, func(f *fleet) { f.refusing(2) }},
+		"gone":     {"e9", "e0", []string{"e0", "e0"}, func(*fleet) {}},
+		"draining": {"e1", "e0", []string{"e0", "e0"}, func(f *fleet) { f.group.Live[1].Draining = true }},
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			f, i := newFleet(t, 3), newInvoker(t)
+			tt.change(f)
+			call := f.call("ping", routing.First)
+			asked := slotsOf(&call, waited(tt.waited))
+			if at := mustSucceed(t, i, call); at != tt.want || !slices.Equal(*asked, tt.asked) {
+				t.Errorf("request went to %s after slots of %v, want %s and %v", at, *asked, tt.want, tt.asked)
+			}
+		})
+	}
+}
+
+func TestNothingIsSentWithoutASlot(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 3), newInvoker(t)
+	call := f.call("ping", routing.RoundRobin)
+	asked := slotsOf(&call, func(string, bool) dispatcher.EndpointGrant { return dispatcher.EndpointGrant{} })
+	if o := i.Invoke(t.Context(), call); !o.NotSent || len(*asked) != 1 || slices.Max(f.counts()) != 0 {
+		t.Errorf("outcome = %+v after slots of %v and requests %v, want none", o, *asked, f.counts())
+	}
+}
+
+func TestBusyEndpointsArePassedOverByTheirSlots(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 2), newInvoker(t)
+	busy := map[string]bool{"e0": true}
+	call := f.call("ping", routing.BusyOver)
+	slotsOf(&call, func(endpoint string, ifFree bool) dispatcher.EndpointGrant {
+		if !ifFree {
+			t.Error("asked for a slot to wait for")
+		}
+		if busy[endpoint] {
+			return dispatcher.EndpointGrant{Busy: "runs run 7 of the job already"}
+		}
+		return granted(endpoint, ifFree)
+	})
+	if at := mustSucceed(t, i, call); at != "e1" || f.probes[0].Load() != 0 {
+		t.Errorf("request went to %s, and e0 was asked %d times, want e1 and none", at, f.probes[0].Load())
+	}
+	busy["e1"] = true
+	if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassEndpointsBusy || !o.NotSent ||
+		!strings.Contains(o.Error, "e1: runs run 7 of the job already") {
+		t.Errorf("outcome = %+v, want that both are busy", o)
+	}
+}

@@ -1,0 +1,219 @@
+package invoke
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+)
+
+// The protocol of XXL-JOB's executors: each request is a POST of JSON, and each response has status 200. Its body says
+// whether the executor agrees.
+const (
+	// accessTokenHeader is as XXL-JOB writes it, for executors that compare it byte by byte.
+	accessTokenHeader = "XXL-JOB-ACCESS-TOKEN"
+	executorAgrees    = 200
+	// executorTimeout bounds a request to an executor that is no attempt.
+	executorTimeout = 3 * time.Second
+	// mostLog bounds the response with a log, in bytes.
+	mostLog = 4 << 20
+)
+
+// executorReply is what an executor responds with.
+type executorReply struct {
+	Code    int             `json:"code"`
+	Msg     string          `json:"msg"`
+	Content json.RawMessage `json:"content"` // of a log
+	Data    json.RawMessage `json:"data"`    // instead of content, since version 3.3
+}
+
+// replyOf reads the reply in a response.
+func replyOf(got response) (executorReply, error) {
+	var reply executorReply
+	switch err := json.Unmarshal(got.body, &reply); {
+	case got.status != http.StatusOK:
+		return reply, fmt.Errorf("responded with status %d, and not as an executor of XXL-JOB does", got.status)
+	case got.more:
+		return reply, errors.New("responded with more than is read")
+	case err != nil || reply.Code == 0:
+		return reply, errors.New("responded with a body that is not the JSON of XXL-JOB's protocol: it has no code")
+	}
+	return reply, nil
+}
+
+// asExecutor makes a request one to an executor.
+func (a *groupAttempt) asExecutor(ctx context.Context, r *request) error {
+	token := a.call.Group.AccessToken
+	if token == nil {
+		return &classedError{dispatcher.ClassOther, fmt.Errorf("group %s is not of kind xxl_job", a.call.Group.Name)}
+	}
+	text, err := a.hooks.reveal(ctx, r, "access_token", *token, a.started)
+	if err == nil {
+		r.header[accessTokenHeader] = []string{text}
+		r.judge = a.judgeRun
+	}
+	return err
+}
+
+// judgeRun returns the outcome of a response to /run that has status 200.
+func (a *groupAttempt) judgeRun(got response) dispatcher.Outcome {
+	reply, err := replyOf(got)
+	switch {
+	case err != nil:
+		return failed(dispatcher.ClassProtocol, "the executor "+err.Error())
+	case reply.Code != executorAgrees:
+		return failed(dispatcher.ClassExecutorRefused,
+			fmt.Sprintf("the executor refused the run with code %d: %s", reply.Code, cmp.Or(reply.Msg, "no reason given")))
+	}
+	return dispatcher.Outcome{State: dispatcher.RunWaitingCallback, Callback: a.call.ExecutorCallback()}
+}
+
+// probeExecutor asks an executor whether it is alive, or idle; see probe. XXL-JOB's own executors do not know
+// /globalIdleBeat, which some have as an extension.
+func (a *groupAttempt) probeExecutor(ctx context.Context, q question, endpoint *dispatcher.Endpoint) (refused *refusal, responded bool) {
+	bounded, cancel := context.WithTimeout(ctx, cmp.Or(a.call.Group.Probe.Timeout, dispatcher.DefaultProbeTimeout).Std())
+	defer cancel()
+	path, body := "/beat", any(nil)
+	idle := a.strategy.Asks() != routing.AskAlive
+	switch {
+	case idle && q.job != "":
+		path, body = "/idleBeat", map[string]int32{"jobId": dispatcher.ExecutorJobID(a.call.App, q.job)}
+	case idle:
+		path = "/globalIdleBeat"
+	}
+	got, reply, err := a.post(bounded, endpoint, path, body, mostResponse)
+	switch {
+	case err != nil:
+		return &refusal{endpoint: endpoint.ID, why: err.Error()}, got.status != 0
+	case reply.Code != executorAgrees:
+		return &refusal{endpoint.ID, fmt.Sprintf("responded to %s with code %d: %s", path, reply.Code, reply.Msg), idle}, true
+	}
+	return nil, true
+}
+
+// post sends a request that is no attempt to an executor, and returns its response and its reply. The error holds no secret.
+func (a *groupAttempt) post(
+	ctx context.Context, endpoint *dispatcher.Endpoint, path string, body any, most int,
+) (got response, reply executorReply, err error) {
+	to := a.destination(endpoint, path)
+	r := request{owner: ownerOf(a.call), method: http.MethodPost, url: to.url, host: to.host, endpoint: to.endpoint, most: most}
+	r.header = http.Header{"User-Agent": {a.hooks.agent}, "Content-Type": {"application/json"}}
+	if body != nil {
+		if r.body, err = json.Marshal(body); err != nil {
+			return got, reply, err
+		}
+	}
+	if err = a.hooks.connect(ctx, &r, a.call.Group.TLS, to.scope, a.started); err == nil {
+		err = a.asExecutor(ctx, &r)
+	}
+	if err != nil {
+		return got, reply, err
+	}
+	client := r.clients.kept
+	if len(r.body) == 0 {
+		client = r.clients.fresh
+	}
+	clean := newRedaction(r.revealed)
+	if got, err = send(ctx, client, r, &stopwatch{start: a.started}); err != nil {
+		timeout := dispatcher.Duration(executorTimeout)
+		return got, reply, errors.New(clean.clean(classify(ctx, ctx, err, timeout).Error))
+	}
+	got.body = []byte(clean.clean(string(got.body))) // an executor may log what it was sent
+	reply, err = replyOf(got)
+	return got, reply, err
+}
+
+// executor returns what asks the executor of a call.
+func (i *Invoker) executor(call dispatcher.ExecutorCall) (*groupAttempt, error) {
+	if call.Bounds.Suspended {
+		return nil, fmt.Errorf("app %s is suspended", call.App)
+	}
+	return &groupAttempt{
+		hooks: i.hooks, scopes: newGroupScopes(call.Group, call.Bounds.Egress), started: time.Now(),
+		call: dispatcher.Call{App: call.App, AWSExternalID: call.AWSExternalID, Bounds: call.Bounds, Group: call.Group},
+	}, nil
+}
+
+// StopExecutor asks an executor to stop what it runs of a job, queued or running: the protocol stops jobs and not runs.
+func (i *Invoker) StopExecutor(ctx context.Context, call dispatcher.ExecutorCall) error {
+	ctx, cancel := context.WithTimeout(ctx, executorTimeout)
+	defer cancel()
+	a, err := i.executor(call)
+	if err != nil {
+		return err
+	}
+	return a.stop(ctx, &call.Endpoint, call.Run.JobID)
+}
+
+// stopCancelled asks an executor to stop a run that was cancelled while the executor accepted it. Nothing depends on its reply.
+func (a *groupAttempt) stopCancelled(ctx context.Context, endpoint *dispatcher.Endpoint) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), executorTimeout)
+	defer cancel()
+	_ = a.stop(ctx, endpoint, a.call.ExecutorRun().JobID)
+}
+
+func (a *groupAttempt) stop(ctx context.Context, endpoint *dispatcher.Endpoint, job int32) error {
+	_, reply, err := a.post(ctx, endpoint, "/kill", map[string]int32{"jobId": job}, mostResponse)
+	if err == nil && reply.Code != executorAgrees {
+		err = fmt.Errorf("responded to /kill with code %d: %s", reply.Code, reply.Msg)
+	}
+	return err
+}
+
+// ExecutorLog reads the log of an attempt from a line on, counted from 1. It sets neither Run nor Attempt.
+func (i *Invoker) ExecutorLog(ctx context.Context, call dispatcher.ExecutorCall, from int) (log dispatcher.ExecutorLog, err error) {
+	ctx, cancel := context.WithTimeout(ctx, executorTimeout)
+	defer cancel()
+	a, err := i.executor(call)
+	if err != nil {
+		return log, err
+	}
+	at := call.Run.LoggedAt.UnixMilli()
+	_, reply, err := a.post(ctx, &call.Endpoint, "/log", map[string]int64{
+		"logId": call.Run.LogID, "logDateTim": at, "logDateTime": at, // the one is the name until version 3.0
+		"jobId": int64(call.Run.JobID), "fromLineNum": int64(from),
+	}, mostLog)
+	if err == nil && reply.Code != executorAgrees {
+		err = fmt.Errorf("responded to /log with code %d: %s", reply.Code, reply.Msg)
+	}
+	if err != nil {
+		return log, err
+	}
+	part := struct {
+		FromLine int    `json:"fromLineNum"`
+		ToLine   int    `json:"toLineNum"`
+		Content  string `json:"logContent"`
+		End      bool   `json:"isEnd"`
+	}{}
+	text := reply.Content
+	if len(text) == 0 || string(text) == "null" {
+		text = reply.Data
+	}
+	if err := json.Unmarshal(text, &part); err != nil {
+		return log, errors.New("responded to /log with a body that holds no log")
+	}
+	return dispatcher.ExecutorLog{
+		Endpoint: call.Endpoint.ID, FromLine: part.FromLine, ToLine: part.ToLine, Content: part.Content, End: part.End,
+	}, nil
+}
+
+// IsAccessToken tells whether a text is the access token of a group. The error tells that the token cannot be read here.
+func (i *Invoker) IsAccessToken(ctx context.Context, of dispatcher.ExecutorCall, text string) (bool, error) {
+	if of.Group.AccessToken == nil {
+		return false, nil
+	}
+	want, err := i.hooks.secrets.reveal(ctx, owner{of.App, of.AWSExternalID, of.Bounds}, *of.Group.AccessToken, time.Now())
+	if err != nil {
+		return false, badSecret("access_token", err)
+	}
+	given, token := sha256.Sum256([]byte(text)), sha256.Sum256([]byte(want))
+	return subtle.ConstantTimeCompare(given[:], token[:]) == 1, nil
+}

@@ -1,0 +1,175 @@
+package invoke
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// oauth2Client is a client at a token endpoint, with its credentials.
+type oauth2Client struct {
+	*dispatcher.OAuth2Auth
+	app, agent string
+	secret     string // or the private key in PEM
+	endpoint   string // the token URL without its query, for messages
+	clients    *clients
+}
+
+// usedToken is the token of a request, and how the cache finds it.
+type usedToken struct {
+	*token
+	key      tokenKey
+	endpoint string
+}
+
+// tokenError is the error of an attempt that has no token, so that nothing was sent to its target.
+type tokenError struct {
+	class dispatcher.Class
+	error
+	// retryAfter is the wait that the token endpoint asks for; nil: it does not.
+	retryAfter *time.Duration
+}
+
+// addToken adds the token of a client to a request. It asks the token endpoint for one, unless the node has one.
+func (h *webhooks) addToken(ctx context.Context, r *request, a *dispatcher.OAuth2Auth, now time.Time) error {
+	c, err := h.oauth2Client(ctx, r, a, now)
+	if err != nil {
+		return err
+	}
+	key := c.key()
+	found, err := h.tokens.get(ctx, key, c.fetch)
+	if err != nil {
+		return c.failure(err)
+	}
+	r.hide(found.text)
+	r.header["Authorization"] = []string{"Bearer " + found.text}
+	r.token = &usedToken{token: found, key: key, endpoint: c.endpoint}
+	return nil
+}
+
+// oauth2Client returns the client of a request with its credentials, which a response may not repeat either.
+func (h *webhooks) oauth2Client(ctx context.Context, r *request, a *dispatcher.OAuth2Auth, now time.Time) (c oauth2Client, err error) {
+	c = oauth2Client{OAuth2Auth: a, app: r.app, agent: h.agent, endpoint: a.TokenURL}
+	c.endpoint, _, _ = strings.Cut(a.TokenURL, "?")
+	if a.ClientAuth == dispatcher.ClientAuthPrivateKeyJWT {
+		if c.secret, err = h.secrets.reveal(ctx, r.owner, *a.PrivateKey, now); err != nil {
+			return c, badSecret("auth oauth2 private_key", err)
+		}
+	} else if c.secret, err = h.reveal(ctx, r, "auth oauth2 client_secret", *a.ClientSecret, now); err != nil {
+		return c, err
+	}
+	var trusted *dispatcher.TLS
+	if a.CACertificates != "" {
+		trusted = &dispatcher.TLS{CACertificates: a.CACertificates}
+	}
+	c.clients, err = h.pool.with(trusted, "", scopeOf(r.app, r.bounds.Egress), now)
+	return c, err
+}
+
+// key tells apart what tokens depend on.
+func (c oauth2Client) key() tokenKey {
+	hash := sha256.New()
+	parts := append([]string{
+		c.TokenURL, c.ClientID, string(c.ClientAuth), c.KeyID, string(c.Algorithm), c.Audience, c.CACertificates, c.secret,
+	}, c.Scopes...)
+	for _, part := range parts {
+		sum := sha256.Sum256([]byte(part)) // of a fixed length, so that no two lists of parts are the same
+		hash.Write(sum[:])
+	}
+	return tokenKey{app: c.app, sum: [sha256.Size]byte(hash.Sum(nil))}
+}
+
+// failure returns the error of an attempt that has no token. Nothing was sent to its target.
+func (c oauth2Client) failure(err error) error {
+	failure := &tokenError{class: dispatcher.ClassOAuth2}
+	var known *tokenError
+	var classed *classedError
+	switch {
+	case errors.As(err, &known):
+		failure = known
+	case errors.Is(err, context.DeadlineExceeded):
+		failure.error = fmt.Errorf("token endpoint %s: no response within the timeout of the attempt", c.endpoint)
+	case errors.As(err, &classed): // the egress rules and the bounds are not retried
+		failure.class = classed.class
+		fallthrough
+	default:
+		failure.error = fmt.Errorf("token endpoint %s: %w", c.endpoint, err)
+	}
+	return failure
+}
+
+// fetch asks the token endpoint for a token.
+func (c oauth2Client) fetch(ctx context.Context) (*token, error) {
+	askedAt := time.Now()
+	r, err := c.request(askedAt)
+	if err != nil {
+		return nil, err
+	}
+	got, err := send(ctx, c.clients.fresh, r, &stopwatch{start: askedAt}) // once; a kept connection might repeat it
+	clean := newRedaction(r.revealed)
+	if err != nil {
+		return nil, c.unreachable(ctx, err, clean)
+	}
+	return c.read(got, askedAt, clean)
+}
+
+// unreachable returns the error of a token endpoint without a response.
+func (c oauth2Client) unreachable(ctx context.Context, err error, clean redaction) error {
+	var classed *classedError
+	if errors.As(err, &classed) {
+		return classed
+	}
+	text := classify(context.WithoutCancel(ctx), ctx, err, dispatcher.Duration(tokenTimeout)).Error
+	return &tokenError{class: dispatcher.ClassOAuth2, error: fmt.Errorf("token endpoint %s: %s", c.endpoint, clean.clean(text))}
+}
+
+// request returns the request for a token at now (RFC 6749, section 4.4.2).
+func (c oauth2Client) request(now time.Time) (request, error) {
+	form := url.Values{"grant_type": {"client_credentials"}}
+	if len(c.Scopes) > 0 {
+		form.Set("scope", strings.Join(c.Scopes, " "))
+	}
+	if c.Audience != "" {
+		form.Set("audience", c.Audience)
+	}
+	r := request{owner: owner{app: c.app}, method: http.MethodPost, url: c.TokenURL, clients: c.clients, header: http.Header{
+		"Content-Type": {"application/x-www-form-urlencoded"}, "Accept": {"application/json"}, "User-Agent": {c.agent},
+	}}
+	switch cmp.Or(c.ClientAuth, dispatcher.ClientAuthBasic) {
+	case dispatcher.ClientAuthBasic:
+		// RFC 6749 encodes both for a form before RFC 7617 joins them.
+		both := base64.StdEncoding.EncodeToString([]byte(url.QueryEscape(c.ClientID) + ":" + url.QueryEscape(c.secret)))
+		r.header["Authorization"] = []string{"Basic " + both}
+		r.hide(both, c.secret)
+	case dispatcher.ClientAuthPost:
+		form.Set("client_id", c.ClientID)
+		form.Set("client_secret", c.secret)
+		r.hide(c.secret)
+	case dispatcher.ClientAuthPrivateKeyJWT:
+		assertion, err := c.assertion(now)
+		if err != nil {
+			return r, badSecret("auth oauth2 private_key", err)
+		}
+		form.Set("client_id", c.ClientID)
+		form.Set("client_assertion_type", "urn:ietf:params:oauth:client-assertion-type:jwt-bearer")
+		form.Set("client_assertion", assertion)
+		r.hide(assertion)
+	}
+	r.body = []byte(form.Encode())
+	return r, nil
+}
+
+// refused notes that a target responded with a status to a request. It reports whether that was a 401 to a token that the
+// next attempt has no more.
+func (h *webhooks) refused(r request, status int) bool {
+	return status == http.StatusUnauthorized && r.token != nil && h.tokens.refuse(r.token.key, r.token.token)
+}

@@ -1,0 +1,182 @@
+package invoke
+
+import (
+	"errors"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// plainSecrets are headers that hold a secret wherever they come from, in lower case.
+var plainSecrets = []string{"authorization", "proxy-authorization", "cookie", "x-api-key"}
+
+// Show returns the request of a call as an attempt at now would send it, with secrets masked. It looks up no secret and makes no
+// request. endpoint is the member of a group that it goes to; nil: it is not known. The caller says of which run it is.
+func (i *Invoker) Show(call dispatcher.Call, endpoint *dispatcher.Endpoint, now time.Time) dispatcher.ShownRequest {
+	shown := shownRequest{ShownRequest: dispatcher.ShownRequest{Attempt: call.Attempt, Target: call.Target.Kind()}}
+	if call.Target.Callback() != nil {
+		call.Callback = &dispatcher.CallToken{URL: i.callbacks.url + "/v1/runs/" + call.Key.String(), Token: dispatcher.Mask}
+		shown.mask("token of the callback")
+	}
+	if call.Bounds == nil {
+		bounds := dispatcher.Bounds{}.WithDefaults(call.App)
+		call.Bounds = &bounds
+	}
+	var err error
+	switch target := call.Target; {
+	case target.Webhook != nil:
+		err = shown.webhook(i.hooks, call, now)
+	case target.Group != nil && call.Group != nil:
+		err = shown.group(i.hooks, call, endpoint, now)
+	case target.Lambda != nil:
+		err = shown.function(call)
+	case target.SQS != nil:
+		shown.Queue = target.SQS.QueueARN
+		err = shown.message(call)
+	case target.SNS != nil:
+		shown.Topic = target.SNS.TopicARN
+		err = shown.message(call)
+	default:
+		err = errors.New("requests to this kind of target are not shown")
+	}
+	if err != nil {
+		shown.Problem = err.Error()
+	}
+	return shown.ShownRequest
+}
+
+// shownRequest is a request on its way to be shown.
+type shownRequest struct{ dispatcher.ShownRequest }
+
+// mask notes what is masked.
+func (s *shownRequest) mask(what string) { s.Masked = append(s.Masked, what) }
+
+func (s *shownRequest) webhook(h *webhooks, call dispatcher.Call, now time.Time) error {
+	url, headers, body, err := call.Request()
+	if err != nil {
+		return err
+	}
+	r, err := h.compose(destination{url: url}, content{call.Target.Webhook, headers, body}, call, now)
+	if err != nil {
+		return err
+	}
+	s.request(r, call.Target.Webhook, nil)
+	return nil
+}
+
+func (s *shownRequest) group(h *webhooks, call dispatcher.Call, endpoint *dispatcher.Endpoint, now time.Time) error {
+	w, path, headers, body, err := call.GroupRequest()
+	if err != nil {
+		return err
+	}
+	to := destination{url: call.Group.URL(dispatcher.StaticEndpoint{URL: "http://ENDPOINT"}, path)}
+	if endpoint != nil {
+		s.Endpoint = endpoint.ID
+		to = destination{url: call.Group.URL(endpoint.StaticEndpoint, path), endpoint: endpoint.ID}
+	}
+	r, err := h.compose(to, content{w, headers, body}, call, now)
+	if err != nil {
+		return err
+	}
+	var token *string
+	if call.Target.Group.XXLJob != nil {
+		token = new(accessTokenHeader)
+	}
+	s.request(r, w, token)
+	return nil
+}
+
+// request shows a request with what signing and authentication would add. accessToken is the header of an executor's token;
+// nil: there is none.
+func (s *shownRequest) request(r request, w *dispatcher.Webhook, accessToken *string) {
+	s.Method, s.URL, s.Body = r.method, r.url, textOf(r.body)
+	masked := map[string]string{}
+	if accessToken != nil {
+		masked[*accessToken] = dispatcher.Mask
+		s.mask("access_token of the group")
+	}
+	if _, is := r.header["Carillon-Callback-Token"]; is {
+		masked["Carillon-Callback-Token"] = dispatcher.Mask
+	}
+	if w.Signing != nil {
+		var signatures []string
+		for _, name := range slices.Sorted(maps.Keys(w.Signing.Secrets)) {
+			signatures = append(signatures, "v1,"+dispatcher.Mask)
+			s.mask("signature by secret " + name)
+		}
+		masked["Webhook-Signature"] = strings.Join(signatures, " ")
+	}
+	s.authenticate(w.Auth, masked)
+	for name, values := range r.header {
+		value := strings.Join(values, ", ")
+		_, is := masked[name]
+		switch {
+		case is:
+		case slices.Contains(plainSecrets, strings.ToLower(name)):
+			masked[name] = dispatcher.Mask
+			s.mask("header " + name)
+		default:
+			s.Headers = append(s.Headers, dispatcher.ShownHeader{Name: name, Value: value})
+		}
+	}
+	for name, value := range masked {
+		s.Headers = append(s.Headers, dispatcher.ShownHeader{Name: name, Value: value, Masked: true})
+	}
+	slices.SortFunc(s.Headers, func(a, b dispatcher.ShownHeader) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// authenticate adds what the authentication of a webhook would add.
+func (s *shownRequest) authenticate(a *dispatcher.Auth, masked map[string]string) {
+	if a == nil {
+		return
+	}
+	switch {
+	case a.Basic != nil:
+		masked["Authorization"] = "Basic " + dispatcher.Mask
+		s.mask("auth basic password")
+	case a.Bearer != nil:
+		masked["Authorization"] = "Bearer " + dispatcher.Mask
+		s.mask("auth bearer token")
+	case a.OAuth2 != nil:
+		masked["Authorization"] = "Bearer " + dispatcher.Mask
+		s.mask("auth oauth2 token")
+	case a.SigV4 != nil:
+		masked["Authorization"] = "AWS4-HMAC-SHA256 " + dispatcher.Mask
+		s.mask("auth sigv4 signature")
+	case a.APIKey != nil && a.APIKey.Header != "":
+		masked[http.CanonicalHeaderKey(a.APIKey.Header)] = dispatcher.Mask
+		s.mask("auth api_key key")
+	case a.APIKey != nil:
+		separator := "?"
+		if strings.Contains(s.URL, "?") {
+			separator = "&"
+		}
+		s.URL += separator + a.APIKey.Query + "=" + dispatcher.Mask
+		s.mask("auth api_key key")
+	}
+}
+
+func (s *shownRequest) function(call dispatcher.Call) error {
+	l := call.Target.Lambda
+	s.Function, s.Invocation = l.Function, string(l.Invocation)
+	if l.Invocation == dispatcher.InvokeRequestResponse {
+		s.ClientContext = string(l.ClientContext)
+	}
+	event, err := call.FunctionEvent()
+	s.Body = textOf(event)
+	return err
+}
+
+func (s *shownRequest) message(call dispatcher.Call) error {
+	m, err := call.Message()
+	if err != nil {
+		return err
+	}
+	s.Body, s.Subject, s.Attributes = textOf([]byte(m.Body)), m.Subject, m.Attributes
+	s.MessageGroupID, s.DeduplicationID = m.GroupID, m.DeduplicationID
+	return nil
+}

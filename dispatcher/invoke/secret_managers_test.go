@@ -1,0 +1,267 @@
+package invoke_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/credentials"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
+	"github.com/carillon-dev/carillon/test/servers"
+)
+
+// strict is a target that accepts one bearer token, and counts requests.
+type strict struct {
+	*httptest.Server
+	accepts  atomic.Pointer[string]
+	requests atomic.Int32
+}
+
+func newStrict(t *testing.T, token string) *strict {
+	t.Helper()
+	s := &strict{}
+	s.accepts.Store(&token)
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.requests.Add(1)
+		if got := r.Header.Get("Authorization"); got != "Bearer "+*s.accepts.Load() {
+			w.WriteHeader(http.StatusUnauthorized)
+			fmt.Fprintf(w, "%s is wrong", got)
+		}
+	}))
+	t.Cleanup(s.Close)
+	return s
+}
+
+// kept is where secrets are kept, and an invoker whose node may use them.
+type kept struct {
+	*invoke.Invoker
+	aws   *servers.AWS
+	vault *servers.Vault
+}
+
+func keepSecrets(t *testing.T, m invoke.SecretManagers) *kept {
+	t.Helper()
+	k := &kept{aws: servers.NewAWS(t), vault: servers.NewVault(t, "node-token")}
+	m.Vault = secretmanager.NewVault(secretmanager.VaultOptions{
+		Address: k.vault.URL, Client: k.vault.Client(), Login: secretmanager.VaultToken{Token: "node-token"},
+	})
+	k.Invoker = invoke.New(invoke.Options{
+		Egress: invoke.Egress{Loopback: true}, Managers: m, Logger: slog.New(slog.DiscardHandler),
+		LoadAWS: func(context.Context) (aws.Config, error) {
+			return aws.Config{
+				Region: "eu-central-1", BaseEndpoint: aws.String(k.aws.URL), HTTPClient: k.aws.Client(),
+				Retryer:     func() aws.Retryer { return aws.NopRetryer{} },
+				Credentials: credentials.NewStaticCredentialsProvider(servers.AccessKeyID, servers.SecretAccessKey, ""),
+			}, nil
+		},
+	})
+	t.Cleanup(k.Close)
+	k.put("token-one")
+	return k
+}
+
+// put stores a token everywhere.
+func (k *kept) put(token string) {
+	k.aws.PutSecret("demo/api", fmt.Sprintf(`{"user":"ann","token":%q}`, token))
+	k.aws.PutParameter("/demo/token", token)
+	k.vault.Put("secret/data/demo", map[string]any{"token": token})
+}
+
+// fail has all managers fail.
+func (k *kept) fail(f servers.Fault) {
+	k.aws.Fail("GetSecretValue", f)
+	k.aws.Fail("GetParameter", f)
+	k.vault.Fail(f)
+}
+
+// references are one for each manager.
+var references = []string{"awssm:demo/api#token", "ssm:/demo/token", "vault:secret/data/demo#token"}
+
+// withManaged is a call with a bearer token, in an app whose bounds list the secrets.
+func withManaged(url, reference string) dispatcher.Call {
+	call := callTo(url, "POST", ample)
+	call.AWSExternalID = "ext-demo"
+	call.Bounds = &dispatcher.Bounds{Secrets: []string{"awssm:demo/*", "ssm:/demo/*", "vault:secret/data/demo"}}
+	call.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: reference}}}
+	return call
+}
+
+func TestSecretsOfManagersAreSentAndReadOnce(t *testing.T) {
+	t.Parallel()
+	k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-one")
+	for _, reference := range references {
+		for range 3 {
+			if o := k.Invoke(t.Context(), withManaged(target.URL, reference)); o.State != dispatcher.RunSucceeded {
+				t.Errorf("%s: outcome = %+v", reference, o)
+			}
+		}
+	}
+	if n := k.aws.Calls("GetSecretValue") + k.aws.Calls("GetParameter") + k.vault.Reads(); n != 3 {
+		t.Errorf("%d reads for three secrets in nine attempts, want 3", n)
+	}
+}
+
+// T1: a secret that the bounds do not list is not even asked for.
+func TestSecretsOfManagersOutsideTheBoundsAreNotRead(t *testing.T) {
+	t.Parallel()
+	k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-one")
+	for _, reference := range references {
+		for _, bounds := range []*dispatcher.Bounds{nil, {Secrets: []string{"awssm:other/*", "vault:secret/data/demo/*"}}} {
+			call := withManaged(target.URL, reference)
+			call.Bounds = bounds
+			if o := k.Invoke(t.Context(), call); o.Class != dispatcher.ClassBounds || !o.NotSent {
+				t.Errorf("%s: outcome = %+v, want class bounds", reference, o)
+			}
+		}
+	}
+	if n := k.aws.Calls("GetSecretValue") + k.aws.Calls("GetParameter") + k.vault.Reads() + int(target.requests.Load()); n != 0 {
+		t.Errorf("%d requests were made", n)
+	}
+}
+
+// A secret that is rotated while it is cached: the attempt that is refused makes one request, and the next sends the new
+// value. If the secret is the same, the refusal is the target's own.
+func TestRotatedSecretsAreSentAfterOneRefusal(t *testing.T) {
+	t.Parallel()
+	for _, reference := range references {
+		k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-one")
+		call := withManaged(target.URL, reference)
+		k.Invoke(t.Context(), call)
+		rotated := "token-two"
+		target.accepts.Store(&rotated)
+		k.put(rotated)
+		o := k.Invoke(t.Context(), call)
+		if o.Class != dispatcher.ClassSecretReplaced || !o.Class.Repeatable(o.HTTPStatus) || o.HTTPStatus != http.StatusUnauthorized ||
+			o.NotSent || target.requests.Load() != 2 || strings.Contains(o.Response.Body, "token-one") {
+			t.Errorf("%s: outcome = %+v, %+v after %d requests, want that it be attempted again", reference, o, o.Response, target.requests.Load())
+		}
+		if o := k.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded || target.requests.Load() != 3 {
+			t.Errorf("%s: outcome = %+v after %d requests, want success with the new value", reference, o, target.requests.Load())
+		}
+		unknown := "token-three"
+		target.accepts.Store(&unknown)
+		for range 3 {
+			if o := k.Invoke(t.Context(), call); o.Class != dispatcher.ClassHTTP4xx || o.Class.Repeatable(o.HTTPStatus) {
+				t.Errorf("%s: outcome = %+v, want the refusal of the target", reference, o)
+			}
+		}
+		if n := k.aws.Calls("GetSecretValue") + k.aws.Calls("GetParameter") + k.vault.Reads(); n > 3 {
+			t.Errorf("%s: %d reads, want no more of a target that goes on to refuse", reference, n)
+		}
+	}
+}
+
+// Many attempts that are refused at once have the secret read again once, and all of them learn of the new value.
+func TestRefusalsAtOnceReadTheSecretOnce(t *testing.T) {
+	t.Parallel()
+	k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-one")
+	call := withManaged(target.URL, "ssm:/demo/token")
+	k.Invoke(t.Context(), call)
+	rotated := "token-two"
+	target.accepts.Store(&rotated)
+	k.put(rotated)
+	var wg sync.WaitGroup
+	for range 20 {
+		wg.Go(func() {
+			if o := k.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded && o.Class != dispatcher.ClassSecretReplaced {
+				t.Errorf("outcome = %+v, want success or that it be attempted again", o)
+			}
+		})
+	}
+	wg.Wait()
+	if n := k.aws.Calls("GetParameter"); n != 2 {
+		t.Errorf("%d reads, want 2", n)
+	}
+}
+
+// While a manager is in trouble, attempts send the last value; once it denies the secret or has lost it, they send nothing.
+func TestTroubleOfManagersAndDenialsAreToldApart(t *testing.T) {
+	t.Parallel()
+	for _, reference := range references {
+		k := keepSecrets(t, invoke.SecretManagers{Lifetime: time.Nanosecond, Keep: time.Hour})
+		target := newStrict(t, "token-one")
+		attempt := func() dispatcher.Outcome {
+			return k.Invoke(t.Context(), withManaged(target.URL, reference))
+		}
+		attempt()
+		for _, f := range []servers.Fault{{Status: 503, Code: "ServiceUnavailable"}, {Status: 429, Code: "ThrottlingException"}} {
+			k.fail(f)
+			if o := attempt(); o.State != dispatcher.RunSucceeded {
+				t.Errorf("%s: outcome while it responds %d = %+v, want success with the last value", reference, f.Status, o)
+			}
+		}
+		k.fail(servers.Fault{Status: 403, Code: "AccessDeniedException"})
+		o := attempt()
+		for o.State == dispatcher.RunSucceeded && t.Context().Err() == nil { // until the read next to the attempts has ended
+			o = attempt()
+		}
+		sent := target.requests.Load()
+		if o.Class != dispatcher.ClassSecret || !o.NotSent || !strings.Contains(o.Error, "does not let this node read it") ||
+			strings.Contains(o.Error, "123456789012") {
+			t.Errorf("%s: outcome = %+v, want class secret without a text of the manager", reference, o)
+		}
+		k.fail(servers.Fault{Status: 503})
+		if o = attempt(); o.Class != dispatcher.ClassSecret || target.requests.Load() != sent {
+			t.Errorf("%s: outcome after a denial = %+v, want nothing sent although the manager is unreachable", reference, o)
+		}
+	}
+}
+
+// T4: the role that reads the secrets of an app carries its identity, so policies tell apps apart.
+func TestSecretsAreReadWithTheIdentityOfTheApp(t *testing.T) {
+	t.Parallel()
+	k := keepSecrets(t, invoke.SecretManagers{AWSRole: "arn:aws:iam::123456789012:role/secrets-{app}"})
+	k.aws.Allow(func(s servers.Session, _, _ string) bool {
+		return s.Role == "arn:aws:iam::123456789012:role/secrets-demo" && s.ExternalID == "ext-demo" && s.Name == "carillon-demo" &&
+			len(s.Tags) == 1 && s.Tags[dispatcher.SessionTagApp] == "demo"
+	})
+	target := newStrict(t, "token-one")
+	for _, reference := range references[:2] {
+		if o := k.Invoke(t.Context(), withManaged(target.URL, reference)); o.State != dispatcher.RunSucceeded {
+			t.Errorf("%s: outcome = %+v", reference, o)
+		}
+		other := withManaged(target.URL, reference)
+		other.App, other.AWSExternalID = "other", "ext-other"
+		if o := k.Invoke(t.Context(), other); o.Class != dispatcher.ClassSecret {
+			t.Errorf("%s: outcome of another app = %+v, want it denied, and not the value that is cached", reference, o)
+		}
+		other.App, other.AWSExternalID = "third", ""
+		if o := k.Invoke(t.Context(), other); o.Class != dispatcher.ClassSecret || !strings.Contains(o.Error, "external id") {
+			t.Errorf("%s: outcome without an external id = %+v, want no role to be assumed", reference, o)
+		}
+	}
+	if n := k.aws.Calls("AssumeRole"); n != 2 {
+		t.Errorf("roles were assumed %d times, want once for each app", n)
+	}
+}
+
+// STS that is in trouble is no reason to forget a secret; a role that may not be assumed is.
+func TestTroubleOfRolesAndDenialsAreToldApart(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		fault servers.Fault
+		says  string
+	}{
+		"in trouble": {servers.Fault{Status: 503, Code: "ServiceUnavailable"}, "does not respond as it should (role: ServiceUnavailable)"},
+		"throttled":  {servers.Fault{Status: 400, Code: "Throttling"}, "gets too many requests (role: Throttling)"},
+		"denied":     {servers.Fault{Status: 403, Code: "AccessDenied"}, "does not let this node read it (role: AccessDenied)"},
+	} {
+		k := keepSecrets(t, invoke.SecretManagers{AWSRole: "arn:aws:iam::123456789012:role/secrets"})
+		k.aws.Fail("AssumeRole", tt.fault)
+		o := k.Invoke(t.Context(), withManaged("http://127.0.0.1:1", "awssm:demo/api#token"))
+		if o.Class != dispatcher.ClassSecret || !strings.Contains(o.Error, tt.says) || strings.Contains(o.Error, "private") {
+			t.Errorf("%s: outcome = %+v, want class secret that says %s", name, o, tt.says)
+		}
+	}
+}

@@ -1,0 +1,43 @@
+package invoke
+
+import (
+	"context"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sns"
+	"github.com/aws/aws-sdk-go-v2/service/sns/types"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// topics publishes messages to SNS topics.
+type topics struct{ *awsClients[*sns.Client] }
+
+func newTopics(node *nodeConfig) topics {
+	return topics{newAWSClients(node, func(c aws.Config) *sns.Client { return sns.NewFromConfig(c) })}
+}
+
+// call publishes one message.
+func (t topics) call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome {
+	message, err := call.Message()
+	if err != nil {
+		return notSent(ctx, err)
+	}
+	attributes := make(map[string]types.MessageAttributeValue, len(message.Attributes))
+	for name, value := range message.Attributes {
+		attributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(value)}
+	}
+	input := &sns.PublishInput{
+		TopicArn: aws.String(call.Target.SNS.TopicARN), Subject: given(message.Subject), Message: aws.String(message.Body),
+		MessageAttributes: attributes, MessageGroupId: given(message.GroupID), MessageDeduplicationId: given(message.DeduplicationID),
+	}
+	timeout := dispatcher.Duration(call.Target.Timeout())
+	return t.attempt(ctx, call, started, timeout, func(ctx context.Context, client *sns.Client) (dispatcher.Outcome, returnedState, error) {
+		output, err := client.Publish(ctx, input)
+		if err != nil {
+			return dispatcher.Outcome{}, returnedState{}, err
+		}
+		return sent(output.ResultMetadata, output.MessageId), returnedState{}, nil
+	})
+}

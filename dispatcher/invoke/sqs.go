@@ -1,0 +1,84 @@
+package invoke
+
+import (
+	"context"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/aws/arn"
+	"github.com/aws/aws-sdk-go-v2/aws/middleware"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	smithy "github.com/aws/smithy-go/middleware"
+	smithyhttp "github.com/aws/smithy-go/transport/http"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// queues sends messages to SQS queues.
+type queues struct{ *awsClients[*sqs.Client] }
+
+func newQueues(node *nodeConfig) queues {
+	return queues{newAWSClients(node, func(c aws.Config) *sqs.Client { return sqs.NewFromConfig(c) })}
+}
+
+// call sends one message.
+func (q queues) call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome {
+	message, err := call.Message()
+	if err != nil {
+		return notSent(ctx, err)
+	}
+	attributes := make(map[string]types.MessageAttributeValue, len(message.Attributes))
+	for name, value := range message.Attributes {
+		attributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(value)}
+	}
+	input := &sqs.SendMessageInput{
+		MessageBody: aws.String(message.Body), MessageAttributes: attributes,
+		MessageGroupId: given(message.GroupID), MessageDeduplicationId: given(message.DeduplicationID),
+	}
+	timeout := dispatcher.Duration(call.Target.Timeout())
+	return q.attempt(ctx, call, started, timeout, func(ctx context.Context, client *sqs.Client) (dispatcher.Outcome, returnedState, error) {
+		url, err := queueURL(ctx, client.Options(), call.Target.SQS.QueueARN)
+		if err != nil {
+			return dispatcher.Outcome{}, returnedState{}, err
+		}
+		input.QueueUrl = aws.String(url)
+		output, err := client.SendMessage(ctx, input)
+		if err != nil {
+			return dispatcher.Outcome{}, returnedState{}, err
+		}
+		return sent(output.ResultMetadata, output.MessageId), returnedState{}, nil
+	})
+}
+
+// queueURL returns the URL by which the API knows a queue. It is not where requests go, which the SDK decides.
+func queueURL(ctx context.Context, o sqs.Options, queue string) (string, error) {
+	of, err := arn.Parse(queue)
+	if err != nil {
+		return "", err
+	}
+	endpoint, err := o.EndpointResolverV2.ResolveEndpoint(ctx, sqs.EndpointParameters{Region: aws.String(of.Region), Endpoint: o.BaseEndpoint})
+	if err != nil {
+		return "", err
+	}
+	return endpoint.URI.JoinPath(of.AccountID, of.Resource).String(), nil
+}
+
+// sent is the outcome of a message that AWS has taken.
+func sent(of smithy.Metadata, id *string) dispatcher.Outcome {
+	response := &dispatcher.Response{MessageID: aws.ToString(id)}
+	response.RequestID, _ = middleware.GetRequestIDMetadata(of)
+	outcome := dispatcher.Outcome{State: dispatcher.RunSucceeded, Response: response}
+	if raw, ok := middleware.GetRawResponse(of).(*smithyhttp.Response); ok {
+		outcome.HTTPStatus = raw.StatusCode
+	}
+	return outcome
+}
+
+// given returns a text for the API, which tells an empty one from none.
+func given(text string) *string {
+	if text == "" {
+		return nil
+	}
+	return &text
+}

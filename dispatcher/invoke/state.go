@@ -1,0 +1,66 @@
+package invoke
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// returnedState is what a target returned as the state of its job, as it came.
+type returnedState struct {
+	text json.RawMessage // nil: it returned none
+	cut  bool            // the body, which may have one, is longer than what is read of it
+}
+
+// stateOf finds the state in a response: in the header or, without that, in the body.
+func stateOf(header http.Header, body []byte, more bool) returnedState {
+	if text := header.Get(dispatcher.HeaderState); text != "" {
+		return returnedState{text: json.RawMessage(text)}
+	}
+	return returnedState{text: dispatcher.StateInBody(body), cut: more && looksLikeObject(body)}
+}
+
+// looksLikeObject tells whether a body may be a JSON object.
+func looksLikeObject(body []byte) bool {
+	for _, c := range body {
+		switch c {
+		case ' ', '\t', '\r', '\n':
+		default:
+			return c == '{'
+		}
+	}
+	return false
+}
+
+// keepReturned adds to the outcome of a call what its target returned as the state of the job. A state that cannot be
+// stored changes neither the outcome nor the state: the response says why.
+func keepReturned(outcome *dispatcher.Outcome, call dispatcher.Call, got returnedState, clean redaction) {
+	if call.Carried == nil || outcome.State != dispatcher.RunSucceeded || got.text == nil && !got.cut {
+		return
+	}
+	problem := ""
+	var state json.RawMessage
+	switch text, err := dispatcher.ReadCarriedState(got.text); {
+	case got.text == nil:
+		problem = "the body is longer than the 64 KiB that are read, so no state was looked for in it; return the state in " +
+			dispatcher.HeaderState
+	case !call.Key.Kind.CarriesState():
+		problem = "a run of kind " + string(call.Key.Kind) + " does not change the state of its job"
+	case call.Key.Shard > 0:
+		problem = "a shard of a broadcast does not change the state of its job"
+	case err != nil:
+		problem = err.Error()
+	case clean.clean(string(text)) != string(text):
+		problem = "the state repeats a secret of the request, which is never stored"
+	default:
+		state = text
+	}
+	if outcome.Response == nil {
+		outcome.Response = &dispatcher.Response{}
+	}
+	outcome.Response.State, outcome.Response.StateProblem = state, problem
+	if state != nil {
+		outcome.Returned = &dispatcher.ReturnedState{State: state, Revision: call.Carried.Revision}
+	}
+}

@@ -1,0 +1,59 @@
+package dispatcher
+
+// eachSecret returns a copy of j with each secret replaced; f takes its JSON pointer in j.
+func (j Job) eachSecret(f func(path string, s Secret) Secret) Job {
+	below := func(at string) func(string, Secret) Secret {
+		return func(path string, s Secret) Secret { return f(at+path, s) }
+	}
+	j.Target = j.Target.eachSecret(below("/target"))
+	return j.withFollows(func(event FollowEvent, follow Follow) Follow {
+		if follow.Target != nil {
+			follow.Target = new(follow.Target.eachSecret(below("/" + string(event) + "/target")))
+		}
+		return follow
+	})
+}
+
+// Secrets returns the secrets of all targets of a job by their JSON pointers in it.
+func (j Job) Secrets() map[string]Secret {
+	all := map[string]Secret{}
+	j.eachSecret(func(path string, s Secret) Secret {
+		all[path] = s
+		return s
+	})
+	return all
+}
+
+// WithSecrets returns a copy of j in which the secrets in with, by their JSON pointers, replace those of j.
+func (j Job) WithSecrets(with map[string]Secret) Job {
+	return j.eachSecret(func(path string, s Secret) Secret {
+		if other, ok := with[path]; ok {
+			return other
+		}
+		return s
+	})
+}
+
+// CheckKept is Target.CheckKept for each target of a job. The pointers are those in j.
+func (j Job) CheckKept(old Job) error {
+	var problems Problems
+	problems.AddError("/target", j.Target.CheckKept(old.Target))
+	before := map[FollowEvent]*Follow{}
+	for event, follow := range old.EachFollow() {
+		before[event] = follow
+	}
+	for event, follow := range j.EachFollow() {
+		if was := before[event]; follow.Target != nil && was != nil && was.Target != nil {
+			problems.AddError("/"+string(event)+"/target", follow.Target.CheckKept(*was.Target))
+		}
+	}
+	return problems.Err()
+}
+
+// ForWire returns a copy of j whose JSON holds the values of its secrets, only to send it to the API.
+func (j Job) ForWire() Job {
+	return j.eachSecret(func(_ string, s Secret) Secret {
+		s.Value.wired = true
+		return s
+	})
+}

@@ -1,0 +1,69 @@
+package dispatcher
+
+import (
+	"strings"
+	"time"
+)
+
+// JobSummary is a job as a list over many apps shows it: how it does, without its definition.
+type JobSummary struct {
+	App         string   `json:"app"`
+	Name        string   `json:"name"`
+	Description string   `json:"description"`
+	Labels      Labels   `json:"labels,omitempty"`
+	State       JobState `json:"state"`
+	Enabled     bool     `json:"enabled"`
+	// Paused is an operator's pause of the whole job, and Pause says who paused it, when, and why.
+	Paused bool `json:"paused"`
+	Pause
+	// AppPaused tells that a pause of its app holds the job.
+	AppPaused bool          `json:"app_paused,omitempty"`
+	Revision  int64         `json:"revision"`
+	Target    TargetSummary `json:"target"`
+	// Triggers is how many the job has.
+	Triggers int `json:"triggers"`
+	// NextFireTime is the earliest of its triggers, those that are held left out; nil: there is none.
+	NextFireTime *time.Time `json:"next_fire_time,omitempty"`
+	// LatestRun is the one that was scheduled last, over or not; nil: there is none in the history.
+	LatestRun *RunSummary `json:"latest_run,omitempty"`
+	// Result is the state of the run that was scheduled last of those that are over; empty: none is.
+	Result RunState `json:"result,omitempty"`
+}
+
+// RunSummary is a run as the list of jobs shows it.
+type RunSummary struct {
+	ID          string     `json:"id"`
+	State       RunState   `json:"state"`
+	Class       Class      `json:"class,omitempty"`
+	ScheduledAt time.Time  `json:"scheduled_at"`
+	EndedAt     *time.Time `json:"ended_at,omitempty"`
+	// Lateness is how long after its scheduled time its first attempt began; nil: it has not begun, or was attempted again.
+	Lateness *Duration `json:"lateness,omitempty"`
+}
+
+// JobQuery selects summaries of jobs, in the order of apps and names. Empty fields select all.
+type JobQuery struct {
+	// Apps are those whose jobs are listed; empty: all.
+	Apps []string
+	// State is the roll-up; Result as in JobSummary.
+	State  JobState
+	Result RunState
+	// Name is a part of the name, and Host a name as in TargetSummary.
+	Name, Host string
+	// Page has the labels, too. Its cursor is what JobSummaries returned as next; see JobCursor.
+	Page Page
+	// Now is when the page is read; runs of the latest days are found sooner than those before.
+	Now time.Time
+}
+
+// JobCursor returns the cursor of the page of summaries that follows a job.
+func JobCursor(app, job string) string { return app + "/" + job }
+
+// ParseJobCursor is the inverse of JobCursor; ok is false for a text that is none.
+func ParseJobCursor(text string) (app, job string, ok bool) {
+	app, job, _ = strings.Cut(text, "/")
+	var problems Problems
+	CheckName(&problems, "", app)
+	CheckName(&problems, "", job)
+	return app, job, len(problems) == 0
+}

@@ -1,0 +1,229 @@
+package dispatcher
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// An objective says how many of the fires of a job are to begin in time. It is measured in the ledger, afterwards: each
+// fire is counted once, in the five minutes and the hour that it was scheduled for, when its first attempt is over. So it
+// costs a fire nothing.
+//
+//   - A fire is good if its first attempt began within Objective.Within of its scheduled time. It is late if it began
+//     later, or ended without an attempt. How an attempt ended makes no difference.
+//   - A fire that was missed is bad, whatever its misfire_policy makes of it. A range of missed fires counts at the time of
+//     the last of them.
+//   - A fire that was skipped because of concurrency_policy, or cancelled before its first attempt, does not count. Nor do
+//     manual runs, catch-ups, chains, backfills and shards.
+
+// Objective is how many of the fires of a job are to begin in time.
+type Objective struct {
+	// Within is how long after its scheduled time a fire is in time: 1ms to 24h, and longer than any jitter.
+	Within Duration `json:"within"`
+	// Of is the share of fires that are to be in time over ObjectiveWindow, such as "99.9%": from 50% to 99.999%.
+	Of string `json:"of"`
+}
+
+// ObjectiveWindow is how far back objectives look. Four weeks hold each day of the week as often.
+const ObjectiveWindow = 28 * 24 * time.Hour
+
+// Bounds of objectives.
+const (
+	MinObjectiveWithin = time.Millisecond
+	MaxObjectiveWithin = 24 * time.Hour
+	leastObjective     = 500_000 // of a million
+	mostObjective      = 999_990
+)
+
+// share returns Of in parts of a million; ok is false for what is no such percentage.
+func (o Objective) share() (parts int64, ok bool) {
+	number, percent := strings.CutSuffix(o.Of, "%")
+	whole, fraction, _ := strings.Cut(number, ".")
+	if !percent || len(whole) == 0 || len(whole) > 3 || len(fraction) > 3 || strings.HasSuffix(number, ".") ||
+		strings.Trim(whole+fraction, "0123456789") != "" {
+		return 0, false
+	}
+	parts, err := strconv.ParseInt(whole+fraction+strings.Repeat("0", 4-len(fraction)), 10, 64)
+	return parts, err == nil
+}
+
+// allowed is the share of fires that may be bad.
+func (o Objective) allowed() float64 {
+	parts, _ := o.share()
+	return float64(1_000_000-parts) / 1_000_000
+}
+
+// checkObjective adds what is wrong with the objective of j.
+func (j Job) checkObjective(problems *Problems) {
+	if j.Objective == nil {
+		return
+	}
+	const path = "/objective"
+	j.Objective.Within.check(problems, path+"/within", MinObjectiveWithin, MaxObjectiveWithin)
+	if parts, ok := j.Objective.share(); !ok || parts < leastObjective || parts > mostObjective {
+		problems.Add(path+"/of", CodeObjectiveForm, "of %s is not a percentage from 50%% to 99.999%% with at most three decimals; "+
+			"write 99.9%%. An objective of 100%% would leave no budget", Echo(j.Objective.Of))
+	}
+	for _, name := range sortedKeys(j.Triggers) {
+		if jitter := j.Triggers[name].Jitter; jitter >= j.Objective.Within && jitter > 0 {
+			problems.Add(path+"/within", CodeObjectiveForm, "within %s is not longer than the jitter of trigger %s, %s, by which fires are "+
+				"late on purpose; make it longer", j.Objective.Within, Echo(name), jitter)
+		}
+	}
+}
+
+// ObjectiveCounts counts fires.
+type ObjectiveCounts struct {
+	Good   int64 `json:"good"`
+	Late   int64 `json:"late"`
+	Missed int64 `json:"missed"`
+}
+
+// Total returns how many fires are counted.
+func (c ObjectiveCounts) Total() int64 { return c.Good + c.Late + c.Missed }
+
+// bad returns the share of fires that were not in time; 0 if there were none.
+func (c ObjectiveCounts) bad() float64 {
+	if c.Total() == 0 {
+		return 0
+	}
+	return float64(c.Late+c.Missed) / float64(c.Total())
+}
+
+// ObjectiveStatus is how a job does by its objective.
+type ObjectiveStatus struct {
+	App string `json:"app"`
+	Job string `json:"job"`
+	Objective
+	// From and To bound what is counted: fires that were scheduled from From on and before To.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+	ObjectiveCounts
+	// Pending are fires before To that are not counted yet, because their first attempt is not over.
+	Pending int64 `json:"pending"`
+	// Attained is the share of fires that were in time, in percent; nil if there were none.
+	Attained *float64 `json:"attained"`
+	// BudgetLeft is the share of the error budget that is left, in percent: 100 if all fires were in time, 0 if as many were not
+	// as Of allows, below 0 if more were not.
+	BudgetLeft float64 `json:"budget_left"`
+	// BurnRates say how fast the budget goes, by the length of the time that they look back from To, such as 1h: 1 uses it up in
+	// exactly ObjectiveWindow.
+	BurnRates map[string]float64 `json:"burn_rates"`
+}
+
+// The times over which burn rates are shown and judged, as the workbook of Google's SREs has them.
+var objectiveSpans = []struct {
+	Name string
+	Span time.Duration
+}{
+	{"5m", 5 * time.Minute}, {"30m", 30 * time.Minute}, {"1h", time.Hour}, {"6h", 6 * time.Hour}, {"3d", 72 * time.Hour},
+}
+
+// ObjectiveSpans returns the times over which burn rates are computed, the shortest first.
+func ObjectiveSpans() []time.Duration {
+	spans := make([]time.Duration, len(objectiveSpans))
+	for i, s := range objectiveSpans {
+		spans[i] = s.Span
+	}
+	return spans
+}
+
+// ObjectiveMeasured is what the roll-up has counted of a job.
+type ObjectiveMeasured struct {
+	From, To time.Time
+	Window   ObjectiveCounts
+	// Spans are the counts of each of ObjectiveSpans before To.
+	Spans   []ObjectiveCounts
+	Pending int64
+}
+
+// Status returns how job does by its objective, which it has.
+func (m ObjectiveMeasured) Status(job Job) ObjectiveStatus {
+	s := ObjectiveStatus{
+		App: job.App, Job: job.Name, Objective: *job.Objective, From: m.From, To: m.To, ObjectiveCounts: m.Window, Pending: m.Pending,
+		BurnRates: map[string]float64{},
+	}
+	if m.Window.Total() > 0 {
+		s.Attained = new(rounded(100 * (1 - m.Window.bad())))
+	}
+	s.BudgetLeft = rounded(100 * (1 - m.Window.bad()/job.Objective.allowed()))
+	for i, counts := range m.Spans {
+		s.BurnRates[objectiveSpans[i].Name] = rounded(counts.bad() / job.Objective.allowed())
+	}
+	return s
+}
+
+// rounded drops what is too small to be meant.
+func rounded(x float64) float64 {
+	y, _ := strconv.ParseFloat(strconv.FormatFloat(x, 'f', 4, 64), 64)
+	return y
+}
+
+// ObjectiveBurnSpan is the longest time that decides whether a budget burns too fast.
+const ObjectiveBurnSpan = 6 * time.Hour
+
+// The burn rates at which an objective is in danger: 14.4 uses up 2 % of the budget within an hour, 6 uses up 5 % within six.
+// The shorter time tells that it still burns, so that an alert ends soon after its cause.
+var objectiveAlarms = []struct {
+	rate        float64
+	long, short string
+}{{14.4, "1h", "5m"}, {6, "6h", "30m"}}
+
+// Burns tells whether the budget goes so fast that somebody should look now, and says why in words.
+func (s ObjectiveStatus) Burns() (burns bool, why string) {
+	for _, a := range objectiveAlarms {
+		long, short := s.BurnRates[a.long], s.BurnRates[a.short]
+		if long >= a.rate && short >= a.rate {
+			return true, fmt.Sprintf("the error budget of %s within %s burns %.1f times as fast as it may, over %s and over %s %.1f times",
+				s.Of, s.Within, long, a.long, a.short, short)
+		}
+	}
+	return false, ""
+}
+
+// ObjectiveBurn is how fast an error budget burns, as alerts judge it.
+type ObjectiveBurn struct {
+	// To is up to when fires are counted.
+	To time.Time
+	// Burns and Why are as ObjectiveStatus.Burns has them.
+	Burns bool
+	Why   string
+	// Unsure tells that the rate is too high over one of the longer times, and that no fire was counted over the shorter one,
+	// which would tell whether it still is. A job that fires seldom is in this state most of the time after a bad fire.
+	Unsure bool
+}
+
+// Burn returns how fast the error budget of job burns. It looks at the Spans up to ObjectiveBurnSpan only.
+func (m ObjectiveMeasured) Burn(job Job) ObjectiveBurn {
+	status := m.Status(job)
+	burn := ObjectiveBurn{To: m.To}
+	burn.Burns, burn.Why = status.Burns()
+	for _, a := range objectiveAlarms {
+		for i, span := range objectiveSpans {
+			if span.Name == a.short && m.Spans[i].Total() == 0 && status.BurnRates[a.long] >= a.rate {
+				burn.Unsure = true
+			}
+		}
+	}
+	return burn
+}
+
+// ObjectivesRolled is what one call of RollUpObjectives did.
+type ObjectivesRolled struct {
+	Jobs int  // that were looked at
+	More bool // the next call goes on
+}
+
+// Objectives measure the objectives of jobs.
+type Objectives interface {
+	// RollUpObjectives counts fires of at most limit jobs with an objective, from where the call before left off, in one
+	// transaction with its cursors. The handler calls it until there is no more.
+	RollUpObjectives(ctx context.Context, limit int, now time.Time) (ObjectivesRolled, error)
+	// ObjectiveStatus returns how a job does by its objective. ErrNotFound: there is no such job, or it has no objective.
+	ObjectiveStatus(ctx context.Context, app, job string) (ObjectiveStatus, error)
+	// ObjectiveStatuses lists the jobs of an app that have an objective, by name.
+	ObjectiveStatuses(ctx context.Context, app string, page Page) ([]ObjectiveStatus, error)
+}

@@ -1,0 +1,89 @@
+package dispatcher
+
+import (
+	"fmt"
+	"time"
+)
+
+// AppPause is a pause of an app, or of those of its jobs that have some labels: also of jobs that are created, or get the
+// labels, while it lasts. A job is held while any of these pauses holds it, or one of its own.
+type AppPause struct {
+	// ID is chosen by the server.
+	ID  string `json:"id"`
+	App string `json:"app"`
+	AppPauseRequest
+	// PausedBy is the actor that the audit log names: a token, or the command line.
+	PausedBy string    `json:"paused_by"`
+	PausedAt time.Time `json:"paused_at"`
+	// Pending tells that jobs of the app have yet to follow its pauses, because the request that changed them was
+	// interrupted. The handler of a node goes on with it.
+	Pending bool `json:"pending,omitempty"`
+	// EndedAt is when it ended, and EndedBy is who ended it; nil: it holds. Only a history has those that have ended.
+	EndedAt *time.Time `json:"-"`
+	EndedBy string     `json:"-"`
+}
+
+// AppPauseRequest asks for a pause of an app.
+type AppPauseRequest struct {
+	// Labels are those that a job must have to be held; empty: every job of the app is.
+	Labels Labels `json:"labels,omitempty"`
+	// Reason is shown with the pause; free text of at most 1024 characters.
+	Reason string `json:"reason,omitempty"`
+	// Until is when the pause ends by itself; nil: somebody has to end it. The handler of a node ends it, so jobs go on
+	// within a handler interval after that.
+	Until *time.Time `json:"until,omitempty"`
+}
+
+// MaxAppPauses bounds the pauses that an app has at once.
+const MaxAppPauses = 100
+
+// Validate returns everything wrong with p that does not depend on the time, as Problems, or nil.
+func (p AppPauseRequest) Validate() error {
+	var problems Problems
+	p.Labels.check(&problems, "/labels")
+	checkText(&problems, "/reason", p.Reason)
+	return problems.Err()
+}
+
+// CheckUntil returns a problem if a pause that begins now would have ended by until.
+func CheckUntil(until *time.Time, now time.Time) error {
+	if until == nil || until.After(now) {
+		return nil
+	}
+	return &Problem{Path: "/until", Code: CodeAtPast, Message: fmt.Sprintf(
+		"until %s is not after now, %s; give a later time, or leave it out for a pause that somebody has to end",
+		FormatInstant(*until), FormatInstant(now))}
+}
+
+// Holds tells whether p holds jobs with these labels.
+func (p AppPause) Holds(labels Labels) bool { return labels.Have(p.Labels) }
+
+// HeldBy returns those of the pauses that hold jobs with these labels.
+func HeldBy(pauses []AppPause, labels Labels) (held []AppPause) {
+	for _, p := range pauses {
+		if p.Holds(labels) {
+			held = append(held, p)
+		}
+	}
+	return held
+}
+
+// What says which jobs p holds, such as "jobs of app billing with labels team=payments".
+func (p AppPause) What() string {
+	if len(p.Labels) == 0 {
+		return "all jobs of app " + p.App
+	}
+	return "jobs of app " + p.App + " with labels " + p.Labels.String()
+}
+
+// String says what p holds, by whom, since when, until when, and why.
+func (p AppPause) String() string {
+	text := fmt.Sprintf("%s are paused by %s since %s", p.What(), p.PausedBy, FormatInstant(p.PausedAt))
+	if p.Until != nil {
+		text += ", until " + FormatInstant(*p.Until)
+	}
+	if p.Reason != "" {
+		text += ": " + Echo(p.Reason)
+	}
+	return text
+}

@@ -1,0 +1,75 @@
+package dispatcher
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"time"
+)
+
+// RunInput is what a run was given when it was queued, apart from what follows from its key. Most runs have none.
+type RunInput struct {
+	// Payload takes the place of the job's payload; nil: the run has that of the job.
+	Payload json.RawMessage `json:"payload,omitempty"`
+	// Cause says why the run exists; nil: its kind says all.
+	Cause *RunCause `json:"cause,omitempty"`
+	// Traceparent is the trace context of the request that asked for the run; empty: it had none. No target gets it.
+	Traceparent string `json:"traceparent,omitempty"`
+}
+
+// RunCause says why a run exists.
+type RunCause struct {
+	// Run is the id of the run that this one follows, and On what happened to it, as a FollowEvent. Run is empty for missed
+	// fires that no run caught up.
+	Run string `json:"run,omitempty"`
+	On  string `json:"on,omitempty"`
+	// State, Class and Error are how the run that this one follows ended.
+	State RunState `json:"state,omitempty"`
+	Class Class    `json:"class,omitempty"`
+	Error string   `json:"error,omitempty"`
+	// Backfill is the id of the backfill that the run is part of, and Range what it covers.
+	Backfill string `json:"backfill,omitempty"`
+	Range    *Range `json:"range,omitempty"`
+	// Alert is the name of the alert of which the run delivers a notification.
+	Alert string `json:"alert,omitempty"`
+}
+
+// Range is a span of instants, both ends inclusive.
+type Range struct {
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// Encode returns the input as databases store it, or what of its payload cannot be stored.
+func (i RunInput) Encode() (string, error) {
+	if err := CheckPayload(i.Payload); err != nil {
+		return "", err
+	}
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // the payload is sent as it was given
+	if err := encoder.Encode(i); err != nil {
+		return "", fmt.Errorf("write the input of a run: %w", err)
+	}
+	return string(bytes.ToValidUTF8(bytes.TrimSpace(text.Bytes()), []byte("\ufffd"))), nil
+}
+
+// DecodeRunInput reads what RunInput.Encode wrote.
+func DecodeRunInput(text string) (input RunInput, err error) {
+	if err := json.Unmarshal([]byte(text), &input); err != nil {
+		return input, fmt.Errorf("read the input of a run: %w", err)
+	}
+	return input, nil
+}
+
+// CheckPayload returns everything wrong with a payload as Problems, or nil: it is JSON within the bounds of a payload, which
+// every database stores.
+func CheckPayload(payload json.RawMessage) error {
+	var problems Problems
+	checkPayload(&problems, payload)
+	if len(problems) == 0 && len(payload) > 0 {
+		const most = 10
+		problems.AddError("/payload", CheckJSONText(payload, most))
+	}
+	return problems.Err()
+}

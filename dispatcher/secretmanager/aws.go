@@ -1,0 +1,202 @@
+package secretmanager
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	"github.com/aws/smithy-go"
+)
+
+// mostResponse bounds a response of a manager, in bytes. The largest that has a secret is one of Secrets Manager, 64 KiB of
+// which each may take six bytes in JSON.
+const mostResponse = 512 << 10
+
+// AWS calls services of AWS in a region with the credentials of a configuration.
+type AWS struct {
+	config aws.Config
+}
+
+// NewAWS returns clients for services of AWS. config has credentials and an HTTP client; region replaces its region unless
+// it is empty.
+func NewAWS(config aws.Config, region string) AWS {
+	config.Region = cmp.Or(region, config.Region)
+	return AWS{config}
+}
+
+// awsService is a service whose protocol is JSON 1.1.
+type awsService struct {
+	name     string // for errors
+	endpoint string // begins its host name and is its name in signatures
+	sdkID    string // by which configured endpoints name it
+	target   string // begins the names of its operations
+}
+
+// call makes one request and decodes the response. now is the time of the signature. The error is an Error.
+func (a AWS) call(ctx context.Context, s awsService, operation string, in, out any, now time.Time) error {
+	fail := func(kind Kind, code string) error { return &Error{Kind: kind, Manager: s.name, Code: code} }
+	if a.config.Region == "" {
+		return fail(Unusable, "neither the reference nor the node names a region; set AWS_REGION on the node, or use an ARN")
+	}
+	body, err := json.Marshal(in)
+	if err != nil {
+		return err
+	}
+	endpoint, err := a.endpoint(ctx, s)
+	if err != nil {
+		return err
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, endpoint, bytes.NewReader(body))
+	if err != nil {
+		return fail(Unusable, "its configured endpoint is not a URL")
+	}
+	request.Header.Set("Content-Type", "application/x-amz-json-1.1")
+	request.Header.Set("X-Amz-Target", s.target+"."+operation)
+	if a.config.Credentials == nil {
+		return fail(Denied, "the node has no AWS credentials")
+	}
+	credentials, err := a.config.Credentials.Retrieve(ctx)
+	if err != nil {
+		return credentialsError(s, err)
+	}
+	sum := sha256.Sum256(body)
+	err = v4.NewSigner().SignHTTP(ctx, credentials, request, hex.EncodeToString(sum[:]), s.endpoint, a.config.Region, now)
+	if err != nil {
+		return fail(Unusable, "the request cannot be signed")
+	}
+	response, err := a.config.HTTPClient.Do(request)
+	if err != nil {
+		return fail(Unreachable, "no response")
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, mostResponse+1))
+	switch {
+	case err != nil:
+		return fail(Unreachable, "the response broke off")
+	case len(text) > mostResponse:
+		return fail(Unusable, "the response is too large")
+	case response.StatusCode != http.StatusOK:
+		code := awsErrorCode(response, text)
+		return fail(awsErrorKind(code, response.StatusCode), code)
+	case json.Unmarshal(text, out) != nil:
+		return fail(Unreachable, "the response is not JSON")
+	}
+	return nil
+}
+
+// endpoint returns the URL of a service: the configured one, as the SDK finds it in the environment and in files, or that of
+// the region.
+func (a AWS) endpoint(ctx context.Context, s awsService) (string, error) {
+	for _, source := range a.config.ConfigSources {
+		if ignoring, ok := source.(interface {
+			GetIgnoreConfiguredEndpoints(ctx context.Context) (bool, bool, error)
+		}); ok {
+			if ignore, _, err := ignoring.GetIgnoreConfiguredEndpoints(ctx); err == nil && ignore {
+				return a.regional(s), nil
+			}
+		}
+	}
+	for _, source := range a.config.ConfigSources {
+		if configured, ok := source.(interface {
+			GetServiceBaseEndpoint(ctx context.Context, sdkID string) (string, bool, error)
+		}); ok {
+			if url, found, err := configured.GetServiceBaseEndpoint(ctx, s.sdkID); err == nil && found {
+				return url, nil
+			}
+		}
+	}
+	if url := a.config.BaseEndpoint; url != nil {
+		return *url, nil
+	}
+	return a.regional(s), nil
+}
+
+// regional returns the public endpoint of a service in its region.
+func (a AWS) regional(s awsService) string {
+	domain := "amazonaws.com"
+	for _, partition := range awsPartitions {
+		if strings.HasPrefix(a.config.Region, partition.regions) {
+			domain = partition.domain
+		}
+	}
+	return "https://" + s.endpoint + "." + a.config.Region + "." + domain + "/"
+}
+
+// awsPartitions are those whose services have other domains than the commercial one and GovCloud.
+var awsPartitions = []struct{ regions, domain string }{
+	{"cn-", "amazonaws.com.cn"},
+	{"eusc-", "amazonaws.eu"},
+	{"us-iso-", "c2s.ic.gov"},
+	{"us-isob-", "sc2s.sgov.gov"},
+	{"us-isof-", "csp.hci.ic.gov"},
+	{"eu-isoe-", "cloud.adc-e.uk"},
+}
+
+// credentialsError tells credentials that are refused from those that cannot be had at the moment.
+func credentialsError(s awsService, err error) error {
+	var refused smithy.APIError
+	if errors.As(err, &refused) {
+		status := http.StatusBadRequest
+		var response interface{ HTTPStatusCode() int }
+		if errors.As(err, &response) {
+			status = response.HTTPStatusCode()
+		}
+		code := strings.Map(codeCharacter, refused.ErrorCode())
+		return &Error{Kind: awsErrorKind(code, status), Manager: s.name, Code: "role: " + code}
+	}
+	return &Error{Kind: Unreachable, Manager: s.name, Code: "the credentials of the node cannot be had"}
+}
+
+// awsErrorCode returns the code of an error, such as AccessDeniedException. Only letters of it are taken over.
+func awsErrorCode(response *http.Response, body []byte) string {
+	var said struct {
+		Type string `json:"__type"`
+	}
+	_ = json.Unmarshal(body, &said) // a proxy may respond with something else
+	code := cmp.Or(response.Header.Get("X-Amzn-Errortype"), said.Type)
+	code, _, _ = strings.Cut(code, ":")
+	code = strings.Map(codeCharacter, code[strings.LastIndexByte(code, '#')+1:])
+	return cmp.Or(code[:min(len(code), 64)], "status "+http.StatusText(response.StatusCode))
+}
+
+func codeCharacter(r rune) rune {
+	if r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' {
+		return r
+	}
+	return -1
+}
+
+// awsErrorKind returns the kind of an error by its code.
+func awsErrorKind(code string, status int) Kind {
+	switch {
+	case status == http.StatusTooManyRequests, slices.Contains([]string{
+		"ThrottlingException", "Throttling", "TooManyRequestsException", "RequestLimitExceeded", "RequestThrottled",
+		"RequestThrottledException", "LimitExceededException", "SlowDown", "PriorRequestNotComplete",
+	}, code):
+		return Throttled
+	case slices.Contains([]string{
+		"ResourceNotFoundException", "ParameterNotFound", "ParameterVersionNotFound", "NotFoundException",
+		"InvalidRequestException", // of Secrets Manager, for a secret that is marked for deletion
+	}, code):
+		return Missing
+	case status >= 500, status < 400, slices.Contains([]string{
+		"InternalServerError", "InternalServiceError", "KMSInternalException", "ServiceUnavailable", "DependencyTimeoutException",
+	}, code):
+		return Unreachable
+	case slices.Contains([]string{"ValidationException", "ValidationError", "InvalidParameterException", "InvalidCiphertextException"}, code):
+		return Unusable
+	}
+	// No access, a KMS key that may not be used, or credentials that AWS does not accept.
+	return Denied
+}

@@ -1,0 +1,229 @@
+package secretmanager
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+const vaultName = "Vault"
+
+// VaultOptions say where Vault is, and how a node logs in to it.
+type VaultOptions struct {
+	Address   string // URL, such as https://vault:8200
+	Namespace string // of Vault Enterprise; may be empty
+	// Client makes the requests. It follows no redirect: a request carries a token.
+	Client *http.Client
+	// Login has one of the ways to log in: VaultToken, VaultKubernetes or VaultAWS.
+	Login VaultLogin
+}
+
+// VaultLogin logs in to Vault.
+type VaultLogin interface {
+	// login returns what the login route of an auth method is asked, or a token that needs no login.
+	login(ctx context.Context, role string, now time.Time) (vaultLoginRequest, error)
+}
+
+// vaultLoginRequest is a request for a token, or the token itself.
+type vaultLoginRequest struct {
+	token string
+	mount string // of the auth method, such as kubernetes
+	body  any
+}
+
+// Vault reads secrets of the engine KV version 2. It keeps one token for each role, and renews it by another login before
+// it ends.
+type Vault struct {
+	options VaultOptions
+	mu      sync.Mutex
+	tokens  map[string]vaultToken
+}
+
+// vaultToken is a token until it is replaced.
+type vaultToken struct {
+	text  string
+	until time.Time // zero: it is read again each time
+}
+
+// NewVault returns a client of Vault. It makes no request.
+func NewVault(o VaultOptions) *Vault {
+	o.Address = strings.TrimRight(o.Address, "/")
+	return &Vault{options: o, tokens: map[string]vaultToken{}}
+}
+
+// Secret returns the data of a secret as a JSON object. role is what the node logs in as; path is one of the API, such as
+// secret/data/billing; version is a number, and empty for the latest. The error is an Error.
+func (v *Vault) Secret(ctx context.Context, role, path, version string, now time.Time) (string, error) {
+	token, kept, err := v.token(ctx, role, now)
+	if err != nil {
+		return "", err
+	}
+	text, err := v.read(ctx, token, path, version)
+	var refused *Error
+	if kept && errors.As(err, &refused) && refused.Kind == Denied {
+		// The token may have been revoked. A new one tells whether the secret is denied.
+		v.forget(role, token)
+		if token, _, err = v.token(ctx, role, now); err != nil {
+			return "", err
+		}
+		text, err = v.read(ctx, token, path, version)
+	}
+	return text, err
+}
+
+func (v *Vault) read(ctx context.Context, token, path, version string) (string, error) {
+	query := ""
+	if version != "" {
+		query = "?version=" + url.QueryEscape(version)
+	}
+	var out struct {
+		Data struct {
+			Data     json.RawMessage `json:"data"`
+			Metadata struct {
+				DeletionTime string `json:"deletion_time"`
+				Destroyed    bool   `json:"destroyed"`
+			} `json:"metadata"`
+		} `json:"data"`
+	}
+	if err := v.do(ctx, http.MethodGet, "/v1/"+path+query, token, nil, &out); err != nil {
+		return "", err
+	}
+	if data := out.Data.Data; len(data) == 0 || string(data) == "null" {
+		code := "the path is not one of KV version 2"
+		if out.Data.Metadata.DeletionTime != "" || out.Data.Metadata.Destroyed {
+			code = "the version was deleted"
+		}
+		return "", &Error{Kind: Missing, Manager: vaultName, Code: code}
+	}
+	return string(out.Data.Data), nil
+}
+
+// token returns a token of a role. kept tells that it was not created for this call.
+func (v *Vault) token(ctx context.Context, role string, now time.Time) (text string, kept bool, err error) {
+	v.mu.Lock()
+	known := v.tokens[role]
+	v.mu.Unlock()
+	if now.Before(known.until) {
+		return known.text, true, nil
+	}
+	asked, err := v.options.Login.login(ctx, role, now)
+	if err != nil || asked.token != "" {
+		return asked.token, false, err
+	}
+	var out struct {
+		Auth struct {
+			ClientToken   string `json:"client_token"`
+			LeaseDuration int64  `json:"lease_duration"` // seconds; 0: it does not end
+		} `json:"auth"`
+	}
+	if err := v.do(ctx, http.MethodPost, "/v1/auth/"+asked.mount+"/login", "", asked.body, &out); err != nil {
+		return "", false, loginError(err)
+	}
+	if out.Auth.ClientToken == "" {
+		return "", false, &Error{Kind: Unusable, Manager: vaultName, Code: "login: the response has no token"}
+	}
+	lifetime := time.Duration(min(out.Auth.LeaseDuration, 24*60*60)) * time.Second
+	if lifetime == 0 {
+		lifetime = 24 * time.Hour
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.tokens[role] = vaultToken{out.Auth.ClientToken, now.Add(lifetime * 2 / 3)}
+	return out.Auth.ClientToken, false, nil
+}
+
+// forget drops a token of a role, unless it was replaced.
+func (v *Vault) forget(role, token string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if v.tokens[role].text == token {
+		delete(v.tokens, role)
+	}
+}
+
+// loginError says that an error is of a login. A role that does not exist is denied, not missing: the secret may exist.
+func loginError(err error) error {
+	var e *Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	kind := e.Kind
+	if kind == Missing || kind == Unusable {
+		kind = Denied
+	}
+	return &Error{Kind: kind, Manager: vaultName, Code: "login: " + e.Code}
+}
+
+// do makes one request and decodes the response. The error is an Error.
+func (v *Vault) do(ctx context.Context, method, path, token string, in, out any) error {
+	fail := func(kind Kind, code string) error { return &Error{Kind: kind, Manager: vaultName, Code: code} }
+	var body io.Reader
+	if in != nil {
+		text, err := json.Marshal(in)
+		if err != nil {
+			return err
+		}
+		body = bytes.NewReader(text)
+	}
+	request, err := http.NewRequestWithContext(ctx, method, v.options.Address+path, body)
+	if err != nil {
+		return fail(Unusable, "its address is not a URL")
+	}
+	request.Header.Set("X-Vault-Request", "true")
+	if token != "" {
+		request.Header.Set("X-Vault-Token", token)
+	}
+	if v.options.Namespace != "" {
+		request.Header.Set("X-Vault-Namespace", v.options.Namespace)
+	}
+	response, err := v.options.Client.Do(request)
+	if err != nil {
+		return fail(Unreachable, "no response")
+	}
+	defer response.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(response.Body, mostResponse+1))
+	status := response.StatusCode
+	switch {
+	case err != nil:
+		return fail(Unreachable, "the response broke off")
+	case len(text) > mostResponse:
+		return fail(Unusable, "the response is too large")
+	case status == http.StatusNotFound && deletedVersion(text):
+		return fail(Missing, "the version was deleted")
+	case status != http.StatusOK:
+		return fail(vaultErrorKind(status), "status "+strconv.Itoa(status))
+	case json.Unmarshal(text, out) != nil:
+		return fail(Unreachable, "the response is not JSON")
+	}
+	return nil
+}
+
+// deletedVersion tells whether a response of status 404 describes a version that was deleted.
+func deletedVersion(body []byte) bool {
+	var said struct{ Data struct{ Metadata *struct{} } }
+	return json.Unmarshal(body, &said) == nil && said.Data.Metadata != nil
+}
+
+// vaultErrorKind returns the kind of an error by its status. Vault responds with 307 while a standby node does not reach the
+// active one, with 412 while a replica is behind, with 472 and 473 in disaster recovery, and with 503 while it is sealed.
+func vaultErrorKind(status int) Kind {
+	switch {
+	case status == http.StatusTooManyRequests:
+		return Throttled
+	case status == http.StatusForbidden || status == http.StatusUnauthorized:
+		return Denied
+	case status == http.StatusNotFound:
+		return Missing
+	case status >= 500, status < 400, status == http.StatusPreconditionFailed, status == 472, status == 473:
+		return Unreachable
+	}
+	return Unusable
+}

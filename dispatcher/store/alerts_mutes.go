@@ -1,0 +1,179 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// MuteAlert mutes an alert.
+func (s *store) MuteAlert(
+	ctx context.Context, app, name string, mute dispatcher.AlertMute, change dispatcher.Change,
+) (dispatcher.Alert, error) {
+	if err := mute.Validate(); err != nil {
+		return dispatcher.Alert{}, err
+	}
+	return s.changeMute(ctx, app, name, "mute", change, func(now time.Time) (*dispatcher.AlertMute, error) {
+		if mute.Until != nil {
+			if !mute.Until.After(now) {
+				return nil, pastProblem("/until", *mute.Until, now)
+			}
+			mute.Until = new(mute.Until.UTC().Truncate(time.Millisecond))
+		}
+		mute.By, mute.At = change.Actor, &now
+		return &mute, nil
+	})
+}
+
+// UnmuteAlert lifts an operator's mute. The handler notifies what it kept back.
+func (s *store) UnmuteAlert(ctx context.Context, app, name string, change dispatcher.Change) (dispatcher.Alert, error) {
+	return s.changeMute(ctx, app, name, "unmute", change, func(time.Time) (*dispatcher.AlertMute, error) { return nil, nil })
+}
+
+func (s *store) changeMute(ctx context.Context, app, name, action string, change dispatcher.Change,
+	next func(time.Time) (*dispatcher.AlertMute, error)) (stored dispatcher.Alert, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		alert, err := findAlert(ctx, t, app, name, t.lock())
+		if err == nil {
+			err = t.allow(alert.Revision)
+		}
+		if err != nil {
+			return err
+		}
+		mute, err := next(t.now)
+		if err != nil {
+			return err
+		}
+		if mute == nil && alert.Muted == nil {
+			stored = alert
+			return nil
+		}
+		id := dispatcher.AlertID(app, name)
+		if err := t.writeMute(ctx, alert, mute); err != nil {
+			return fmt.Errorf("%s alert %s/%s: %w", action, app, name, err)
+		}
+		// What is kept back is looked at again, because it is now kept back until another time. $1 alert, $2 now
+		const look = `UPDATE alert_states SET check_at = $2 WHERE alert_id = $1 AND kept_back`
+		if _, err := t.ExecContext(ctx, look, id, t.now.UnixMilli()); err != nil {
+			return fmt.Errorf("%s alert %s/%s: %w", action, app, name, err)
+		}
+		if stored, err = findAlert(ctx, t, app, name, ""); err != nil {
+			return err
+		}
+		return t.auditChange(ctx, auditEntry{action: action, app: app, subject: "alert " + name, revision: alert.Revision,
+			before: mutedOrNil(alert.Muted), after: mutedOrNil(mute)})
+	})
+	return stored, err
+}
+
+// writeMute stores an operator's mute of an alert; nil: there is none.
+func (t *tx) writeMute(ctx context.Context, alert dispatcher.Alert, mute *dispatcher.AlertMute) error {
+	var encoded *string
+	if mute != nil {
+		text, err := json.Marshal(mute)
+		if err != nil {
+			return err
+		}
+		encoded = new(string(text))
+	}
+	// $1 alert, $2 mute
+	_, err := t.ExecContext(ctx, `UPDATE alerts SET muted = $2 WHERE id = $1`, dispatcher.AlertID(alert.App, alert.Name), encoded)
+	return err
+}
+
+// mutedOrNil keeps a nil mute from being audited as null.
+func mutedOrNil(m *dispatcher.AlertMute) any {
+	if m == nil {
+		return nil
+	}
+	return m
+}
+
+// TestAlert queues a notification that tests the destination of an alert.
+func (s *store) TestAlert(ctx context.Context, app, name string, change dispatcher.Change) (run dispatcher.Run, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		alert, err := findAlert(ctx, t, app, name, "")
+		if err != nil {
+			return err
+		}
+		if err := t.countManual(ctx, app); err != nil {
+			return err
+		}
+		// $1 id
+		attached := alert.Attached().Key()
+		revision, _, err := first(ctx, t, scanInt, `SELECT revision FROM jobs WHERE id = $1`, attached)
+		if err != nil {
+			return err
+		}
+		n := dispatcher.AlertNotification{App: app, Alert: name, Description: alert.Description, Condition: dispatcher.AlertFailure,
+			Transition: dispatcher.AlertTest, At: t.now, Since: t.now, By: change.Actor, Reason: "somebody tests the destination"}
+		payload, err := json.Marshal(n)
+		if err != nil {
+			return err
+		}
+		key := dispatcher.RunKey{TriggerID: dispatcher.AlertStateID(dispatcher.AlertID(app, name), 0, ""), ScheduledAt: t.now,
+			Kind: dispatcher.KindAlert}
+		queued, err := t.queueRun(ctx, key, attached, revision, &dispatcher.RunInput{Payload: payload,
+			Cause: &dispatcher.RunCause{Alert: name}})
+		if err == nil && !queued {
+			err = fmt.Errorf("alert %s was tested in this millisecond: %w", dispatcher.Echo(name), dispatcher.ErrConflict)
+		}
+		if err == nil {
+			run, err = s.findRun(ctx, t, key.String())
+		}
+		if err != nil {
+			return err
+		}
+		return t.audit(ctx, "test", app, "alert "+name+" run "+run.ID, alert.Revision)
+	})
+	return run, err
+}
+
+// AlertEvents returns a page of the transitions of an app, latest first.
+func (s *store) AlertEvents(ctx context.Context, query dispatcher.AlertEventQuery) ([]dispatcher.AlertEvent, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if _, err := findApp(ctx, s.read, query.App, ""); err != nil {
+		return nil, err
+	}
+	var w conditions
+	w.add("app_id = %s", dispatcher.AppID(query.App))
+	if query.Alert != "" {
+		w.add("alert = %s", query.Alert)
+	}
+	if query.Job != "" {
+		w.add("job = %s", query.Job)
+	}
+	if !query.From.IsZero() {
+		w.add("at >= %s", query.From.UnixMilli())
+	}
+	if !query.To.IsZero() {
+		w.add("at <= %s", query.To.UnixMilli())
+	}
+	if query.Page.Cursor != "" {
+		at, id, err := dispatcher.ParseAuditID(query.Page.Cursor)
+		if err != nil {
+			return nil, fmt.Errorf("cursor %s is not that of an event of an alert: %w", dispatcher.Echo(query.Page.Cursor), err)
+		}
+		w.add("(at, id) < (%s, %s)", at.UnixMilli(), id)
+	}
+	list := `SELECT at, id, alert, job, event FROM alert_events WHERE ` + strings.TrimPrefix(w.text, " AND ") +
+		fmt.Sprintf(` ORDER BY at DESC, id DESC LIMIT %d`, query.Page.Limit)
+	return collect(ctx, s.read, func(row scanner) (e dispatcher.AlertEvent, err error) {
+		var id int64
+		var at time.Time
+		var alert, job, text string
+		if err = row.Scan(instantColumn(&at), &id, &alert, &job, &text); err != nil {
+			return e, err
+		}
+		if err = json.Unmarshal([]byte(text), &e); err != nil {
+			return e, fmt.Errorf("event of alert %s: %w", alert, err)
+		}
+		e.At, e.Alert, e.Job, e.Cursor = at, alert, job, dispatcher.AuditID(at, id)
+		return e, nil
+	}, list, w.args...)
+}

@@ -1,0 +1,256 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Which alerts apply to a job follows from its name and labels, and from all alerts of its app. What follows from that is kept
+// with the job: whether ends of its runs are judged, how late a fire is late, and the states of conditions of time. A change of
+// a job writes it in the same transaction. A change of an alert does so for the first jobs of the app; the handler goes on.
+
+// sweptAtOnce is how many jobs follow a change of an alert in the transaction of the change.
+const sweptAtOnce = 500
+
+// followAlertsOf lets the jobs of an app, which is locked, follow a change of its alerts.
+func (t *tx) followAlertsOf(ctx context.Context, app string) error {
+	// $1 app
+	const begin = `UPDATE apps SET alerts_swept_to = '' WHERE id = $1`
+	if _, err := t.ExecContext(ctx, begin, dispatcher.AppID(app)); err != nil {
+		return err
+	}
+	_, err := t.sweepAlerts(ctx, dispatcher.AppID(app), sweptAtOnce)
+	return err
+}
+
+// swept is what a portion of a sweep did.
+type swept struct {
+	jobs, notified int
+	more           bool
+}
+
+// sweepAlerts lets the next jobs of an app follow its alerts. The app is locked first, so that neither its alerts nor its jobs
+// change meanwhile.
+func (t *tx) sweepAlerts(ctx context.Context, app int64, limit int) (done swept, err error) {
+	// $1 id
+	const pending = `SELECT name, alerts_swept_to FROM apps WHERE id = $1 AND alerts_swept_to IS NOT NULL`
+	at, found, err := first(ctx, t, func(row scanner) (at [2]string, err error) { return at, row.Scan(&at[0], &at[1]) },
+		pending+t.lock(), app)
+	if err != nil || !found {
+		return done, err
+	}
+	// $1 app, $2 last name of the portion before, $3 limit
+	const next = `SELECT id, name FROM jobs WHERE app_id = $1 AND name > $2 AND part_of = 0 AND deleted_at IS NULL ORDER BY name LIMIT $3`
+	var ids []int64
+	last := at[1]
+	_, err = collect(ctx, t, func(row scanner) (struct{}, error) {
+		var id int64
+		err := row.Scan(&id, &last)
+		ids = append(ids, id)
+		return struct{}{}, err
+	}, next, app, at[1], limit)
+	if err != nil {
+		return done, err
+	}
+	if done.notified, err = t.followAlerts(ctx, ids, false); err != nil {
+		return done, err
+	}
+	done.jobs, done.more = len(ids), len(ids) == limit
+	var cursor *string
+	if done.more {
+		cursor = &last
+	}
+	// $1 app, $2 cursor
+	if _, err := t.ExecContext(ctx, `UPDATE apps SET alerts_swept_to = $2 WHERE id = $1`, app, cursor); err != nil {
+		return done, err
+	}
+	t.notify(dispatcher.Notification{App: at[0]})
+	return done, nil
+}
+
+// followAlertsOfJob lets a job follow the alerts of its app after a change of the job. What no longer applies to it ends a while
+// later: a job that is renamed is selected again once the alert is changed, too.
+func (t *tx) followAlertsOfJob(ctx context.Context, app string, job int64) error {
+	// $1 app, $2 job
+	const concerned = `SELECT 1 FROM alerts WHERE app_id = $1 AND deleted_at IS NULL
+		UNION ALL SELECT 1 FROM alert_states WHERE job_id = $2 LIMIT 1`
+	_, some, err := first(ctx, t, scanInt, concerned, dispatcher.AppID(app), job)
+	if err == nil && some {
+		_, err = t.followAlerts(ctx, []int64{job}, true)
+	}
+	return err
+}
+
+// followAlerts lets jobs follow the alerts that apply to them, and returns how many notifications it queued. With later, what no
+// longer applies ends later.
+func (t *tx) followAlerts(ctx context.Context, jobs []int64, later bool) (int, error) {
+	if len(jobs) == 0 {
+		return 0, nil
+	}
+	j, err := t.judge(ctx, jobs)
+	if err != nil {
+		return 0, err
+	}
+	for _, job := range j.jobs {
+		j.begin(job)
+	}
+	for id, track := range j.tracks {
+		j.keep(id, track, later)
+	}
+	notified, err := j.finish(ctx)
+	if err != nil {
+		return 0, err
+	}
+	return notified, j.writeFollows(ctx)
+}
+
+// begin begins the tracks of conditions of time that apply to a job.
+func (j *judgement) begin(job *judgedJob) {
+	for _, alert := range job.alerts {
+		for _, condition := range []dispatcher.AlertCondition{dispatcher.AlertNoSuccess, dispatcher.AlertOverrun, dispatcher.AlertObjective} {
+			if _, has := alert.RuleOf(condition, j.now); !has || condition == dispatcher.AlertObjective && !job.objective {
+				continue
+			}
+			if id, track := j.trackOf(alert, job, condition); track.MeasuredFrom.IsZero() {
+				j.set(id, alert, job, track.Begins(alert.Alert, j.now), nil)
+			}
+		}
+	}
+}
+
+// keep looks whether a track still applies to its job. If it does, mutes that have ended let go of what they kept back.
+func (j *judgement) keep(id int64, track dispatcher.AlertTrack, later bool) {
+	job, alert := j.jobs[track.JobID], j.alerts[track.AlertID]
+	rule, reason := j.applies(track)
+	switch {
+	case reason != "" && later && !job.deleted:
+		track.LookAt = j.now.Add(unselectedAfter)
+		j.set(id, alert, job, track, nil)
+	case reason != "":
+		j.end(id, track, reason)
+	default:
+		if checked, made := track.Check(rule, j.now); checked != track || len(made) > 0 || track.KeptBack() {
+			j.set(id, alert, job, checked, made)
+		}
+	}
+}
+
+// applies returns the rule of a track, or why it applies to its job no longer.
+func (j *judgement) applies(track dispatcher.AlertTrack) (rule dispatcher.AlertRule, reason string) {
+	job, alert := j.jobs[track.JobID], j.alerts[track.AlertID]
+	if alert == nil {
+		return rule, "the alert was deleted"
+	}
+	rule, has := alert.RuleOf(track.Condition, j.now)
+	switch {
+	case job == nil || job.deleted:
+		return rule, "the job was deleted"
+	case !has:
+		return rule, "the alert no longer has the condition"
+	case track.Condition == dispatcher.AlertObjective && !job.objective:
+		return rule, "the job no longer has an objective"
+	}
+	for _, applies := range job.alerts {
+		if applies == alert {
+			return rule, ""
+		}
+	}
+	return rule, "the alert no longer applies to the job"
+}
+
+// end ends a track that applies to nothing any more, and removes it. People who were told that its condition holds are told that
+// it is over.
+func (j *judgement) end(id int64, track dispatcher.AlertTrack, reason string) {
+	job, alert := j.jobs[track.JobID], j.alerts[track.AlertID]
+	if alert != nil && job != nil {
+		rule, _ := alert.RuleOf(track.Condition, j.now)
+		ended, made := track.Observe(rule, dispatcher.AlertObservation{At: j.now, Reason: reason}, j.now)
+		j.set(id, alert, job, ended, made)
+	}
+	j.remove(id)
+}
+
+// writeFollows writes what the judged jobs keep of their alerts.
+func (j *judgement) writeFollows(ctx context.Context) error {
+	var ids []int64
+	var bits []int32
+	var late []*int64
+	for id, job := range j.jobs {
+		bit, least := int32(0), (*int64)(nil)
+		for _, alert := range job.alerts {
+			bit = int32(dispatcher.FollowsAlerts)
+			if after := alert.LateAfter.Std().Milliseconds(); after > 0 && (least == nil || after < *least) {
+				least = &after
+			}
+		}
+		same := job.lateAfter == nil && least == nil || job.lateAfter != nil && least != nil && *job.lateAfter == *least
+		if same && job.follows&int(dispatcher.FollowsAlerts) == int(bit) {
+			continue
+		}
+		ids, bits, late = append(ids, id), append(bits, bit), append(late, least)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	// From $1 on: id, bit, late
+	write := j.rows(0, 1, "", column{"id", bigint}, column{"bit", integer}, column{"late", bigint}) + ` UPDATE jobs AS j
+		SET follows = (j.follows & ~8) | b.bit, alert_late_after = b.late FROM b WHERE j.id = b.id`
+	if _, err := j.ExecContext(ctx, write, j.batch(ids, bits, late)...); err != nil {
+		return fmt.Errorf("let %d jobs follow alerts: %w", len(ids), err)
+	}
+	return nil
+}
+
+// endAlertsOf ends what is known of a job that was deleted.
+func (t *tx) endAlertsOf(ctx context.Context, job int64) error {
+	// $1 job
+	_, some, err := first(ctx, t, scanInt, `SELECT 1 FROM alert_states WHERE job_id = $1 LIMIT 1`, job)
+	if err != nil || !some {
+		return err
+	}
+	_, err = t.followAlerts(ctx, []int64{job}, false)
+	return err
+}
+
+// judgeEnds applies ends of runs, and decisions about missed fires, to the alerts of their jobs, in order. It returns how many
+// notifications it queued.
+func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd) (int, error) {
+	var ids []int64
+	for _, e := range ends {
+		if e.follows&dispatcher.FollowsAlerts != 0 && e.key.Kind != dispatcher.KindBackfill {
+			ids = append(ids, e.jobID)
+		}
+	}
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	j, err := t.judge(ctx, ids)
+	if err != nil {
+		return 0, err
+	}
+	for i := range ends {
+		e := &ends[i]
+		job := j.jobs[e.jobID]
+		if job == nil || job.deleted || e.follows&dispatcher.FollowsAlerts == 0 || e.key.Kind == dispatcher.KindBackfill {
+			continue
+		}
+		end := dispatcher.AlertEnd{RunKey: e.key, Trigger: e.trigger, State: e.state, Class: e.class, Error: e.reason, EndedAt: e.endedAt}
+		if e.startedAt != nil {
+			end.StartedAt = *e.startedAt
+			if err := j.owed(ctx, job, &end); err != nil {
+				return 0, err
+			}
+		}
+		if e.event() == dispatcher.OnMisfire {
+			document, err := t.documentOf(ctx, e)
+			if err != nil {
+				return 0, fmt.Errorf("read missed fires: %w", err)
+			}
+			end.Missed = max(document.Parent.Missed.Count, 1)
+		}
+		j.after(job, end)
+	}
+	return j.finish(ctx)
+}

@@ -1,0 +1,305 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// unselectedAfter is how long a state stays of which the alert no longer applies to the job, because the job was changed.
+const unselectedAfter = time.Minute
+
+// WatchAlerts does a portion of what time brings about for alerts.
+func (s *store) WatchAlerts(ctx context.Context, after *dispatcher.LateFire, limit int, now time.Time) (
+	done dispatcher.AlertsWatched, last *dispatcher.LateFire, err error,
+) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if now, err = s.orClock(ctx, now); err != nil {
+		return done, nil, err
+	}
+	for _, step := range []struct {
+		name string
+		do   func(context.Context, int, time.Time, *dispatcher.AlertsWatched) error
+	}{
+		{"let jobs follow alerts", s.sweepAlertsOfApps},
+		{"look at states of alerts", s.lookAtAlerts},
+	} {
+		if err := step.do(ctx, limit, now, &done); err != nil {
+			return done, nil, fmt.Errorf("%s: %w", step.name, err)
+		}
+	}
+	if last, err = s.findLateFires(ctx, after, limit, now, &done); err != nil {
+		return done, nil, fmt.Errorf("find late fires: %w", err)
+	}
+	return done, last, nil
+}
+
+// sweepAlertsOfApps lets the next jobs of an app follow its alerts.
+func (s *store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time, done *dispatcher.AlertsWatched) error {
+	const pending = `SELECT id FROM apps WHERE alerts_swept_to IS NOT NULL ORDER BY id LIMIT 1`
+	app, found, err := first(ctx, s.read, scanInt, pending)
+	if err != nil || !found {
+		return err
+	}
+	var portion swept
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+		portion, err = t.sweepAlerts(ctx, app, limit)
+		return err
+	})
+	done.Jobs, done.Notified, done.More = done.Jobs+portion.jobs, done.Notified+portion.notified, true // another app may be next
+	return err
+}
+
+// lookAtAlerts looks at the states that are due.
+func (s *store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done *dispatcher.AlertsWatched) error {
+	// $1 now, $2 limit
+	const due = `SELECT s.id, s.job_id FROM alert_states AS s WHERE s.check_at <= $1 ORDER BY s.check_at LIMIT $2`
+	var ids, jobs []int64
+	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+		var id, job int64
+		err := row.Scan(&id, &job)
+		ids, jobs = append(ids, id), append(jobs, job)
+		return struct{}{}, err
+	}, due, now.UnixMilli(), limit)
+	if err != nil || len(ids) == 0 {
+		return err
+	}
+	notified := 0
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		j, err := t.judge(ctx, jobs)
+		if err != nil {
+			return err
+		}
+		facts, err := j.facts(ctx, ids)
+		if err != nil {
+			return err
+		}
+		for _, id := range ids {
+			j.look(id, facts)
+		}
+		notified, err = j.finish(ctx)
+		return err
+	})
+	done.Looked, done.Notified, done.More = done.Looked+len(ids), done.Notified+notified, done.More || len(ids) == limit
+	return err
+}
+
+// look looks at a state. Somebody else may have changed it meanwhile; then there is nothing to do.
+func (j *judgement) look(id int64, facts map[int64]dispatcher.AlertFacts) {
+	track, there := j.tracks[id]
+	if !there {
+		return
+	}
+	rule, reason := j.applies(track)
+	if reason != "" {
+		j.end(id, track, reason)
+		return
+	}
+	if track.Expired(j.now) {
+		j.remove(id)
+		return
+	}
+	job, alert := j.jobs[track.JobID], j.alerts[track.AlertID]
+	known := facts[track.JobID]
+	known.Watched = job.watched
+	if job.changedAt.After(known.ChangedAt) {
+		known.ChangedAt = job.changedAt
+	}
+	if alert.UpdatedAt.After(known.ChangedAt) {
+		known.ChangedAt = alert.UpdatedAt
+	}
+	looked, made := track.Look(alert.Alert, rule, known, j.now)
+	j.set(id, alert, job, looked, made)
+}
+
+// factsWithin is how many of the latest runs of a job are looked through for one that succeeded. If that many did not, the job
+// has not succeeded for longer than anyone wants to know.
+const factsWithin = `20000`
+
+// facts reads what has to be known of the jobs of tracks.
+func (j *judgement) facts(ctx context.Context, ids []int64) (map[int64]dispatcher.AlertFacts, error) {
+	facts := map[int64]dispatcher.AlertFacts{}
+	var successes, since, running, burning []int64
+	for _, id := range ids {
+		track, known := j.tracks[id]
+		if !known {
+			continue
+		}
+		switch alert := j.alerts[track.AlertID]; {
+		case alert == nil:
+		case track.Condition == dispatcher.AlertOverrun:
+			running = append(running, track.JobID)
+		case track.Condition == dispatcher.AlertObjective:
+			burning = append(burning, track.JobID)
+		case track.Condition == dispatcher.AlertNoSuccess:
+			successes, since = append(successes, track.JobID), append(since, track.MeasuredFrom.Add(-alert.NoSuccessFor.Std()).UnixMilli())
+		case track.Condition == dispatcher.AlertFailure:
+			successes, since = append(successes, track.JobID), append(since, track.MetAt.Add(-time.Hour).UnixMilli())
+		}
+	}
+	if len(successes) > 0 {
+		if err := j.readSuccesses(ctx, facts, successes, since); err != nil {
+			return nil, fmt.Errorf("read runs that succeeded: %w", err)
+		}
+	}
+	if err := j.addEndedPauses(ctx, facts, ids); err != nil {
+		return nil, err
+	}
+	if len(running) > 0 {
+		if err := j.readRunning(ctx, facts, running); err != nil {
+			return nil, fmt.Errorf("read runs under way: %w", err)
+		}
+	}
+	if len(burning) > 0 {
+		if err := j.readBurns(ctx, facts, burning); err != nil {
+			return nil, fmt.Errorf("read counts of objectives: %w", err)
+		}
+	}
+	return facts, nil
+}
+
+func (j *judgement) readSuccesses(ctx context.Context, facts map[int64]dispatcher.AlertFacts, jobs, since []int64) error {
+	// From $1 on: id, since
+	read := j.rows(0, 1, "", column{"id", bigint}, column{"since", bigint}) + ` SELECT b.id, (SELECT r.ended_at
+			FROM (SELECT r.ended_at, r.state, r.kind FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
+				ORDER BY r.scheduled_at DESC LIMIT ` + factsWithin + `) AS r
+			WHERE r.state IS NULL AND r.kind < 16 AND r.kind <> 5 LIMIT 1) FROM b`
+	_, err := collect(ctx, j, func(row scanner) (struct{}, error) {
+		var job int64
+		var ended *time.Time
+		err := row.Scan(&job, optionalColumn(&ended))
+		if one := facts[job]; ended != nil && ended.After(one.LastSuccess) {
+			one.LastSuccess = *ended
+			facts[job] = one
+		}
+		return struct{}{}, err
+	}, read, j.batch(jobs, since)...)
+	return err
+}
+
+// readRunning finds the oldest attempt of each job, apart from those of backfills, which alerts leave out. Those that are in a
+// claim are young: they get rows among the live runs before they can have taken too long.
+func (j *judgement) readRunning(ctx context.Context, facts map[int64]dispatcher.AlertFacts, jobs []int64) error {
+	// From $1 on: ids
+	read := j.rows(0, 1, "", idColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind FROM b
+			JOIN live_runs AS r ON r.job_id = b.id WHERE r.claimed_at IS NOT NULL AND r.kind < 16 AND r.kind <> 5
+				AND r.state IN ('claimed', 'running', 'waiting_callback')
+		UNION ALL SELECT f.job_id, f.claimed_at, f.scheduled_at, f.trigger_id, 1 FROM b JOIN (` + j.claimedFires() + `) AS f ON f.job_id = b.id`
+	_, err := collect(ctx, j, func(row scanner) (struct{}, error) {
+		var job int64
+		var key dispatcher.RunKey
+		var since time.Time
+		err := row.Scan(&job, instantColumn(&since), instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key))
+		if one := facts[job]; one.OldestSince.IsZero() || since.Before(one.OldestSince) {
+			one.Oldest, one.OldestSince = key, since
+			facts[job] = one
+		}
+		return struct{}{}, err
+	}, read, j.batch(jobs)...)
+	return err
+}
+
+// readBurns reads how fast the error budgets of jobs burn, by the counts of the latest hours only.
+func (j *judgement) readBurns(ctx context.Context, facts map[int64]dispatcher.AlertFacts, jobs []int64) error {
+	// From $1 on: ids
+	read := j.rows(0, 1, "", idColumns...) + objectiveOf(`b JOIN jobs AS j ON j.id = b.id`, latestCounts(), ``)
+	all, err := collect(ctx, j, scanMeasured, read, j.batch(slices.Compact(slices.Sorted(slices.Values(jobs))))...)
+	for _, measured := range all {
+		one := facts[measured.id]
+		one.Burn = &measured.burn
+		facts[measured.id] = one
+	}
+	return err
+}
+
+// findLateFires finds fires that have not begun in time, after one that was found before. Only what is late is read.
+func (s *store) findLateFires(ctx context.Context, after *dispatcher.LateFire, limit int, now time.Time,
+	done *dispatcher.AlertsWatched) (*dispatcher.LateFire, error) {
+	if after == nil {
+		return nil, nil
+	}
+	const wanted = `SELECT 1 FROM jobs WHERE alert_late_after IS NOT NULL LIMIT 1`
+	if _, found, err := first(ctx, s.read, scanInt, wanted); err != nil || !found {
+		return nil, err
+	}
+	type lateFire struct {
+		dispatcher.LateFire
+		job, scheduled int64
+		after          *int64
+	}
+	// $1 a second ago, which no late_after is less than, $2 and $3 the last of the page before, $4 limit
+	const late = `SELECT c.due_at, c.id, c.next_fire_time, t.job_id, j.alert_late_after FROM (SELECT c.due_at, c.id, c.next_fire_time
+			FROM trigger_clock AS c WHERE c.off = 0 AND c.due_at IS NOT NULL AND c.due_at <= $1 AND (c.due_at, c.id) > ($2, $3)
+			ORDER BY c.due_at, c.id LIMIT $4) AS c
+		JOIN triggers AS t ON t.id = c.id JOIN jobs AS j ON j.id = t.job_id ORDER BY c.due_at, c.id`
+	dueAt := int64(0)
+	if !after.DueAt.IsZero() {
+		dueAt = after.DueAt.UnixMilli()
+	}
+	fires, err := collect(ctx, s.read, func(row scanner) (f lateFire, err error) {
+		return f, row.Scan(instantColumn(&f.DueAt), &f.TriggerID, &f.scheduled, &f.job, &f.after)
+	}, late, now.UnixMilli()-time.Second.Milliseconds(), dueAt, after.TriggerID, limit)
+	if err != nil || len(fires) == 0 {
+		return nil, err
+	}
+	var jobs []int64
+	for _, f := range fires {
+		if f.after != nil && now.UnixMilli()-f.scheduled > *f.after {
+			jobs = append(jobs, f.job)
+		}
+	}
+	var last *dispatcher.LateFire
+	if len(fires) == limit {
+		last, done.More = &fires[limit-1].LateFire, true
+	}
+	if len(jobs) == 0 {
+		return last, nil
+	}
+	notified := 0
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		j, err := t.judge(ctx, jobs)
+		if err != nil {
+			return err
+		}
+		for _, f := range fires {
+			if job := j.jobs[f.job]; job != nil && !job.deleted {
+				if err := j.late(ctx, job, f.TriggerID, instant(f.scheduled)); err != nil {
+					return err
+				}
+			}
+		}
+		notified, err = j.finish(ctx)
+		return err
+	})
+	done.Late, done.Notified = done.Late+len(jobs), done.Notified+notified
+	return last, err
+}
+
+// late makes the alerts of a job fire because a fire has not begun in time. Those that do already know enough.
+func (j *judgement) late(ctx context.Context, job *judgedJob, trigger int64, scheduled time.Time) error {
+	if job.lateAfter == nil || j.now.Sub(scheduled).Milliseconds() <= *job.lateAfter {
+		return nil
+	}
+	from, err := j.owedFrom(ctx, job)
+	if err != nil {
+		return err
+	}
+	from = dispatcher.Later(scheduled, from)
+	for _, alert := range job.alerts {
+		by := j.now.Sub(from)
+		rule, has := alert.RuleOf(dispatcher.AlertLate, j.now)
+		id, track := j.trackOf(alert, job, dispatcher.AlertLate)
+		if !has || by <= alert.LateAfter.Std() || track.Firing {
+			continue
+		}
+		run := dispatcher.RunKey{TriggerID: trigger, ScheduledAt: scheduled, Kind: dispatcher.KindSchedule}
+		next, made := track.Observe(rule, dispatcher.AlertObservation{Met: 1, At: from.Add(alert.LateAfter.Std()), Run: run.String(),
+			ScheduledAt: scheduled, LateBy: by}, j.now)
+		j.set(id, alert, job, next, made)
+	}
+	return nil
+}

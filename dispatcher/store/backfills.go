@@ -1,0 +1,221 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// backfill is a row of backfills.
+type backfill struct {
+	dispatcher.Backfill
+	id, jobID, nextAt int64
+	cursor            *dispatcher.BackfillInstant // nil: none
+	deleted           bool                        // the job
+}
+
+// backfillRows are backfills f with the names of their jobs, and how many of their runs are under way.
+const backfillRows = `SELECT f.id, a.name, j.name, j.deleted_at IS NOT NULL, f.job_id, f.spec, f.state, f.error, f.total, f.queued,
+		f.skipped, f.succeeded, f.failed, f.cancelled, f.cursor_at, f.cursor_trigger, f.next_at, f.created_by, f.created_at, f.ended_at,
+		(SELECT count(*) FROM backfill_runs AS r WHERE r.backfill_id = f.id)
+	FROM backfills AS f JOIN apps AS a ON a.id = f.app_id JOIN jobs AS j ON j.id = f.job_id WHERE `
+
+func scanBackfill(row scanner) (b backfill, err error) {
+	var spec string
+	var trigger int64
+	err = row.Scan(&b.id, &b.App, &b.Job, &b.deleted, &b.jobID, &spec, &b.State, &b.Error, &b.Total, &b.Queued, &b.Skipped,
+		&b.Succeeded, &b.Failed, &b.Cancelled, optionalColumn(&b.ReachedAt), &trigger, &b.nextAt, &b.CreatedBy,
+		instantColumn(&b.CreatedAt), optionalColumn(&b.EndedAt), &b.Running)
+	if err != nil {
+		return b, err
+	}
+	b.ID = dispatcher.BackfillID(b.id)
+	if b.ReachedAt != nil {
+		b.cursor = &dispatcher.BackfillInstant{At: *b.ReachedAt, TriggerID: trigger}
+	}
+	if err := json.Unmarshal([]byte(spec), &b.BackfillSpec); err != nil {
+		return b, fmt.Errorf("read backfill %s: %w", b.ID, err)
+	}
+	return b, nil
+}
+
+// findBackfill returns a backfill of an app, or ErrNotFound. lock locks its row.
+func findBackfill(ctx context.Context, q querier, app, id, lock string) (backfill, error) {
+	key, err := dispatcher.ParseBackfillID(id)
+	if err != nil {
+		return backfill{}, dispatcher.NotFound("backfill", dispatcher.Echo(id))
+	}
+	// $1 backfill, $2 app
+	found, ok, err := first(ctx, q, scanBackfill, backfillRows+`f.id = $1 AND f.app_id = $2`+lockOf(lock, "f"), key, dispatcher.AppID(app))
+	if err == nil && !ok {
+		err = dispatcher.NotFound("backfill", id)
+	}
+	return found, err
+}
+
+// Backfill returns a backfill.
+func (s *store) Backfill(ctx context.Context, app, id string) (dispatcher.Backfill, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	found, err := findBackfill(ctx, s.read, app, id, "")
+	return found.Backfill, err
+}
+
+// Backfills lists backfills of an app, the latest first.
+func (s *store) Backfills(ctx context.Context, query dispatcher.BackfillQuery) ([]dispatcher.Backfill, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	of, err := s.idsOf(ctx, query.App, query.Job, "")
+	if err != nil {
+		return nil, err
+	}
+	var w conditions
+	w.add("f.app_id = %s", dispatcher.AppID(query.App))
+	if query.Job != "" {
+		w.add("f.job_id = %s", of.job)
+	}
+	if query.Page.Cursor != "" {
+		after, err := dispatcher.ParseBackfillID(query.Page.Cursor)
+		if err != nil {
+			return nil, fmt.Errorf("cursor %s: %w", dispatcher.Echo(query.Page.Cursor), err)
+		}
+		w.add("f.id < %s", after)
+	}
+	rows, err := collect(ctx, s.read, scanBackfill,
+		backfillRows+`1 = 1`+w.text+` ORDER BY f.id DESC LIMIT `+strconv.Itoa(query.Page.Limit), w.args...)
+	all := make([]dispatcher.Backfill, len(rows))
+	for i, row := range rows {
+		all[i] = row.Backfill
+	}
+	return all, err
+}
+
+// CreateBackfill begins a backfill of a job.
+func (s *store) CreateBackfill(
+	ctx context.Context, app, name string, spec dispatcher.BackfillSpec, total int, change dispatcher.Change,
+) (created dispatcher.Backfill, err error) {
+	text, err := specText(spec)
+	if err != nil {
+		return created, err
+	}
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		job, err := s.findJob(ctx, t, app, name, t.lock())
+		if err != nil {
+			return err
+		}
+		if err := job.CheckPayloadOf(spec.Payload); err != nil {
+			return err
+		}
+		// $1 job
+		const open = `SELECT id FROM backfills WHERE job_id = $1 AND ended_at IS NULL`
+		if other, found, err := first(ctx, t, scanInt, open, job.Key()); err != nil || found {
+			if found {
+				err = fmt.Errorf("backfill %s of job %s has not ended: %w", dispatcher.BackfillID(other), name, dispatcher.ErrConflict)
+			}
+			return err
+		}
+		if err := t.countManual(ctx, app); err != nil {
+			return err
+		}
+		id := dispatcher.NewBackfillID(t.now, rand.Int64())
+		// $1 backfill, $2 app, $3 job, $4 what was asked for, $5 instants, $6 by whom, $7 now
+		const insert = `INSERT INTO backfills (id, app_id, job_id, spec, state, total, created_by, created_at)
+			VALUES ($1, $2, $3, $4, 'running', $5, $6, $7)`
+		if _, err := t.ExecContext(ctx, insert, id, dispatcher.AppID(app), job.Key(), text, total, storable(t.by.Actor),
+			t.now.UnixMilli()); err != nil {
+			return fmt.Errorf("create backfill of job %s: %w", name, err)
+		}
+		row, err := findBackfill(ctx, t, app, dispatcher.BackfillID(id), "")
+		if err != nil {
+			return err
+		}
+		created = row.Backfill
+		t.notify(dispatcher.Notification{Backfill: true})
+		return t.auditBackfill(ctx, "create", created)
+	})
+	return created, err
+}
+
+// specText returns what was asked for as it is stored: the payload as it was given.
+func specText(spec dispatcher.BackfillSpec) (string, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(spec); err != nil {
+		return "", fmt.Errorf("write what a backfill runs: %w", err)
+	}
+	return storable(text.String()), nil
+}
+
+// auditBackfill adds a change of a backfill to the audit log, without its payload.
+func (t *tx) auditBackfill(ctx context.Context, action string, b dispatcher.Backfill) error {
+	after := map[string]any{"job": b.Job, "trigger": b.Trigger, "from": b.From, "to": b.To, "concurrency": b.Concurrency, "order": b.Order,
+		"pace": b.Pace, "existing": b.Existing, "reason": b.Reason, "state": b.State, "total": b.Total, "queued": b.Queued}
+	if b.Payload != nil {
+		after["payload"] = sumOf(b.Payload)
+	}
+	return t.auditChange(ctx, auditEntry{action: action, app: b.App, subject: "backfill " + b.ID, after: after})
+}
+
+// ChangeBackfill pauses, resumes or cancels a backfill.
+func (s *store) ChangeBackfill(
+	ctx context.Context, app, id string, action dispatcher.BackfillAction, change dispatcher.Change,
+) (changed dispatcher.Backfill, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		b, err := findBackfill(ctx, t, app, id, t.lock())
+		if err != nil {
+			return err
+		}
+		if b.State.Ended() {
+			return fmt.Errorf("backfill %s has ended: %w", id, dispatcher.ErrConflict)
+		}
+		to := map[dispatcher.BackfillAction]dispatcher.BackfillState{dispatcher.PauseBackfill: dispatcher.BackfillPaused,
+			dispatcher.ResumeBackfill: dispatcher.BackfillRunning, dispatcher.CancelBackfill: dispatcher.BackfillCancelling}[action]
+		if b.State == dispatcher.BackfillCancelling && to != b.State {
+			return fmt.Errorf("backfill %s is being cancelled: %w", id, dispatcher.ErrConflict)
+		}
+		if changed = b.Backfill; b.State == to {
+			return nil
+		}
+		// $1 backfill, $2 state
+		if _, err := t.ExecContext(ctx, `UPDATE backfills SET state = $2 WHERE id = $1`, b.id, string(to)); err != nil {
+			return fmt.Errorf("%s backfill %s: %w", action, id, err)
+		}
+		if to == dispatcher.BackfillCancelling {
+			if err := t.cancelWaiting(ctx, b.id); err != nil {
+				return fmt.Errorf("cancel the runs of backfill %s: %w", id, err)
+			}
+		}
+		changed.State = to
+		t.notify(dispatcher.Notification{Backfill: true})
+		return t.auditBackfill(ctx, string(action), changed)
+	})
+	return changed, err
+}
+
+// cancelWaiting cancels the runs of a backfill that no node works on and no target has accepted.
+func (t *tx) cancelWaiting(ctx context.Context, id int64) error {
+	// $1 backfill
+	of := `SELECT` + contenderColumns + ` FROM live_runs AS r JOIN backfill_runs AS f ON f.scheduled_at = r.scheduled_at
+			AND f.trigger_id = r.trigger_id
+		WHERE f.backfill_id = $1 AND r.kind = 5 AND r.token = 0 AND r.state IN ('queued', 'retrying')
+		ORDER BY r.scheduled_at, r.trigger_id` + lockOf(t.lock(), "r")
+	all, err := collect(ctx, t, func(row scanner) (ending, error) {
+		c := &contender{}
+		err := row.Scan(&c.held.JobID, instantColumn(&c.held.ScheduledAt), &c.held.TriggerID, kindColumn(&c.held.RunKey), &c.node,
+			&c.held.Token, &c.held.Attempt)
+		return ending{contender: c, why: "the backfill was cancelled"}, err
+	}, of, id)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	if err := t.cancelShards(ctx, keysOfEndings(all), t.now.UnixMilli(), "the backfill was cancelled"); err != nil {
+		return err
+	}
+	return t.take(ctx, t.hot.slots.cancel, endingArgs(t, t.now.UnixMilli(), all)...)
+}

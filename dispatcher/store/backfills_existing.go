@@ -1,0 +1,125 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// known are the runs that the ledger has of instants.
+type known map[dispatcher.BackfillInstant]*knownRuns
+
+// knownRuns is what the ledger has of an instant.
+type knownRuns struct {
+	live      bool // a run is under way
+	claimed   bool // a claim lists the fire, which may have ended
+	ended     bool // a run has ended
+	fired     bool // the fire has ended
+	succeeded bool
+	backfill  bool // a run of a backfill has ended
+}
+
+// place is where the run of a backfill of an instant is.
+type place int
+
+const (
+	nowhere place = iota
+	inHistory
+)
+
+// keyOfInstant returns the key of the run of a backfill of an instant.
+func keyOfInstant(one dispatcher.BackfillInstant) dispatcher.RunKey {
+	return dispatcher.RunKey{TriggerID: one.TriggerID, ScheduledAt: one.At, Kind: dispatcher.KindBackfill}
+}
+
+// decide tells whether a backfill runs an instant, and where its run is.
+func (k known) decide(existing dispatcher.BackfillExisting, one dispatcher.BackfillInstant) (run bool, at place) {
+	of := k[one]
+	if of == nil {
+		return true, nowhere
+	}
+	if of.backfill {
+		at = inHistory
+	}
+	switch {
+	case of.live || of.claimed && !of.fired:
+		return false, at
+	case existing == dispatcher.ExistingRun:
+		return true, at
+	case existing == dispatcher.ExistingFailed:
+		return !of.succeeded, at
+	}
+	return !of.ended, at
+}
+
+// existing reads what the ledger has of instants: runs that are scheduled, stand for misfires or are of a backfill.
+func (t *tx) existing(ctx context.Context, page []dispatcher.BackfillInstant) (known, error) {
+	all := known{}
+	if len(page) == 0 {
+		return all, nil
+	}
+	sorted := slices.Clone(page)
+	sortBy(sorted, keyOfInstant)
+	var at, trigger []int64
+	for _, one := range sorted {
+		at, trigger = append(at, one.At.UnixMilli()), append(trigger, one.TriggerID)
+	}
+	const of = `.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id`
+	// $1 first day, $2 end of the last, from $3 on: two of keyColumns
+	list := t.rows(0, 3, "", keyColumns[:2]...) + `
+		SELECT r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded') FROM b JOIN runs AS r ON r` + of + within + `
+			WHERE r.kind IN (1, 3, 5)
+		UNION ALL SELECT r.scheduled_at, r.trigger_id, r.kind, 'live' FROM b JOIN live_runs AS r ON r` + of + ` WHERE r.kind IN (1, 3, 5)
+		UNION ALL SELECT r.scheduled_at, r.trigger_id, 1, 'claimed' FROM b JOIN (` + t.claimedFires() + `) AS r ON r` + of
+	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+		var one dispatcher.BackfillInstant
+		var key dispatcher.RunKey
+		var state string
+		err := row.Scan(instantColumn(&one.At), &one.TriggerID, kindColumn(&key), &state)
+		if all[one] == nil {
+			all[one] = &knownRuns{}
+		}
+		all[one].add(key.Kind, state)
+		return struct{}{}, err
+	}, list, append([]any{day(at[0]), day(at[len(at)-1]) + dayMillis}, t.batch(at, trigger)...)...)
+	return all, err
+}
+
+func (k *knownRuns) add(kind dispatcher.RunKind, state string) {
+	switch state {
+	case "live":
+		k.live = true
+	case "claimed":
+		k.claimed = true
+	default:
+		k.ended = true
+		k.succeeded = k.succeeded || state == string(dispatcher.RunSucceeded)
+		k.fired = k.fired || kind == dispatcher.KindSchedule
+		k.backfill = k.backfill || kind == dispatcher.KindBackfill
+	}
+}
+
+// Backfilled counts the runs of backfills of a job, by trigger.
+func (s *store) Backfilled(ctx context.Context, job int64, from, to time.Time) (map[int64]int, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 job, $2 from, $3 to. Shards do not count.
+	const of = ` AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind = 5`
+	const list = `SELECT x.trigger_id, count(*) FROM (SELECT r.trigger_id FROM runs` + of + ` UNION ALL
+		SELECT r.trigger_id FROM live_runs` + of + `) AS x GROUP BY x.trigger_id`
+	counts := map[int64]int{}
+	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+		var trigger int64
+		var count int
+		err := row.Scan(&trigger, &count)
+		counts[trigger] = count
+		return struct{}{}, err
+	}, list, job, from.UnixMilli(), to.UnixMilli())
+	if err != nil {
+		return nil, fmt.Errorf("count the backfilled runs of a job: %w", err)
+	}
+	return counts, nil
+}

@@ -1,0 +1,277 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+)
+
+// backfillPage is how many instants one step looks at, at most.
+const backfillPage = 200
+
+// OpenBackfills returns the backfills that have not ended; none while a rollback awaits its choice.
+func (s *store) OpenBackfills(ctx context.Context) ([]int64, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	const open = `SELECT id FROM backfills WHERE ended_at IS NULL AND ` + noRollback + ` ORDER BY id`
+	ids, err := collect(ctx, s.read, scanInt, open)
+	if err != nil {
+		return nil, fmt.Errorf("look for backfills: %w", err)
+	}
+	return ids, nil
+}
+
+// feeding is a step of a backfill.
+type feeding struct {
+	backfill
+	job    dispatcher.Job
+	result dispatcher.FedBackfill
+}
+
+// FeedBackfill counts what has ended of a backfill, and queues what may begin.
+func (s *store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed dispatcher.FedBackfill, err error) {
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		// $1 backfill
+		row, found, err := first(ctx, t, scanBackfill, backfillRows+`f.id = $1 AND f.ended_at IS NULL`+lockOf(t.lock(), "f"), id)
+		if err != nil || !found {
+			return err
+		}
+		f := feeding{backfill: row}
+		if err := f.countEnded(ctx, t); err != nil {
+			return err
+		}
+		exhausted, err := s.queueNext(ctx, t, &f)
+		var problems dispatcher.Problems
+		if errors.As(err, &problems) {
+			f.State, f.Error, err = dispatcher.BackfillCancelling, problems[0].Message, nil
+		}
+		if err != nil {
+			return err
+		}
+		fed = f.result
+		failpoint.Hit(failpoint.InBackfill)
+		return f.write(ctx, t, exhausted)
+	})
+	if err != nil {
+		return fed, fmt.Errorf("feed backfill %s: %w", dispatcher.BackfillID(id), err)
+	}
+	return fed, nil
+}
+
+// endedRun is a run of a backfill, with the state in which it has ended; nil: the history does not have it.
+type endedRun struct {
+	at, trigger int64
+	state       *string
+}
+
+// countEnded counts the runs that have ended since the last step, and forgets them.
+func (f *feeding) countEnded(ctx context.Context, t *tx) error {
+	// $1 backfill. A run that is nowhere was removed with what its app does not keep.
+	const ended = `SELECT x.scheduled_at, x.trigger_id, x.state FROM (SELECT f.scheduled_at, f.trigger_id,
+			(SELECT coalesce(r.state, 'succeeded') FROM runs AS r WHERE r.scheduled_at = f.scheduled_at AND r.trigger_id = f.trigger_id
+				AND r.kind = 5) AS state,
+			EXISTS (SELECT 1 FROM live_runs AS l WHERE l.scheduled_at = f.scheduled_at AND l.trigger_id = f.trigger_id AND l.kind = 5) AS live
+		FROM backfill_runs AS f WHERE f.backfill_id = $1) AS x WHERE x.state IS NOT NULL OR NOT x.live`
+	all, err := collect(ctx, t, func(row scanner) (r endedRun, err error) {
+		err = row.Scan(&r.at, &r.trigger, &r.state)
+		return r, err
+	}, ended, f.id)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	var at, trigger []int64
+	for _, r := range all {
+		at, trigger = append(at, r.at), append(trigger, r.trigger)
+		state := dispatcher.RunLost
+		if r.state != nil {
+			state = dispatcher.RunState(*r.state)
+		}
+		switch state {
+		case dispatcher.RunSucceeded:
+			f.Succeeded++
+		case dispatcher.RunCancelled, dispatcher.RunSkipped:
+			f.Cancelled++
+		default:
+			f.Failed++
+		}
+	}
+	f.Running -= len(all)
+	f.result.Ended = len(all)
+	// $1 backfill, from $2 on: two of keyColumns
+	forget := t.rows(0, 2, "", keyColumns[:2]...) + ` DELETE FROM backfill_runs
+		WHERE backfill_id = $1 AND (scheduled_at, trigger_id) IN (SELECT b.scheduled_at, b.trigger_id FROM b)`
+	_, err = t.ExecContext(ctx, forget, append([]any{f.id}, t.batch(at, trigger)...)...)
+	return err
+}
+
+// queueNext queues runs of the next instants, as many as concurrency and pace let it. exhausted tells that there are no more.
+func (s *store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted bool, err error) {
+	if f.deleted && f.State != dispatcher.BackfillCancelling {
+		f.State, f.Error = dispatcher.BackfillCancelling, "the job was deleted"
+	}
+	if f.State != dispatcher.BackfillRunning {
+		return false, nil
+	}
+	if f.job, err = s.findJob(ctx, t, f.App, f.Job, ""); err != nil {
+		return false, err
+	}
+	free := f.free(t.now)
+	if free <= 0 {
+		return false, nil
+	}
+	_, calendars, err := appCalendars(ctx, t, f.App)
+	if err != nil {
+		return false, err
+	}
+	page, err := f.Next(ctx, f.job, dispatcher.CompileCalendars(calendars), f.cursor, backfillPage)
+	if err != nil {
+		return false, err
+	}
+	known, err := t.existing(ctx, page)
+	if err != nil {
+		return false, err
+	}
+	var fresh, again []queuedRun
+	looked := 0
+	for ; looked < len(page); looked++ {
+		one := page[looked]
+		run, state := known.decide(f.Existing, one)
+		if run && len(fresh)+len(again) == free {
+			break
+		}
+		queued := queuedRun{RunKey: keyOfInstant(one), jobID: f.jobID, revision: f.job.Revision, input: f.input()}
+		switch {
+		case !run:
+			f.Skipped++
+		case state == inHistory:
+			again = append(again, queued)
+		default:
+			fresh = append(fresh, queued)
+		}
+		f.cursor = &one
+	}
+	if err := f.queueAll(ctx, t, fresh, again); err != nil {
+		return false, err
+	}
+	f.result.More = looked == len(page) && len(page) == backfillPage && f.result.Queued < free
+	return looked == len(page) && len(page) < backfillPage, nil
+}
+
+// free returns how many runs may be queued now. A job with a bound has no more of them under way than slots, so that what it
+// fires is not kept behind them.
+func (f *feeding) free(now time.Time) int {
+	free := f.Concurrency
+	if slots := f.job.Slots(); slots > 0 {
+		free = min(free, slots)
+	}
+	free -= f.Running
+	if f.Pace == 0 || free <= 0 {
+		return free
+	}
+	// What was not used in the last second is made up for, so that the pace holds on average.
+	pace, last := time.Duration(f.Pace), instant(f.nextAt)
+	if saved := now.Add(-time.Second); last.Before(saved) {
+		last = saved
+	}
+	if now.Before(last) {
+		f.result.NextAt = last
+		return 0
+	}
+	return min(free, 1+int(now.Sub(last)/pace))
+}
+
+// input is what the runs of the backfill are given.
+func (f *feeding) input() *dispatcher.RunInput {
+	return &dispatcher.RunInput{Payload: f.Payload, Cause: &dispatcher.RunCause{Backfill: f.ID,
+		Range: &dispatcher.Range{From: f.From, To: f.To}}}
+}
+
+// queueAll queues fresh runs, and brings others back from the history.
+func (f *feeding) queueAll(ctx context.Context, t *tx, fresh, again []queuedRun) error {
+	queued, err := t.queueRuns(ctx, fresh)
+	if err != nil {
+		return err
+	}
+	for _, run := range again {
+		if err := t.bringBack(ctx, run); err != nil {
+			return fmt.Errorf("run %s: %w", run.RunKey, err)
+		}
+		queued = append(queued, run.RunKey)
+	}
+	f.Skipped += len(fresh) + len(again) - len(queued) // somebody asked for them meanwhile
+	f.Queued += len(queued)
+	f.Running += len(queued)
+	f.result.Queued = len(queued)
+	if len(queued) == 0 {
+		return nil
+	}
+	var at, trigger []int64
+	for _, key := range queued {
+		at, trigger = append(at, key.ScheduledAt.UnixMilli()), append(trigger, key.TriggerID)
+	}
+	// $1 backfill, from $2 on: two of keyColumns
+	note := t.rows(0, 2, "", keyColumns[:2]...) + ` INSERT INTO backfill_runs (backfill_id, scheduled_at, trigger_id)
+		SELECT $1, b.scheduled_at, b.trigger_id FROM b`
+	if _, err := t.ExecContext(ctx, note, append([]any{f.id}, t.batch(at, trigger)...)...); err != nil {
+		return err
+	}
+	if pace := time.Duration(f.Pace); pace > 0 {
+		last := max(f.nextAt, t.now.Add(-time.Second).UnixMilli())
+		f.nextAt = last + int64(len(queued))*pace.Milliseconds()
+		f.result.NextAt = instant(f.nextAt)
+	}
+	return nil
+}
+
+// bringBack queues a run of the history again, with a new input. Its attempts stay. A broadcast comes back with the shards that
+// failed, or with all if none did.
+func (t *tx) bringBack(ctx context.Context, run queuedRun) error {
+	shards, err := endedShards(ctx, t, run.RunKey)
+	if err != nil {
+		return err
+	}
+	counts := &dispatcher.ShardCounts{}
+	for _, shard := range shards {
+		if shard.state != dispatcher.RunSucceeded {
+			counts.Failed++
+		}
+	}
+	if err := t.writeInputs(ctx, []queuedRun{run}); err != nil {
+		return err
+	}
+	if len(shards) > 0 {
+		return t.retryBroadcast(ctx, run.String(), counts)
+	}
+	t.notify(dispatcher.Notification{Adopt: true})
+	for _, step := range []string{keepLatest(isRun), backToLive(0) + isRun, `DELETE FROM runs AS r WHERE` + isRun} {
+		if _, err := t.ExecContext(ctx, step, keyArgs(run.RunKey)...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// write stores how far the backfill is.
+func (f *feeding) write(ctx context.Context, t *tx, exhausted bool) error {
+	var ended *time.Time
+	if f.Running == 0 && (exhausted || f.State == dispatcher.BackfillCancelling) {
+		ended = &t.now
+		if f.State = dispatcher.BackfillCancelled; exhausted {
+			f.State = dispatcher.BackfillComplete
+		}
+	}
+	at, trigger := (*int64)(nil), int64(0)
+	if f.cursor != nil {
+		at, trigger = orNull(f.cursor.At), f.cursor.TriggerID
+	}
+	// $1 backfill, $2 state, $3 why, $4 to $8 counts, $9 and $10 cursor, $11 pace, $12 when it ended
+	const write = `UPDATE backfills SET state = $2, error = $3, queued = $4, skipped = $5, succeeded = $6, failed = $7, cancelled = $8,
+		cursor_at = $9, cursor_trigger = $10, next_at = $11, ended_at = $12 WHERE id = $1`
+	_, err := t.ExecContext(ctx, write, f.id, string(f.State), storable(f.Error), f.Queued, f.Skipped, f.Succeeded, f.Failed,
+		f.Cancelled, at, trigger, f.nextAt, orNullAt(ended))
+	return err
+}

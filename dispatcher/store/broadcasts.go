@@ -1,0 +1,300 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// A broadcast is a live run in the state waiting_shards, and one run for each of its shards, which has the key of the
+// parent with another kind; see RunKey.Code. To spread it is one transaction. What ends a shard does not touch
+// the parent: the node that recorded it then looks whether the parent is done, and the handler does so for all.
+//
+// A transaction that changes both locks the parent first.
+
+// heldShard is the node of a shard that waits until its parent, which is to be attempted again, is spread.
+const heldShard = -2
+
+// ofParent tells the shards r of a run.
+// $1 scheduled instant, $2 trigger, $3 kind, all of the parent
+const ofParent = ` r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind > $3 AND r.kind % 16 = $3`
+
+// shardsInFlight finds shards of a run r that a node works on. The limits of this and the next keep PostgreSQL from joining
+// all shards.
+const shardsInFlight = `SELECT 1 FROM live_runs AS x WHERE x.scheduled_at = r.scheduled_at AND x.trigger_id = r.trigger_id
+			AND x.kind >= 16 AND x.kind % 16 = r.kind AND x.token <> 0 LIMIT 1 OFFSET 0`
+
+// anyShard finds shards of a run r that are not over.
+const anyShard = `SELECT 1 FROM live_runs AS x WHERE x.scheduled_at = r.scheduled_at AND x.trigger_id = r.trigger_id
+		AND x.kind >= 16 AND x.kind % 16 = r.kind LIMIT 1 OFFSET 0`
+
+// shardsOf joins the live shards r of runs of the batch.
+func shardsOf(f flavor) string {
+	const of = ` r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind >= 16 AND r.kind % 16 = b.kind`
+	if _, lateral := f.(*postgres); lateral { // a query of its own, as in eachRun
+		return ` CROSS JOIN LATERAL (SELECT r.* FROM live_runs AS r WHERE` + of + ` OFFSET 0) AS r`
+	}
+	return ` JOIN live_runs AS r ON` + of
+}
+
+// doneAttempt is the attempt of a run that waits for shards, if none is left.
+// $1 scheduled instant, $2 trigger, $3 kind
+const doneAttempt = `SELECT r.attempt FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3
+	AND r.state = 'waiting_shards' AND NOT EXISTS (` + anyShard + `)`
+
+// broadcastStatements are the statements of broadcasts.
+type broadcastStatements struct {
+	insert   string    // $1 the parent's revision, $2 whether it has an input, from $3 on: keyColumns
+	shards   string    // the live shards of runs, as contenders; from $1 on: three of keyColumns
+	keepSlot string    // from $1 on: slotColumns
+	done     string    // $1 limit
+	orphaned string    // $1 limit
+	end      statement // $1 now, from $2 on: broadcastEndColumns
+}
+
+var broadcastEndColumns = append(endColumns[:6:6], column{"state", text}, column{"class", text})
+
+func broadcastStatementsOf(f flavor) broadcastStatements {
+	const (
+		parentKey = `SELECT r.scheduled_at, r.trigger_id, r.kind`
+		noShard   = ` AND NOT EXISTS (` + anyShard + `)`
+		// How it compares the state keeps PostgreSQL from the index of all broadcasts.
+		isSpread = ` AND (r.state = 'waiting_shards') = b.yes`
+		inOrder  = ` ORDER BY r.scheduled_at, r.trigger_id, r.kind`
+	)
+	chooseDone := `SELECT` + chosenEnd(end{at: `b.now`, status: `0`, state: `b.state`, class: `b.class`, message: `b.error`}) +
+		` FROM b JOIN live_runs AS r ON` + fence(f) + isSpread
+	return broadcastStatements{
+		insert: f.rows(0, 3, "", append(keyColumns[:5:5], column{"job_id", bigint})...) + `
+	INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, state, has_input)
+	SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, CAST($1 AS BIGINT), 0, 0, 0, 'queued', CAST($2 AS BOOLEAN) FROM b WHERE 1 = 1
+	ON CONFLICT DO NOTHING`,
+		shards: f.rows(0, 1, "", keyColumns[:3]...) + ` SELECT` + contenderColumns + ` FROM b` + shardsOf(f) + inOrder,
+		keepSlot: f.rows(0, 1, "", slotColumns...) + ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
+	SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, s.endpoint, b.node, b.token, s.since FROM b
+	JOIN slots AS s ON s.job_id = b.job_id AND s.scheduled_at = b.scheduled_at AND s.trigger_id = b.trigger_id AND s.kind = b.kind % 16
+		AND s.endpoint = ''
+	ON CONFLICT DO NOTHING`,
+		done: parentKey + ` FROM live_runs AS r WHERE r.state = 'waiting_shards'` + noShard + inOrder + ` LIMIT $1`,
+		orphaned: `SELECT DISTINCT r.scheduled_at, r.trigger_id, r.kind % 16 FROM live_runs AS r WHERE r.kind >= 16 AND NOT EXISTS (
+		SELECT 1 FROM live_runs AS p WHERE p.scheduled_at = r.scheduled_at AND p.trigger_id = r.trigger_id AND p.kind = r.kind % 16
+			LIMIT 1 OFFSET 0) LIMIT $1`,
+		end: f.steps(1, f.rows(1, 2, "", broadcastEndColumns...), chooseDone, lockToDelete, 1, followedEndSteps(f, "")...),
+	}
+}
+
+// keyArgs are the parameters that name a run: scheduled instant, trigger, kind.
+func keyArgs(key dispatcher.RunKey) []any {
+	return []any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Code())}
+}
+
+// parentArgs are the three columns of a batch of runs.
+func parentArgs(f flavor, keys []dispatcher.RunKey) []any {
+	k := newKeys(len(keys))
+	for _, key := range sortedBy(keys, func(key dispatcher.RunKey) dispatcher.RunKey { return key }) {
+		k.add(key, 0, 0)
+	}
+	return f.batch(k.at, k.trigger, k.kind)
+}
+
+// Broadcast spreads a run that a node holds.
+func (s *store) Broadcast(ctx context.Context, run dispatcher.HeldRun, endpoints []string, now time.Time) (held bool, err error) {
+	list, err := json.Marshal(endpoints)
+	if err != nil {
+		return false, err
+	}
+	s.rollbacks.handedBack(run.RunKey)
+	if err := s.unfoldRuns(ctx, []dispatcher.HeldRun{run}); err != nil {
+		return false, fmt.Errorf("broadcast run %s: %w", run.RunKey, err)
+	}
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		key := keyArgs(run.RunKey)
+		// $1 scheduled instant, $2 trigger, $3 kind, $4 token, $5 attempt, $6 now
+		const wait = `UPDATE live_runs SET state = 'waiting_shards', node = 0, token = 0, started_at = $6
+			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND token = $4 AND attempt = $5`
+		n, err := t.execute(ctx, wait, append(key[:3:3], int64(run.Token), run.Attempt, t.now.UnixMilli())...)
+		if held = n == 1; err != nil || !held {
+			return err
+		}
+		// $1 scheduled instant, $2 trigger, $3 kind, $4 token
+		const leave = `UPDATE slots SET node = 0, token = 0 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND token = $4`
+		if _, err := t.ExecContext(ctx, leave, append(key[:3:3], int64(run.Token))...); err != nil {
+			return err
+		}
+		t.notify(dispatcher.Notification{Adopt: true})
+		return t.spread(ctx, run, endpoints, string(list))
+	})
+	if err != nil {
+		return false, fmt.Errorf("broadcast run %s: %w", run.RunKey, err)
+	}
+	return held, nil
+}
+
+// spread queues the shards of a run: one for each endpoint, or those that wait for it.
+func (t *tx) spread(ctx context.Context, run dispatcher.HeldRun, endpoints []string, list string) error {
+	key := keyArgs(run.RunKey)
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 endpoints
+	const note = `INSERT INTO broadcasts (scheduled_at, trigger_id, kind, endpoints) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
+	first, err := t.execute(ctx, note, append(key[:3:3], list)...)
+	if err != nil {
+		return err
+	}
+	if first == 0 {
+		const wake = `UPDATE live_runs AS r SET node = 0 WHERE` + ofParent + ` AND r.node = -2`
+		_, err = t.ExecContext(ctx, wake, key...)
+		return err
+	}
+	k, jobs := newKeys(len(endpoints)), make([]int64, len(endpoints))
+	for i := range endpoints {
+		k.add(run.OfIndex(i), 0, 0)
+		jobs[i] = run.JobID
+	}
+	_, err = t.ExecContext(ctx, t.hot.broadcast.insert,
+		append([]any{run.Revision, run.HasInput}, t.batch(k.at, k.trigger, k.kind, k.token, k.attempt, jobs)...)...)
+	return err
+}
+
+// BroadcastEndpoints returns the ids of the endpoints for which the shards of a run were made.
+func (s *store) BroadcastEndpoints(ctx context.Context, key dispatcher.RunKey) ([]string, error) {
+	endpoints, found, err := endpointsOf(ctx, s.read, key.Parent())
+	if err == nil && !found {
+		err = dispatcher.NotFound("broadcast", key.Parent().String())
+	}
+	return endpoints, err
+}
+
+// endpointsOf returns the endpoints of the shards of a run; found is false if it has none.
+func endpointsOf(ctx context.Context, q querier, parent dispatcher.RunKey) (endpoints []string, found bool, err error) {
+	// $1 scheduled instant, $2 trigger, $3 kind
+	const list = `SELECT endpoints FROM broadcasts WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+	text, found, err := first(ctx, q, scanText, list, keyArgs(parent)...)
+	if err == nil && found {
+		err = json.Unmarshal([]byte(text), &endpoints)
+	}
+	if err != nil {
+		err = fmt.Errorf("read the endpoints of run %s: %w", parent, err)
+	}
+	return endpoints, found, err
+}
+
+// scanRunKey scans scheduled instant, trigger and kind.
+func scanRunKey(row scanner) (key dispatcher.RunKey, err error) {
+	err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key))
+	return key, err
+}
+
+// EndBroadcasts ends runs of which all shards have ended.
+func (s *store) EndBroadcasts(ctx context.Context, parents []dispatcher.RunKey, now time.Time) (ended int, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	var done []dispatcher.RunKey
+	for _, key := range parents {
+		if _, found, err := first(ctx, s.read, scanInt, doneAttempt, keyArgs(key)...); err != nil {
+			return 0, fmt.Errorf("look for shards of run %s: %w", key, err)
+		} else if found {
+			done = append(done, key)
+		}
+	}
+	if len(parents) == 0 {
+		if done, err = collect(ctx, s.read, scanRunKey, s.hot.broadcast.done, endBatch); err == nil {
+			err = s.cancelOrphans(ctx, now)
+		}
+	}
+	var bounded []dispatcher.HeldRun // of jobs with slots
+	for _, key := range done {
+		if err != nil {
+			break
+		}
+		var run dispatcher.HeldRun
+		var hasSlot, over bool
+		err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+			if _, err := t.lockRun(ctx, key, keyArgs(key)); err != nil {
+				return err
+			}
+			var err error
+			if over, err = t.endBroadcast(ctx, key); err != nil || !over {
+				return err
+			}
+			// $1 scheduled instant, $2 trigger, $3 kind
+			const slot = `SELECT job_id FROM slots WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+			run.RunKey = key
+			run.JobID, hasSlot, err = first(ctx, t, scanInt, slot, keyArgs(key)...)
+			return err
+		})
+		if over {
+			ended++
+		}
+		if hasSlot {
+			bounded = append(bounded, run)
+		}
+	}
+	if err == nil && len(bounded) > 0 {
+		// The slots of jobs that are locked are passed on by the handler.
+		if err = s.ReleaseSlots(ctx, bounded); errors.As(err, new(*dispatcher.UndecidedError)) {
+			err = nil
+		}
+	}
+	if err != nil {
+		return ended, fmt.Errorf("end broadcasts: %w", err)
+	}
+	return ended, nil
+}
+
+// cancelOrphans cancels shards whose parent has ended: when it is given up, skipped or lost, nothing else ends them.
+func (s *store) cancelOrphans(ctx context.Context, now time.Time) error {
+	parents, err := collect(ctx, s.read, scanRunKey, s.hot.broadcast.orphaned, endBatch)
+	if err != nil || len(parents) == 0 {
+		return err
+	}
+	return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		// One may have been brought back meanwhile.
+		if parents, err = collect(ctx, t, scanRunKey, t.hot.broadcast.orphaned, endBatch); err != nil {
+			return err
+		}
+		return t.cancelShards(ctx, parents, t.now.UnixMilli(), "the run that it is part of has ended")
+	})
+}
+
+// cancelShards cancels the shards of runs that are about to end. Those in flight keep the slot of their parent until their
+// requests have been given up.
+func (t *tx) cancelShards(ctx context.Context, parents []dispatcher.RunKey, now int64, why string) error {
+	if len(parents) == 0 {
+		return nil
+	}
+	var all []ending
+	var inFlight []*contender
+	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+		c := &contender{}
+		err := row.Scan(&c.held.JobID, instantColumn(&c.held.ScheduledAt), &c.held.TriggerID, kindColumn(&c.held.RunKey), &c.node,
+			&c.held.Token, &c.held.Attempt)
+		all = append(all, ending{contender: c, why: why})
+		if c.held.Token != 0 {
+			inFlight = append(inFlight, c)
+			t.notify(dispatcher.Notification{Run: c.held.String(), Token: c.held.Token, Attempt: c.held.Attempt})
+		}
+		return struct{}{}, err
+	}, t.hot.broadcast.shards, parentArgs(t, parents)...)
+	if err != nil || len(all) == 0 {
+		return err
+	}
+	if len(inFlight) > 0 {
+		if _, err := t.ExecContext(ctx, t.hot.broadcast.keepSlot, slotArgs(t, inFlight)...); err != nil {
+			return err
+		}
+	}
+	return t.take(ctx, t.hot.slots.cancel, endingArgs(t, now, all)...)
+}
+
+// keysOfEndings returns the keys of runs that end.
+func keysOfEndings(lists ...[]ending) (keys []dispatcher.RunKey) {
+	for _, list := range lists {
+		for _, one := range list {
+			keys = append(keys, one.held.RunKey)
+		}
+	}
+	return keys
+}

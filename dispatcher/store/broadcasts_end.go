@@ -1,0 +1,203 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// endedShard is a shard in the history.
+type endedShard struct {
+	key           dispatcher.RunKey
+	state         dispatcher.RunState
+	class, reason string
+}
+
+// endBroadcast ends a run, which the transaction has locked, if it waits for shards and none is left.
+func (t *tx) endBroadcast(ctx context.Context, parent dispatcher.RunKey) (ended bool, err error) {
+	attempt, found, err := first(ctx, t, scanInt, doneAttempt, keyArgs(parent)...)
+	if err != nil || !found {
+		return false, err
+	}
+	endpoints, _, err := endpointsOf(ctx, t, parent)
+	if err != nil {
+		return false, err
+	}
+	shards, err := endedShards(ctx, t, parent)
+	if err != nil {
+		return false, err
+	}
+	state, class, why := sumOfShards(shards, len(endpoints))
+	var k keys
+	k.add(parent, 0, int(attempt))
+	err = t.take(ctx, t.hot.broadcast.end, append([]any{t.now.UnixMilli()}, t.batch(k.at, k.trigger, k.kind, k.token, k.attempt,
+		[]string{why}, []string{string(state)}, []string{class})...)...)
+	if err != nil {
+		return false, fmt.Errorf("end broadcast %s: %w", parent, err)
+	}
+	t.notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
+	return true, t.notifyEnds(ctx)
+}
+
+// endedShards returns those of the shards of a run that are over, by index.
+func endedShards(ctx context.Context, q querier, parent dispatcher.RunKey) ([]endedShard, error) {
+	const list = `SELECT r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded'), coalesce(r.class, ''), coalesce(r.error, '')
+		FROM runs AS r WHERE` + ofParent + ` ORDER BY r.kind`
+	return collect(ctx, q, func(row scanner) (one endedShard, err error) {
+		err = row.Scan(instantColumn(&one.key.ScheduledAt), &one.key.TriggerID, kindColumn(&one.key), &one.state, &one.class, &one.reason)
+		return one, err
+	}, list, keyArgs(parent)...)
+}
+
+// mostShardsNamed is of how many shards the error of a broadcast says why they failed.
+const mostShardsNamed = 5
+
+// sumOfShards returns how a broadcast ends whose shards have ended. A shard that the history has lost counts as failed.
+func sumOfShards(shards []endedShard, total int) (state dispatcher.RunState, class, why string) {
+	var failed []endedShard
+	for _, one := range shards {
+		if one.state != dispatcher.RunSucceeded {
+			failed = append(failed, one)
+		}
+	}
+	unknown := max(total-len(shards), 0)
+	if len(failed)+unknown == 0 {
+		return dispatcher.RunSucceeded, "", ""
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%d of %d shards failed", len(failed)+unknown, total)
+	class = string(dispatcher.ClassOther)
+	for i, one := range failed {
+		if i == 0 && one.class != "" {
+			class = one.class
+		}
+		if i == mostShardsNamed {
+			fmt.Fprintf(&text, "; and %d more", len(failed)-i)
+			break
+		}
+		fmt.Fprintf(&text, "%s shard %d %s", map[bool]string{true: ":", false: ";"}[i == 0], one.key.Shard-1, one.state)
+		if one.reason != "" {
+			text.WriteString(": " + shortened(one.reason, 150))
+		}
+	}
+	return dispatcher.RunFailed, class, text.String()
+}
+
+// shortened returns at most so many characters of a text.
+func shortened(text string, most int) string {
+	if letters := []rune(text); len(letters) > most {
+		return string(letters[:most]) + "…"
+	}
+	return text
+}
+
+// retryBroadcast brings a shard that has ended back, or those shards of a broadcast that failed, or all if none failed. A
+// parent that has ended is queued, so that it gets a slot again, and its shards wait until it is spread.
+func (t *tx) retryBroadcast(ctx context.Context, id string, counts *dispatcher.ShardCounts) error {
+	key, err := dispatcher.ParseRunKey(id)
+	if err != nil {
+		return err
+	}
+	parent := keyArgs(key.Parent())
+	which := ofParent
+	args := parent
+	switch {
+	case key.Shard > 0:
+		which, args = ` r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`, keyArgs(key)
+	case counts.Failed > 0:
+		which += ` AND r.state IS NOT NULL`
+	}
+	node := 0
+	const waits = `SELECT 1 FROM live_runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND state = 'waiting_shards'`
+	if _, spread, err := first(ctx, t, scanInt, waits, parent...); err != nil {
+		return err
+	} else if !spread {
+		node = heldShard
+	}
+	t.notify(dispatcher.Notification{Adopt: true})
+	for _, step := range []struct {
+		statement string
+		args      []any
+	}{
+		{keepLatest(which), args},
+		{backToLive(node) + which, args},
+		{`DELETE FROM runs AS r WHERE` + which, args},
+		{backToLive(0) + isRun, parent},
+		{`DELETE FROM runs AS r WHERE` + isRun, parent},
+		{`UPDATE trigger_clock AS r SET ended_at = NULL WHERE r.prev_fire_time = $1 AND r.id = $2 AND $3 IN (1, 3) AND r.delayed
+			AND r.next_fire_time IS NULL`, parent},
+	} {
+		if _, err := t.ExecContext(ctx, step.statement, step.args...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// keepLatest gives the latest attempts of those runs r of the history that a condition selects rows of their own.
+func keepLatest(which string) string {
+	return `INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
+		SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.node, r.ended_at - r.started_ms, r.ended_at, r.http_status,
+			coalesce(r.state, 'succeeded'), coalesce(r.class, ''), coalesce(r.error, '')
+		FROM runs AS r WHERE` + which + ` AND r.attempt > 0 AND r.node <> 0 AND r.started_ms IS NOT NULL ON CONFLICT DO NOTHING`
+}
+
+const isRun = ` r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+
+// backToLive queues runs of the history again, as the job is now.
+func backToLive(node int) string {
+	return `INSERT INTO live_runs (scheduled_at, trigger_id, job_id, kind, revision, node, token, attempt, state, has_input)
+	SELECT r.scheduled_at, r.trigger_id, r.job_id, r.kind, (SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id),
+		` + strconv.Itoa(node) + `, 0, r.attempt, 'queued', ` + hasInput + ` FROM runs AS r WHERE`
+}
+
+// addShards adds to a run which part of a broadcast it is, or what has become of its shards.
+func addShards(ctx context.Context, q querier, run *dispatcher.Run, key dispatcher.RunKey) error {
+	endpoints, found, err := endpointsOf(ctx, q, key.Parent())
+	if err != nil || !found {
+		return err
+	}
+	if run.Shard != nil {
+		fillShard(run, endpoints)
+		return nil
+	}
+	shards, err := endedShards(ctx, q, key)
+	if err != nil {
+		return err
+	}
+	counts := dispatcher.ShardCounts{Total: len(endpoints)}
+	for _, one := range shards {
+		if one.state == dispatcher.RunSucceeded {
+			counts.Succeeded++
+		} else {
+			counts.Failed++
+		}
+	}
+	const live = `SELECT count(*) FROM live_runs AS r WHERE` + ofParent
+	alive, _, err := first(ctx, q, scanInt, live, keyArgs(key)...)
+	counts.Live = int(alive)
+	run.Shards = &counts
+	return err
+}
+
+func fillShard(run *dispatcher.Run, endpoints []string) {
+	if run.Shard.Total = len(endpoints); run.Shard.Index < len(endpoints) {
+		run.Shard.Endpoint = endpoints[run.Shard.Index]
+	}
+}
+
+// addEndpoints adds to shards of a run for which endpoints they were made.
+func addEndpoints(ctx context.Context, q querier, parent string, shards []dispatcher.Run) error {
+	key, err := dispatcher.ParseRunKey(parent)
+	if err != nil {
+		return err
+	}
+	endpoints, _, err := endpointsOf(ctx, q, key)
+	for i := range shards {
+		fillShard(&shards[i], endpoints)
+	}
+	return err
+}

@@ -1,0 +1,170 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strconv"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// bulkAction is a row of bulk_actions.
+type bulkAction struct {
+	dispatcher.BulkAction
+	id     int64
+	cursor string            // of the last job or run that was reached; empty: none was
+	by     dispatcher.Change // who asked for it, and does what it does
+}
+
+const bulkRows = `SELECT b.id, a.name, b.spec, b.state, b.waits, b.total, b.more, b.done, b.skipped, b.problem, b.item,
+		b.created_by, b.token_id, b.address, b.request_id, b.created_at, b.ended_at
+	FROM bulk_actions AS b JOIN apps AS a ON a.id = b.app_id WHERE `
+
+func scanBulk(row scanner) (b bulkAction, err error) {
+	var spec string
+	err = row.Scan(&b.id, &b.App, &spec, &b.State, &b.Waits, &b.Total, &b.More, &b.Done, &b.Skipped, &b.Problem, &b.cursor, &b.CreatedBy,
+		&b.by.TokenID, &b.by.Address, &b.by.RequestID, instantColumn(&b.CreatedAt), optionalColumn(&b.EndedAt))
+	if err != nil {
+		return b, err
+	}
+	b.ID, b.by.Actor = dispatcher.BulkActionID(b.id), b.CreatedBy
+	if err := json.Unmarshal([]byte(spec), &b.BulkSpec); err != nil {
+		return b, fmt.Errorf("read bulk action %s: %w", b.ID, err)
+	}
+	b.by.Reason = b.Reason
+	return b, nil
+}
+
+// findBulk returns a bulk action of an app, or ErrNotFound. lock locks its row.
+func findBulk(ctx context.Context, q querier, app, id, lock string) (bulkAction, error) {
+	key, err := dispatcher.ParseBulkActionID(id)
+	if err != nil {
+		return bulkAction{}, dispatcher.NotFound("bulk action", dispatcher.Echo(id))
+	}
+	// $1 bulk action, $2 app
+	found, ok, err := first(ctx, q, scanBulk, bulkRows+`b.id = $1 AND b.app_id = $2`+lockOf(lock, "b"), key, dispatcher.AppID(app))
+	if err == nil && !ok {
+		err = dispatcher.NotFound("bulk action", id)
+	}
+	return found, err
+}
+
+// BulkAction returns a bulk action.
+func (s *store) BulkAction(ctx context.Context, app, id string) (dispatcher.BulkAction, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	found, err := findBulk(ctx, s.read, app, id, "")
+	return found.BulkAction, err
+}
+
+// BulkActions lists the bulk actions of an app, the latest first.
+func (s *store) BulkActions(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.BulkAction, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+		return nil, err
+	}
+	var w conditions
+	w.add("b.app_id = %s", dispatcher.AppID(app))
+	if page.Cursor != "" {
+		after, err := dispatcher.ParseBulkActionID(page.Cursor)
+		if err != nil {
+			return nil, fmt.Errorf("cursor %s: %w", dispatcher.Echo(page.Cursor), err)
+		}
+		w.add("b.id < %s", after)
+	}
+	rows, err := collect(ctx, s.read, scanBulk, bulkRows+`1 = 1`+w.text+` ORDER BY b.id DESC LIMIT `+strconv.Itoa(page.Limit), w.args...)
+	all := make([]dispatcher.BulkAction, len(rows))
+	for i, row := range rows {
+		all[i] = row.BulkAction
+	}
+	return all, err
+}
+
+// CountBulk counts what a bulk action would act on.
+func (s *store) CountBulk(ctx context.Context, app string, spec dispatcher.BulkSpec) (count dispatcher.BulkCount, err error) {
+	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+		return count, err
+	}
+	if spec.Action == dispatcher.BulkRetryRuns {
+		found, err := s.CountDeadLetters(ctx, spec.Filter.Dead(app, dispatcher.Page{}), dispatcher.MostBulkCounted)
+		return dispatcher.BulkCount{Total: found.Count, More: found.More}, err
+	}
+	const portion = 1000
+	for cursor := ""; ; {
+		items, next, err := s.bulkItems(ctx, app, spec, dispatcher.Page{Limit: portion, Cursor: cursor})
+		if err != nil {
+			return count, err
+		}
+		if count.Total += len(items); count.Total >= dispatcher.MostBulkCounted {
+			return dispatcher.BulkCount{Total: dispatcher.MostBulkCounted, More: count.Total > dispatcher.MostBulkCounted || next != ""}, nil
+		}
+		if next == "" {
+			return count, nil
+		}
+		cursor = next
+	}
+}
+
+// CreateBulkAction begins a bulk action.
+func (s *store) CreateBulkAction(
+	ctx context.Context, app string, spec dispatcher.BulkSpec, count dispatcher.BulkCount, change dispatcher.Change,
+) (created dispatcher.BulkAction, err error) {
+	text, err := json.Marshal(spec)
+	if err != nil {
+		return created, fmt.Errorf("write what a bulk action does: %w", err)
+	}
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		if _, err := findApp(ctx, t, app, ""); err != nil {
+			return err
+		}
+		id := dispatcher.NewBackfillID(t.now, rand.Int64())
+		// $1 bulk action, $2 app, $3 what was asked for, $4 and $5 what was counted, $6 to $9 by whom, $10 now
+		const insert = `INSERT INTO bulk_actions (id, app_id, spec, state, total, more, created_by, token_id, address, request_id, created_at)
+			VALUES ($1, $2, $3, 'running', $4, $5, $6, $7, $8, $9, $10)`
+		if _, err := t.ExecContext(ctx, insert, id, dispatcher.AppID(app), storable(string(text)), count.Total, count.More,
+			storable(t.by.Actor), t.by.TokenID, storable(t.by.Address), storable(t.by.RequestID), t.now.UnixMilli()); err != nil {
+			return fmt.Errorf("create bulk action in app %s: %w", app, err)
+		}
+		row, err := findBulk(ctx, t, app, dispatcher.BulkActionID(id), "")
+		if err != nil {
+			return err
+		}
+		created = row.BulkAction
+		t.notify(dispatcher.Notification{Bulk: true})
+		return t.auditBulk(ctx, "create", created)
+	})
+	return created, err
+}
+
+// auditBulk adds a bulk action to the audit log. Each of its changes has an entry of its own.
+func (t *tx) auditBulk(ctx context.Context, action string, b dispatcher.BulkAction) error {
+	return t.auditChange(ctx, auditEntry{action: action, app: b.App, subject: "bulk action " + b.ID, after: map[string]any{
+		"action": b.Action, "filter": b.Filter, "reason": b.Reason, "state": b.State, "total": b.Total, "done": b.Done, "skipped": b.Skipped}})
+}
+
+// CancelBulkAction ends a bulk action.
+func (s *store) CancelBulkAction(ctx context.Context, app, id string, change dispatcher.Change) (
+	cancelled dispatcher.BulkAction, err error,
+) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		b, err := findBulk(ctx, t, app, id, t.lock())
+		if err != nil {
+			return err
+		}
+		switch cancelled = b.BulkAction; b.State {
+		case dispatcher.BulkCancelled:
+			return nil
+		case dispatcher.BulkComplete:
+			return fmt.Errorf("bulk action %s is complete: %w", id, dispatcher.ErrConflict)
+		}
+		if err := t.endBulk(ctx, b.id, dispatcher.BulkCancelled, b.cursor); err != nil {
+			return fmt.Errorf("cancel bulk action %s: %w", id, err)
+		}
+		cancelled.State, cancelled.Waits, cancelled.EndedAt = dispatcher.BulkCancelled, "", &t.now
+		return t.auditBulk(ctx, "cancel", cancelled)
+	})
+	return cancelled, err
+}

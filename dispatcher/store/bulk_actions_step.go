@@ -1,0 +1,204 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+)
+
+const (
+	// bulkPage is how many jobs or runs one step acts on, at most.
+	bulkPage = 50
+	// bulkPause is how long an action waits for which the app has no quota left.
+	bulkPause = 5 * time.Second
+	// mostBulkText bounds what is kept of why a job or run was refused, in bytes.
+	mostBulkText = 1024
+)
+
+// OpenBulkActions returns the bulk actions that have not ended; none while a rollback awaits its choice.
+func (s *store) OpenBulkActions(ctx context.Context) ([]int64, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	const open = `SELECT id FROM bulk_actions WHERE ended_at IS NULL AND ` + noRollback + ` ORDER BY id`
+	ids, err := collect(ctx, s.read, scanInt, open)
+	if err != nil {
+		return nil, fmt.Errorf("look for bulk actions: %w", err)
+	}
+	return ids, nil
+}
+
+// bulkItem is a job or a run that a bulk action reaches, and the cursor of what follows it.
+type bulkItem struct{ name, cursor string }
+
+// bulkItems selects the next jobs or runs of a bulk action. next is the cursor of the following page; empty: there is none.
+func (s *store) bulkItems(ctx context.Context, app string, spec dispatcher.BulkSpec, page dispatcher.Page) (
+	items []bulkItem, next string, err error,
+) {
+	if spec.Action.OfJobs() {
+		jobs, next, err := s.JobSummaries(ctx, spec.Filter.Jobs(app, page))
+		for _, job := range jobs {
+			items = append(items, bulkItem{job.Name, dispatcher.JobCursor(app, job.Name)})
+		}
+		return items, next, err
+	}
+	var runs []dispatcher.Run
+	if spec.Action == dispatcher.BulkRetryRuns {
+		runs, err = s.deadLetters(ctx, spec.Filter.Dead(app, page), true)
+	} else {
+		runs, err = s.Runs(ctx, spec.Filter.Live(app, page))
+	}
+	for _, run := range runs {
+		items = append(items, bulkItem{run.ID, run.ID})
+	}
+	if len(items) == page.Limit {
+		next = items[len(items)-1].cursor
+	}
+	return items, next, err
+}
+
+// StepBulkAction acts on the next jobs or runs of a bulk action.
+func (s *store) StepBulkAction(ctx context.Context, id int64, now time.Time) (step dispatcher.BulkStep, err error) {
+	// $1 bulk action
+	b, found, err := first(ctx, s.read, scanBulk, bulkRows+`b.id = $1 AND b.ended_at IS NULL`, id)
+	if err != nil || !found {
+		return step, err
+	}
+	b.by.Now = now
+	items, next, err := s.bulkItems(ctx, b.App, b.BulkSpec, dispatcher.Page{Limit: bulkPage, Cursor: b.cursor})
+	if errors.Is(err, dispatcher.ErrNotFound) { // the job that the filter names, or the app, is gone
+		items, next, err = nil, "", nil
+	}
+	if err != nil {
+		return step, fmt.Errorf("select for bulk action %s: %w", b.ID, err)
+	}
+	for _, item := range items {
+		wait, err := s.reachBulk(ctx, b, item)
+		if errors.Is(err, errMovedOn) {
+			return step, nil // the node that has moved it on goes on
+		}
+		if err != nil {
+			return step, fmt.Errorf("bulk action %s: %s %s: %w", b.ID, b.Action, item.name, err)
+		}
+		if wait {
+			step.Waits = bulkPause
+			return step, nil
+		}
+		b.cursor = item.cursor
+		step.Reached++
+		step.Adopt = step.Adopt || b.Action == dispatcher.BulkRunJobs || b.Action == dispatcher.BulkRetryRuns
+	}
+	step.More = next != ""
+	err = s.change(ctx, b.by, func(ctx context.Context, t *tx) error {
+		if next == "" {
+			return t.endBulk(ctx, b.id, dispatcher.BulkComplete, b.cursor)
+		}
+		return t.moveBulk(ctx, b, next, bulkProgress{})
+	})
+	if errors.Is(err, errMovedOn) {
+		err = nil
+	}
+	return step, err
+}
+
+// errMovedOn says that another node has moved a bulk action on, or that it has ended.
+var errMovedOn = errors.New("the bulk action has moved on")
+
+// reachBulk does what a bulk action does to one job or run, in the transaction that moves the action on, or skips it. wait tells
+// that the app has no quota left for it now.
+func (s *store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wait bool, err error) {
+	var unfolded []int64
+	err = s.change(ctx, b.by, func(ctx context.Context, t *tx) error {
+		if err := t.moveBulk(ctx, b, item.cursor, bulkProgress{done: 1}); err != nil {
+			return err
+		}
+		unfolded, err = s.doBulk(ctx, t, b, item.name)
+		failpoint.Hit(failpoint.InBulkAction)
+		return err
+	})
+	s.claims.forget(unfolded...)
+	var why string
+	problem, isProblem := errors.AsType[*dispatcher.Problem](err)
+	var problems dispatcher.Problems
+	switch {
+	case err == nil || errors.Is(err, errMovedOn):
+		return false, err
+	case isProblem && (problem.Code == dispatcher.CodeBoundQuota || problem.Code == dispatcher.CodeBoundSuspended):
+		return true, s.change(ctx, b.by, func(ctx context.Context, t *tx) error {
+			return t.moveBulk(ctx, b, b.cursor, bulkProgress{waits: problem.Message})
+		})
+	case isProblem:
+		why = item.name + ": " + problem.Message
+	case errors.As(err, &problems):
+		why = item.name + ": " + problems.Error()
+	case errors.Is(err, errSame), errors.Is(err, dispatcher.ErrConflict), errors.Is(err, dispatcher.ErrNotFound):
+	default:
+		return false, err
+	}
+	return false, s.change(ctx, b.by, func(ctx context.Context, t *tx) error {
+		return t.moveBulk(ctx, b, item.cursor, bulkProgress{skipped: 1, problem: why})
+	})
+}
+
+// errSame says that a job is already as a bulk action would make it.
+var errSame = errors.New("the job is so already")
+
+// doBulk does what a bulk action does to one job or run.
+func (s *store) doBulk(ctx context.Context, t *tx, b bulkAction, name string) (unfolded []int64, err error) {
+	switch b.Action {
+	case dispatcher.BulkPauseJobs, dispatcher.BulkResumeJobs:
+		pause := b.Action == dispatcher.BulkPauseJobs
+		job, err := s.findJob(ctx, t, b.App, name, t.lock())
+		if err != nil {
+			return nil, err
+		}
+		if job.Paused == pause { // the pause of somebody else keeps its reason
+			return nil, errSame
+		}
+		_, err = s.pauseJob(ctx, t, b.App, name, "", pause)
+		return nil, err
+	case dispatcher.BulkRunJobs:
+		_, err = s.requestRun(ctx, t, b.App, name, nil)
+		return nil, err
+	case dispatcher.BulkCancelRuns:
+		_, unfolded, err = s.changeRunIn(ctx, t, name, "cancel", cancelRun)
+		return unfolded, err
+	case dispatcher.BulkRetryRuns:
+		_, unfolded, err = s.changeRunIn(ctx, t, name, "retry", retryRun)
+		return unfolded, err
+	}
+	return nil, fmt.Errorf("action %s is unknown to this version", dispatcher.Echo(string(b.Action)))
+}
+
+// bulkProgress is what a transaction adds to a bulk action.
+type bulkProgress struct {
+	done, skipped  int
+	problem, waits string
+}
+
+// moveBulk moves a bulk action on from where it was read, to a cursor; errMovedOn if it is no longer there.
+func (t *tx) moveBulk(ctx context.Context, b bulkAction, to string, p bulkProgress) error {
+	// $1 bulk action, $2 from, $3 to, $4 done, $5 skipped, $6 why the latest was refused; empty: as it is, $7 why it waits
+	const move = `UPDATE bulk_actions SET item = $3, done = done + $4, skipped = skipped + $5,
+		problem = CASE WHEN $6 = '' THEN problem ELSE $6 END, waits = $7 WHERE id = $1 AND item = $2 AND ended_at IS NULL`
+	n, err := affect(ctx, t, move, b.id, b.cursor, to, p.done, p.skipped, storable(shortened(p.problem, mostBulkText)),
+		storable(shortened(p.waits, mostBulkText)))
+	if err == nil && n == 0 {
+		err = errMovedOn
+	}
+	return err
+}
+
+// endBulk ends a bulk action that is at a cursor.
+func (t *tx) endBulk(ctx context.Context, id int64, state dispatcher.BulkState, at string) error {
+	// $1 bulk action, $2 state, $3 now, $4 cursor
+	const end = `UPDATE bulk_actions SET state = $2, ended_at = $3, waits = '' WHERE id = $1 AND item = $4 AND ended_at IS NULL`
+	n, err := affect(ctx, t, end, id, string(state), t.now.UnixMilli(), at)
+	if err == nil && n == 0 {
+		err = errMovedOn
+	}
+	return err
+}

@@ -1,0 +1,95 @@
+package store
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// The key of the tokens of callbacks is stored with the secrets, as that of an owner 0, if there are key-encryption keys;
+// else it is as it is in the row of the installation. It is sealed when there are keys for the first time.
+const (
+	callbackKeyPath  = "/callback_key"
+	callbackKeyBytes = 32
+)
+
+// callbackKeyPlace is what the sealed key is bound to.
+const callbackKeyPlace = "installation callback_key"
+
+// CallbackKey returns the key by which the tokens of callbacks are made.
+func (s *store) CallbackKey(ctx context.Context) ([]byte, error) {
+	key, done, err := s.readCallbackKey(ctx, s.read)
+	if err == nil && !done {
+		err = s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+			// Another node may draw one just now.
+			if _, _, err := first(ctx, t, scanText, `SELECT id FROM installation`+t.lock()); err != nil {
+				return err
+			}
+			if key, done, err = s.readCallbackKey(ctx, t); err != nil || done {
+				return err
+			}
+			if key == nil {
+				key = make([]byte, callbackKeyBytes)
+				_, _ = rand.Read(key) // never fails since Go 1.24
+			}
+			return s.writeCallbackKey(ctx, t, key)
+		})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("key of callbacks: %w", err)
+	}
+	return key, nil
+}
+
+// readCallbackKey reads the key; nil: there is none. done tells that it is stored as it should be.
+func (s *store) readCallbackKey(ctx context.Context, q querier) (key []byte, done bool, err error) {
+	// $1 path
+	const sealed = `SELECT ` + sealedColumns + ` FROM secrets AS s WHERE s.owner_id = 0 AND s.path = $1`
+	row, found, err := first(ctx, q, scanSealed, sealed, callbackKeyPath)
+	if err != nil {
+		return nil, false, err
+	}
+	text := ""
+	if found {
+		text, err = s.keys.Open(row.Sealed, callbackKeyPlace)
+	} else {
+		text, _, err = first(ctx, q, scanText, `SELECT callback_key FROM installation`)
+	}
+	if err != nil || text == "" {
+		return nil, false, err
+	}
+	key, err = hex.DecodeString(text)
+	return key, found || s.keys == nil, err
+}
+
+// writeCallbackKey stores the key.
+func (s *store) writeCallbackKey(ctx context.Context, t *tx, key []byte) error {
+	text := hex.EncodeToString(key)
+	if s.keys != nil {
+		row := sealedRow{path: callbackKeyPath, Sealed: s.keys.Seal(text, callbackKeyPlace)}
+		if err := t.putSealed(ctx, row); err != nil {
+			return err
+		}
+		text = ""
+	}
+	// $1 key
+	_, err := t.ExecContext(ctx, `UPDATE installation SET callback_key = $1`, text)
+	return err
+}
+
+// rewrapCallbackKey brings the key under the current key-encryption key, and returns how many it has changed.
+func (s *store) rewrapCallbackKey(ctx context.Context, t *tx) (int, error) {
+	// $1 path, $2 current key
+	const others = `SELECT ` + sealedColumns + ` FROM secrets AS s WHERE s.owner_id = 0 AND s.path = $1 AND s.key_id <> $2`
+	row, found, err := first(ctx, t, scanSealed, others+t.lock(), callbackKeyPath, s.keys.Current())
+	if err != nil || !found {
+		return 0, err
+	}
+	if row.Sealed, err = s.keys.Rewrap(row.Sealed, callbackKeyPlace); err != nil {
+		return 0, fmt.Errorf("key of callbacks: %w", err)
+	}
+	return 1, t.putSealed(ctx, row)
+}

@@ -1,0 +1,70 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// censusCounts are counts by what is counted and its state, each up to a limit. The row of the overdue triggers and that of
+// the tokens have a time in place of a state.
+// $1 limit, $2 triggers that were due before it are overdue, $3 the least time of an expiry that matters
+const censusCounts = `SELECT 'job', j.state, count(*), 0
+	FROM (SELECT state FROM jobs WHERE deleted_at IS NULL AND part_of = 0 LIMIT $1) AS j GROUP BY j.state
+UNION ALL SELECT 'run', r.state, count(*), 0 FROM (SELECT state FROM live_runs LIMIT $1) AS r GROUP BY r.state
+UNION ALL SELECT 'node', o.state, count(*), 0 FROM nodes AS o GROUP BY o.state
+UNION ALL SELECT 'overdue', '', count(*), coalesce(min(d.due_at), 0) FROM (SELECT t.due_at FROM trigger_clock AS t
+	WHERE t.off = 0 AND t.due_at IS NOT NULL AND t.due_at < $2` + notSwitchedOff + ` ORDER BY t.due_at LIMIT $1) AS d
+UNION ALL SELECT 'token', '', count(*), coalesce(min(k.expires_at), 0) FROM api_tokens AS k WHERE k.expires_at >= $3`
+
+// expiredLately is for how long an expired token counts, so that somebody hears of it who was away.
+const expiredLately = 24 * time.Hour
+
+// censusRow is a row of censusCounts.
+type censusRow struct {
+	what, state string
+	count       int
+	at          int64
+}
+
+// Census counts what there is.
+func (s *store) Census(ctx context.Context, overdue time.Time, limit int) (c dispatcher.Census, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	now, err := s.clock(ctx, s.read)
+	if err != nil {
+		return c, fmt.Errorf("count what there is: %w", err)
+	}
+	rows, err := collect(ctx, s.read, func(row scanner) (one censusRow, err error) {
+		err = row.Scan(&one.what, &one.state, &one.count, &one.at)
+		return one, err
+	}, censusCounts, int64(limit), overdue.UnixMilli(), now.Add(-expiredLately).UnixMilli())
+	if err != nil {
+		return c, fmt.Errorf("count what there is: %w", err)
+	}
+	c.Jobs, c.Runs, c.Nodes = map[dispatcher.JobState]int{}, map[dispatcher.RunState]int{}, map[dispatcher.NodeState]int{}
+	for _, one := range rows {
+		switch one.what {
+		case "job":
+			c.Jobs[dispatcher.JobState(one.state)] = one.count
+		case "run":
+			c.Runs[dispatcher.RunState(one.state)] = one.count
+		case "node":
+			c.Nodes[dispatcher.NodeState(one.state)] = one.count
+		case "overdue":
+			if c.Overdue = one.count; one.at > 0 {
+				c.Oldest = instant(one.at)
+			}
+		case "token":
+			if one.at > 0 {
+				c.TokenExpiry = instant(one.at)
+			}
+		}
+	}
+	if c.DaysAhead, err = s.daysAhead(ctx, s.read, now.UnixMilli()); err != nil {
+		return c, fmt.Errorf("count partitions ahead: %w", err)
+	}
+	return c, nil
+}

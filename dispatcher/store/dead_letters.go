@@ -1,0 +1,181 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// isDead is the condition of the index runs_dead on rows r of the history, in which no other run has an entry.
+const isDead = `r.state IN ('failed', 'timed_out', 'lost')`
+
+// deadRuns selects the dead letters of the history.
+const deadRuns = endedRuns + ` WHERE ` + isDead
+
+// deadOfEach selects the latest dead letters of each job of the batch.
+func (p *postgres) deadOfEach(conditions, limit string) string {
+	return ` SELECT r.* FROM b CROSS JOIN LATERAL (` + deadRuns + ` AND r.job_id >= b.id AND r.job_id <= b.id` + conditions +
+		strings.Replace(limit, `ORDER BY `, `ORDER BY r.job_id DESC, `, 1) + `) AS r` + limit
+}
+
+// deadOfEach has no LATERAL, as endedOfEach.
+func (s *sqlite) deadOfEach(conditions, limit string) string {
+	return ` SELECT r.* FROM b CROSS JOIN (` + deadRuns + `) AS r WHERE r.job_id = b.id` + conditions + limit
+}
+
+// deadConditions returns those of a query that name neither app nor job.
+func deadConditions(query dispatcher.DeadLetterQuery) (conditions, error) {
+	w, err := runConditions(dispatcher.RunQuery{State: query.State, From: query.From, To: query.To, Page: query.Page}, 0)
+	if query.Class != "" {
+		w.add("r.class = %s", string(query.Class))
+	}
+	return w, err
+}
+
+// deadJobs returns the ids of the jobs whose dead letters a query selects. replayable leaves out those that are deleted.
+func (s *store) deadJobs(ctx context.Context, query dispatcher.DeadLetterQuery, replayable bool) ([]int64, error) {
+	of, err := s.idsOf(ctx, query.App, query.Job, "")
+	if err != nil {
+		return nil, err
+	}
+	// $1 app, $2 job, 0 for all, $3 whether deleted ones are left out
+	const jobs = `SELECT id FROM jobs WHERE app_id = $1 AND (id = $2 OR $2 = 0) AND (deleted_at IS NULL OR NOT $3) ORDER BY id`
+	return collect(ctx, s.read, scanInt, jobs, dispatcher.AppID(query.App), of.job, replayable)
+}
+
+// DeadLetters returns a page of the runs that failed for good.
+func (s *store) DeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery) ([]dispatcher.Run, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	return s.deadLetters(ctx, query, false)
+}
+
+func (s *store) deadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, replayable bool) ([]dispatcher.Run, error) {
+	w, err := deadConditions(query)
+	if err != nil {
+		return nil, err
+	}
+	jobs, err := s.deadJobs(ctx, query, replayable)
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	of := dispatcher.RunQuery{App: query.App, From: query.From, To: query.To, Page: query.Page}
+	return s.lookBack(ctx, of, w, func(w conditions, most int) ([]dispatcher.Run, error) {
+		page := s.rows(0, len(w.args)+1, "", idColumns...) + s.deadOfEach(w.text, latestRuns+` LIMIT `+strconv.Itoa(most))
+		return collect(ctx, s.read, scanRun, runQuery(page), append(w.args[:len(w.args):len(w.args)], s.batch(jobs)...)...)
+	})
+}
+
+// CountDeadLetters counts the runs that failed for good.
+func (s *store) CountDeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, most int) (
+	count dispatcher.DeadLetterCount, err error,
+) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	query.Page = dispatcher.Page{}
+	w, err := deadConditions(query)
+	if err != nil {
+		return count, err
+	}
+	jobs, err := s.deadJobs(ctx, query, true)
+	if err != nil || len(jobs) == 0 {
+		return count, err
+	}
+	found := s.rows(0, len(w.args)+1, "", idColumns...) + ` SELECT count(*) FROM (SELECT 1 FROM b CROSS JOIN runs AS r
+		WHERE ` + isDead + ` AND r.job_id = b.id` + w.text + ` LIMIT ` + strconv.Itoa(most+1) + `) AS dead`
+	n, _, err := first(ctx, s.read, scanInt, found, append(w.args[:len(w.args):len(w.args)], s.batch(jobs)...)...)
+	if err != nil {
+		return count, fmt.Errorf("count the dead letters of app %s: %w", dispatcher.Echo(query.App), err)
+	}
+	return dispatcher.DeadLetterCount{Count: min(int(n), most), More: int(n) > most}, nil
+}
+
+// ReplayDeadLetters retries some of the runs that failed for good.
+func (s *store) ReplayDeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, change dispatcher.Change) (
+	dispatcher.Replayed, error,
+) {
+	var done dispatcher.Replayed
+	found, err := s.deadLetters(ctx, query, true)
+	if err != nil {
+		return done, err
+	}
+	for _, run := range found {
+		_, err := s.RetryRun(ctx, run.ID, change)
+		var problem *dispatcher.Problem
+		switch {
+		case err == nil:
+			done.Replayed++
+		case errors.Is(err, dispatcher.ErrConflict), errors.Is(err, dispatcher.ErrNotFound):
+			done.Skipped++ // somebody else was quicker, or its time was over
+		case errors.As(err, &problem):
+			done.Stopped, done.Next = problem, query.Page.Cursor
+			return done, nil
+		default:
+			return done, fmt.Errorf("replay run %s, after %d others: %w", run.ID, done.Replayed, err)
+		}
+		query.Page.Cursor = run.ID
+	}
+	if len(found) == query.Page.Limit {
+		done.Next = query.Page.Cursor
+	}
+	return done, nil
+}
+
+// addFollowers adds to a run the runs that follow it, as far as what it declares now tells.
+func addFollowers(ctx context.Context, q querier, f flavor, run *dispatcher.Run, key dispatcher.RunKey) error {
+	if key.Shard > 0 {
+		return nil
+	}
+	type candidate struct {
+		dispatcher.RunRef
+		key dispatcher.RunKey
+	}
+	// $1 app, $2 job
+	const followers = `SELECT f.event, f.follower_id, f.kind, c.name FROM followers AS f JOIN jobs AS j ON j.id = f.job_id
+		JOIN jobs AS c ON c.id = f.follower_id WHERE j.app_id = $1 AND j.name = $2 ORDER BY f.event, c.name`
+	candidates, err := collect(ctx, q, func(row scanner) (c candidate, err error) {
+		var event dispatcher.FollowMask
+		var id int64
+		var kind int
+		err = row.Scan(&event, &id, &kind, &c.Job)
+		for _, on := range dispatcher.FollowEvents {
+			if on.Mask() == event {
+				c.On = on
+			}
+		}
+		of, _ := dispatcher.KindOfCode(byte(kind))
+		c.key = dispatcher.FollowerKey(key, c.On, id, of)
+		c.Run, c.App = c.key.String(), run.App
+		return c, err
+	}, followers, dispatcher.AppID(run.App), run.Job)
+	if err != nil || len(candidates) == 0 {
+		return err
+	}
+	k := newKeys(len(candidates))
+	for _, c := range candidates {
+		k.add(c.key, 0, 0)
+	}
+	at := key.ScheduledAt.UnixMilli()
+	// $1 first day, $2 end of the last, from $3 on: the keys
+	states := f.rows(0, 3, "", keyColumns[:3]...) + ` SELECT b.trigger_id, coalesce(r.state, 'succeeded') FROM b JOIN runs AS r ON` +
+		ofBatch(f) + within + ` UNION ALL SELECT b.trigger_id, r.state FROM b JOIN live_runs AS r ON` + ofBatch(f)
+	args := append([]any{day(at), day(at) + dayMillis}, f.batch(k.at, k.trigger, k.kind)...)
+	found := map[int64]dispatcher.RunState{}
+	_, err = collect(ctx, q, func(row scanner) (struct{}, error) {
+		var id int64
+		var state dispatcher.RunState
+		err := row.Scan(&id, &state)
+		found[id] = state
+		return struct{}{}, err
+	}, states, args...)
+	for _, c := range candidates {
+		if c.State = found[c.key.TriggerID]; c.State != "" {
+			run.FollowedBy = append(run.FollowedBy, c.RunRef)
+		}
+	}
+	return err
+}

@@ -1,0 +1,314 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// alertDefinition is what an alert's row holds as JSON: all that was declared, besides its description. The values of its
+// secrets are those of the attached job.
+type alertDefinition struct {
+	Jobs   []string          `json:"jobs,omitempty"`
+	Labels dispatcher.Labels `json:"labels,omitempty"`
+	dispatcher.AlertConditionsOf
+	Recovery    bool                         `json:"recovery"`
+	Mutes       []dispatcher.AlertMuteWindow `json:"mutes,omitempty"`
+	Destination dispatcher.AlertDestination  `json:"destination"`
+	Retry       dispatcher.Retry             `json:"retry"`
+}
+
+// encodeAlert returns the JSON of an alert.
+func encodeAlert(a dispatcher.Alert) (string, error) {
+	text, err := json.Marshal(alertDefinition{a.Jobs, a.Labels, a.AlertConditionsOf, a.Recovery, a.Mutes, a.Destination, a.Retry})
+	return string(text), err
+}
+
+// alertColumns are an alert AS a without the name of its app.
+const alertColumns = `a.name, a.description, a.definition, a.muted, a.revision, a.created_at, a.updated_at`
+
+// countFiring is how many conditions of an alert AS a hold.
+const countFiring = `(SELECT COUNT(*) FROM alert_states AS s WHERE s.alert_id = a.id AND s.firing)`
+
+// scanAlert returns the scan function for alerts of an app. Text that this version does not understand is an error.
+func scanAlert(app string) func(scanner) (dispatcher.Alert, error) {
+	return func(row scanner) (dispatcher.Alert, error) {
+		a := dispatcher.Alert{App: app}
+		var text string
+		var muted *string
+		err := row.Scan(&a.Name, &a.Description, &text, &muted, &a.Revision, instantColumn(&a.CreatedAt), instantColumn(&a.UpdatedAt))
+		if err != nil {
+			return a, err
+		}
+		var d alertDefinition
+		if err := json.Unmarshal([]byte(text), &d); err != nil {
+			return a, fmt.Errorf("alert %s/%s: stored definition: %w", app, a.Name, err)
+		}
+		a.Jobs, a.Labels, a.AlertConditionsOf, a.Recovery = d.Jobs, d.Labels, d.AlertConditionsOf, d.Recovery
+		a.Mutes, a.Destination, a.Retry = d.Mutes, d.Destination, d.Retry
+		if muted != nil {
+			if err := json.Unmarshal([]byte(*muted), &a.Muted); err != nil {
+				return a, fmt.Errorf("alert %s/%s: stored mute: %w", app, a.Name, err)
+			}
+		}
+		return a, nil
+	}
+}
+
+// scanShownAlert is scanAlert for rows that end with countFiring.
+func scanShownAlert(app string) func(scanner) (dispatcher.Alert, error) {
+	return func(row scanner) (dispatcher.Alert, error) {
+		firing := 0
+		a, err := scanAlert(app)(widerRow{scanner: row, after: []any{&firing}})
+		a.Firing = firing
+		return a, err
+	}
+}
+
+// Alert returns an alert by its name.
+func (s *store) Alert(ctx context.Context, app, name string) (dispatcher.Alert, error) {
+	return findAlert(ctx, s.read, app, name, "")
+}
+
+// findAlert returns ErrNotFound if there is no such alert. lock is a flavor's lock, or empty.
+func findAlert(ctx context.Context, q querier, app, name, lock string) (dispatcher.Alert, error) {
+	// $1 id
+	const one = `SELECT ` + alertColumns + `, ` + countFiring + ` FROM alerts AS a WHERE a.id = $1 AND a.deleted_at IS NULL`
+	alert, found, err := first(ctx, q, scanShownAlert(app), one+lockOf(lock, "a"), dispatcher.AlertID(app, name))
+	if err == nil && !found {
+		err = dispatcher.NotFound("alert", app+"/"+name)
+	}
+	return alert, err
+}
+
+// Alerts returns a page of the alerts of an app, by name.
+func (s *store) Alerts(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Alert, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+		return nil, err
+	}
+	// $1 app, $2 last name of the page before, $3 limit
+	const list = `SELECT ` + alertColumns + `, ` + countFiring + ` FROM alerts AS a
+		WHERE a.app_id = $1 AND a.name > $2 AND a.deleted_at IS NULL ORDER BY a.name LIMIT $3`
+	return collect(ctx, s.read, scanShownAlert(app), list, dispatcher.AppID(app), page.Cursor, page.Limit)
+}
+
+// allAlerts returns all alerts of an app, by name.
+func allAlerts(ctx context.Context, q querier, app string) ([]dispatcher.Alert, error) {
+	// $1 app
+	const list = `SELECT ` + alertColumns + ` FROM alerts AS a WHERE a.app_id = $1 AND a.deleted_at IS NULL ORDER BY a.name`
+	return collect(ctx, q, scanAlert(app), list, dispatcher.AppID(app))
+}
+
+// PutAlert creates or replaces an alert. It returns the alert as stored, and whether it was created. An alert that is put as
+// it is stored stays as it is.
+func (s *store) PutAlert(ctx context.Context, alert dispatcher.Alert,
+	change dispatcher.Change) (stored dispatcher.Alert, created bool, err error) {
+	if err := alert.Validate(); err != nil {
+		return stored, false, err
+	}
+	if same, is := s.unchangedAlert(ctx, alert, change); is {
+		return same, false, nil
+	}
+	alert = alert.Resolved()
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		// Writers of one app's alerts queue at its row, as do those of its jobs.
+		app, err := findApp(ctx, t, alert.App, t.lock())
+		if err != nil {
+			return err
+		}
+		old, err := t.replacedAlert(ctx, app, alert)
+		if err != nil {
+			return err
+		}
+		created = old == nil
+		before, err := s.alertWithValues(ctx, t, old)
+		if err != nil {
+			return err
+		}
+		if stored, err = s.writeAlert(ctx, t, app, alert); err != nil {
+			return err
+		}
+		if err := t.followAlertsOf(ctx, stored.App); err != nil {
+			return err
+		}
+		if stored, err = findAlert(ctx, t, stored.App, stored.Name, ""); err != nil {
+			return err
+		}
+		after, err := s.alertWithValues(ctx, t, &stored)
+		if err != nil {
+			return err
+		}
+		return t.auditAlert(ctx, auditEntry{action: "put", app: alert.App, subject: "alert " + alert.Name, revision: stored.Revision},
+			before, after)
+	})
+	return stored, created, err
+}
+
+// unchangedAlert returns an alert as it is if a PUT leaves it so. What is outside the bounds of its app is refused also then.
+func (s *store) unchangedAlert(ctx context.Context, alert dispatcher.Alert, change dispatcher.Change) (dispatcher.Alert, bool) {
+	stored, err := s.Alert(ctx, alert.App, alert.Name)
+	if err != nil || allow(change, stored.Revision) != nil || !stored.Declares(alert) {
+		return stored, false
+	}
+	owner, err := findApp(ctx, s.read, alert.App, "")
+	return stored, err == nil && owner.Bounds.CheckDestination(alert.App, alert.Destination) == nil
+}
+
+// replacedAlert returns the alert that a PUT replaces, or nil. It refuses one that is outside the bounds of its app, or that
+// is one too many.
+func (t *tx) replacedAlert(ctx context.Context, app dispatcher.App, alert dispatcher.Alert) (*dispatcher.Alert, error) {
+	old, err := findAlert(ctx, t, app.Name, alert.Name, t.lock())
+	exists := err == nil
+	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+		return nil, err
+	}
+	if err := t.allow(old.Revision); err != nil {
+		return nil, err
+	}
+	var problems dispatcher.Problems
+	problems.AddError("/destination", app.Bounds.CheckDestination(app.Name, alert.Destination))
+	if exists {
+		return &old, problems.Err()
+	}
+	// $1 app
+	const count = `SELECT COUNT(*) FROM alerts WHERE app_id = $1 AND deleted_at IS NULL`
+	alerts, _, err := first(ctx, t, scanInt, count, dispatcher.AppID(app.Name))
+	if err != nil {
+		return nil, err
+	}
+	if alerts >= dispatcher.MaxAlerts {
+		problems.Add("", dispatcher.CodeTooMany, "app %s has %d alerts already, which is the maximum; delete one that is not used",
+			app.Name, dispatcher.MaxAlerts)
+	}
+	return nil, problems.Err()
+}
+
+// writeAlert writes an alert and its attached job, and returns it as stored.
+func (s *store) writeAlert(ctx context.Context, t *tx, app dispatcher.App, alert dispatcher.Alert) (dispatcher.Alert, error) {
+	id, attached := dispatcher.AlertID(alert.App, alert.Name), alert.Attached()
+	target, err := s.putAttached(ctx, t, id, attached, app)
+	if err != nil {
+		return alert, inAlert(err)
+	}
+	alert.Destination = *target.Alert
+	definition, err := encodeAlert(alert)
+	if err != nil {
+		return alert, err
+	}
+	// $1 id, $2 app, $3 name, $4 description, $5 definition, $6 now, $7 attached job. A deleted alert's revision goes on, but
+	// not its mute.
+	const put = `INSERT INTO alerts AS a (id, app_id, name, description, definition, job_id, revision, created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $7, 1, $6, $6)
+		ON CONFLICT (id) DO UPDATE SET description = excluded.description, definition = excluded.definition,
+			revision = a.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
+			created_at = CASE WHEN a.deleted_at IS NULL THEN a.created_at ELSE excluded.created_at END
+		RETURNING name, description, definition, muted, revision, created_at, updated_at`
+	stored, _, err := first(ctx, t, scanAlert(alert.App), put, id, dispatcher.AppID(alert.App), alert.Name, alert.Description,
+		definition, t.now.UnixMilli(), attached.Key())
+	if err != nil {
+		return stored, fmt.Errorf("put alert %s/%s: %w", alert.App, alert.Name, err)
+	}
+	return stored, nil
+}
+
+// inAlert turns the JSON pointers of problems of an attached job into those in its alert.
+func inAlert(err error) error {
+	var problems dispatcher.Problems
+	if !errors.As(err, &problems) {
+		return err
+	}
+	moved := make(dispatcher.Problems, len(problems))
+	for i, p := range problems {
+		p.Path = cmp.Or(strings.Replace(p.Path, "/target/alert", "/destination", 1), "/destination")
+		moved[i] = p
+	}
+	return moved
+}
+
+// DeleteAlert deletes an alert with its states.
+func (s *store) DeleteAlert(ctx context.Context, app, name string, change dispatcher.Change) error {
+	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		if _, err := findApp(ctx, t, app, t.lock()); err != nil {
+			return err
+		}
+		alert, err := findAlert(ctx, t, app, name, t.lock())
+		if err == nil {
+			err = t.allow(alert.Revision)
+		}
+		if err != nil {
+			return err
+		}
+		before, err := s.alertWithValues(ctx, t, &alert)
+		if err != nil {
+			return err
+		}
+		if err := t.removeAlert(ctx, alert); err != nil {
+			return fmt.Errorf("delete alert %s/%s: %w", app, name, err)
+		}
+		return t.auditAlert(ctx, auditEntry{action: "delete", app: app, subject: "alert " + name, revision: alert.Revision}, before, nil)
+	})
+}
+
+func (t *tx) removeAlert(ctx context.Context, alert dispatcher.Alert) error {
+	id := dispatcher.AlertID(alert.App, alert.Name)
+	// $1 alert
+	if _, err := t.ExecContext(ctx, `DELETE FROM alert_states WHERE alert_id = $1`, id); err != nil {
+		return err
+	}
+	if err := t.deleteAttached(ctx, alert.Attached().Key()); err != nil {
+		return err
+	}
+	// $1 now, $2 alert
+	const remove = `UPDATE alerts SET deleted_at = $1, updated_at = $1, muted = NULL WHERE id = $2`
+	if _, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), id); err != nil {
+		return err
+	}
+	return t.followAlertsOf(ctx, alert.App)
+}
+
+// alertWithValues returns a copy of an alert with the values of its stored secrets, as far as the keys open them; nil if alert
+// is.
+func (s *store) alertWithValues(ctx context.Context, q querier, alert *dispatcher.Alert) (*dispatcher.Alert, error) {
+	if alert == nil {
+		return nil, nil
+	}
+	attached := []dispatcher.JobVersion{{Job: alert.Attached()}}
+	if err := s.openSecrets(ctx, q, attached); err != nil {
+		return nil, err
+	}
+	opened := *alert
+	opened.Destination = *attached[0].Target.Alert
+	return &opened, nil
+}
+
+// auditAlert adds a change of an alert to the audit log. Values of secrets are replaced by hashes.
+func (t *tx) auditAlert(ctx context.Context, c auditEntry, before, after *dispatcher.Alert) error {
+	for _, side := range []struct {
+		alert *dispatcher.Alert
+		into  *any
+	}{{before, &c.before}, {after, &c.after}} {
+		if side.alert == nil {
+			continue
+		}
+		hashes, err := t.hashed(ctx, side.alert.Destination.Secrets())
+		if err != nil {
+			return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
+		}
+		shown := *side.alert
+		shown.Destination = shown.Destination.WithSecrets(hashes)
+		parts, err := partsOf(shown.ForWire())
+		if err != nil {
+			return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
+		}
+		without(parts, "revision", "created_at", "updated_at", "firing", "muted")
+		*side.into = parts
+	}
+	return t.auditChange(ctx, c)
+}

@@ -1,0 +1,292 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+)
+
+// pendingEnd is the end of a run, or a decision about missed fires, that has yet to be followed.
+type pendingEnd struct {
+	key        dispatcher.RunKey // of missed fires, the kind is empty and the instant the first
+	jobID      int64
+	endedAt    time.Time
+	startedAt  *time.Time
+	attempt    int
+	httpStatus int
+	state      dispatcher.RunState // of missed fires: empty
+	class      dispatcher.Class
+	reason     string
+	// How often it could not be followed, why, and when it is tried again; 0: at once.
+	tries   int
+	problem string
+	tryAt   int64
+	// What the job and the trigger are called now. follows is 0 if the job is deleted.
+	app, job, trigger string
+	follows           dispatcher.FollowMask
+}
+
+// event returns which event of the job it is.
+func (e *pendingEnd) event() dispatcher.FollowEvent {
+	switch e.state {
+	case "":
+		return dispatcher.OnMisfire
+	case dispatcher.RunSucceeded:
+		return dispatcher.OnSuccess
+	}
+	return dispatcher.OnFailure
+}
+
+// run returns the id of the run that ended; empty: fires were missed.
+func (e *pendingEnd) run() string {
+	if e.key.Kind == "" {
+		return ""
+	}
+	return e.key.String()
+}
+
+// follower returns the key of a run that follows the end: the same however often the end is recorded.
+func (e *pendingEnd) follower(f follower) dispatcher.RunKey {
+	return dispatcher.FollowerKey(e.key, e.event(), f.id, f.kind)
+}
+
+// pendingEnds returns the pending ends that a query chooses, which is of pending_ends alone.
+func pendingEnds(chosen string) string {
+	return `SELECT e.ended_at, e.trigger_id, e.scheduled_at, e.kind, e.job_id, e.attempt, e.started_at, e.http_status, e.state, e.class,
+			e.error, e.tries, e.problem, e.try_at, coalesce(a.name, ''), coalesce(j.name, ''), coalesce(t.name, ''),
+			CASE WHEN j.deleted_at IS NULL THEN coalesce(j.follows, 0) ELSE 0 END
+		FROM (` + chosen + `) AS e
+		LEFT JOIN jobs AS j ON j.id = e.job_id LEFT JOIN apps AS a ON a.id = j.app_id LEFT JOIN triggers AS t ON t.id = e.trigger_id
+		ORDER BY e.ended_at, e.trigger_id, e.scheduled_at, e.kind`
+}
+
+// earliestEnds are the earliest that are not set aside.
+// $1 limit, $2 lower bound, $3 now
+const earliestEnds = `SELECT * FROM pending_ends WHERE ended_at >= $2 AND try_at <= $3
+	ORDER BY ended_at, trigger_id, scheduled_at, kind LIMIT $1`
+
+// takeEarliest takes the earliest ends, and passes over those that another node takes.
+func takeEarliest(f flavor) string {
+	return pendingEnds(earliestEnds + f.lockRows(lockToDelete+skipLocked))
+}
+
+// oneEnd is an end by its key.
+// $1 ended, $2 trigger, $3 scheduled instant, $4 kind
+const oneEnd = `SELECT * FROM pending_ends WHERE ended_at = $1 AND trigger_id = $2 AND scheduled_at = $3 AND kind = $4`
+
+func scanPendingEnd(row scanner) (e pendingEnd, err error) {
+	var kind int
+	err = row.Scan(instantColumn(&e.endedAt), &e.key.TriggerID, instantColumn(&e.key.ScheduledAt), &kind, &e.jobID, &e.attempt,
+		optionalColumn(&e.startedAt), &e.httpStatus, &e.state, &e.class, &e.reason, &e.tries,
+		&e.problem, &e.tryAt, &e.app, &e.job, &e.trigger, &e.follows)
+	e.key.Kind, _ = dispatcher.KindOfCode(byte(kind))
+	return e, err
+}
+
+// mayFollow tells that there are pending ends, and that they may be followed now.
+// $1 lower bound
+const mayFollow = `SELECT 1 FROM pending_ends WHERE ended_at >= $1 AND ` + noRollback + ` LIMIT 1`
+
+// FollowEnds removes pending ends and queues what follows them.
+func (s *store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (done dispatcher.FollowedEnds, err error) {
+	from := int64(0)
+	if !query.From.IsZero() {
+		from = query.From.UnixMilli()
+	}
+	// Mostly there are none, and no transaction is needed to find that out.
+	if found, err := s.anyEnds(ctx, from); err != nil || !found {
+		return done, err
+	}
+	err = s.change(ctx, dispatcher.Change{Now: query.Now}, func(ctx context.Context, t *tx) error {
+		ends, err := collect(ctx, t, scanPendingEnd, takeEarliest(t.flavor), query.Limit, from, t.now.UnixMilli())
+		if err == nil {
+			done, err = t.followEnds(ctx, ends)
+			done.More = len(ends) == query.Limit
+		}
+		return err
+	})
+	if err != nil && s.ofEnds(ctx, err) {
+		done, err = s.followSingly(ctx, query, from)
+	}
+	if err != nil {
+		return dispatcher.FollowedEnds{}, fmt.Errorf("follow the ends of runs: %w", err)
+	}
+	return done, nil
+}
+
+func (s *store) anyEnds(ctx context.Context, from int64) (bool, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	_, found, err := first(ctx, s.read, scanInt, mayFollow, from)
+	return found, err
+}
+
+// followEnds follows ends that are locked, and removes them.
+func (t *tx) followEnds(ctx context.Context, ends []pendingEnd) (done dispatcher.FollowedEnds, err error) {
+	if len(ends) == 0 {
+		return done, nil
+	}
+	done = dispatcher.FollowedEnds{Ends: len(ends), Latest: ends[len(ends)-1].endedAt}
+	if err := t.removePending(ctx, ends); err != nil {
+		return done, err
+	}
+	runs, err := t.runsThatFollow(ctx, ends)
+	if err != nil {
+		return done, err
+	}
+	failpoint.Hit(failpoint.InFollow)
+	queued, err := t.queueRuns(ctx, runs)
+	if err != nil {
+		return done, err
+	}
+	notified, err := t.judgeEnds(ctx, ends)
+	done.Queued = len(queued) + notified
+	return done, err
+}
+
+// removePending removes pending ends that are locked.
+func (t *tx) removePending(ctx context.Context, ends []pendingEnd) error {
+	var ended, trigger, at []int64
+	var kind []int32
+	for _, e := range ends {
+		ended, trigger, at = append(ended, e.endedAt.UnixMilli()), append(trigger, e.key.TriggerID), append(at, e.key.ScheduledAt.UnixMilli())
+		kind = append(kind, int32(e.key.Kind.Code()))
+	}
+	// From $1 on: the key
+	remove := t.rows(0, 1, "", column{"ended_at", bigint}, column{"trigger_id", bigint}, column{"scheduled_at", bigint},
+		column{"kind", integer}) + ` DELETE FROM pending_ends
+		WHERE (ended_at, trigger_id, scheduled_at, kind) IN (SELECT b.ended_at, b.trigger_id, b.scheduled_at, b.kind FROM b)`
+	_, err := t.ExecContext(ctx, remove, t.batch(ended, trigger, at, kind)...)
+	return err
+}
+
+// runsThatFollow returns the runs that follow some ends, as the jobs declare it now.
+func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd) ([]queuedRun, error) {
+	all, err := t.followersOf(ctx, ends)
+	if err != nil {
+		return nil, err
+	}
+	var runs []queuedRun
+	seen := map[dispatcher.RunKey]bool{}
+	for i := range ends {
+		e := &ends[i]
+		followers := all[followed{e.jobID, e.event().Mask()}]
+		if len(followers) == 0 {
+			continue
+		}
+		document, err := t.documentOf(ctx, e)
+		if err != nil {
+			return nil, fmt.Errorf("what followers of run %s get: %w", e.key, err)
+		}
+		cause := &dispatcher.RunCause{Run: document.Parent.Run, On: string(document.Event), State: document.Parent.State,
+			Class: document.Parent.Class, Error: document.Parent.Error}
+		var encoded json.RawMessage
+		for _, f := range followers {
+			key := e.follower(f.follower)
+			if seen[key] {
+				continue // the same run failed, was retried and failed again meanwhile
+			}
+			seen[key] = true
+			input := &dispatcher.RunInput{Cause: cause}
+			if f.result {
+				if encoded == nil {
+					if encoded, err = t.encodeDocument(ctx, e, document); err != nil {
+						return nil, err
+					}
+				}
+				input.Payload = encoded
+			}
+			runs = append(runs, queuedRun{RunKey: key, jobID: f.id, revision: f.revision, input: input})
+		}
+	}
+	return runs, nil
+}
+
+// followed is an event of a job.
+type followed struct {
+	job   int64
+	event dispatcher.FollowMask
+}
+
+// presentFollower is a follower, at the revision that it has now.
+type presentFollower struct {
+	follower
+	revision int64
+}
+
+// followersOf returns what follows the jobs of some ends.
+func (t *tx) followersOf(ctx context.Context, ends []pendingEnd) (map[followed][]presentFollower, error) {
+	ids := map[int64]bool{}
+	for _, e := range ends {
+		if e.follows != 0 {
+			ids[e.jobID] = true
+		}
+	}
+	if len(ids) == 0 {
+		return nil, nil
+	}
+	// From $1 on: the jobs
+	query := t.rows(0, 1, "", idColumns...) + ` SELECT f.job_id, f.event, f.follower_id, f.kind, f.result, j.revision
+		FROM b JOIN followers AS f ON f.job_id = b.id JOIN jobs AS j ON j.id = f.follower_id AND j.deleted_at IS NULL
+		ORDER BY f.job_id, f.event, f.follower_id`
+	rows, err := collect(ctx, t, func(row scanner) (f presentFollower, err error) {
+		var kind int
+		err = row.Scan(&f.job, &f.event, &f.id, &kind, &f.result, &f.revision)
+		f.kind, _ = dispatcher.KindOfCode(byte(kind))
+		return f, err
+	}, query, t.batch(slices.Sorted(maps.Keys(ids)))...)
+	all := map[followed][]presentFollower{}
+	for _, f := range rows {
+		of := followed{f.job, f.event}
+		all[of] = append(all[of], f)
+	}
+	return all, err
+}
+
+// documentOf returns what followers get of an end, without the result.
+func (t *tx) documentOf(ctx context.Context, e *pendingEnd) (dispatcher.FollowDocument, error) {
+	document := dispatcher.FollowDocument{Event: e.event(), Parent: dispatcher.FollowedRun{
+		Run: e.run(), App: e.app, Job: e.job, Trigger: e.trigger, ScheduledAt: e.key.ScheduledAt, State: e.state, Class: e.class,
+		Error: e.reason, HTTPStatus: e.httpStatus, Attempts: e.attempt, EndedAt: e.endedAt,
+	}}
+	if document.Event != dispatcher.OnMisfire {
+		return document, nil
+	}
+	// $1 first missed fire, $2 trigger
+	const misfires = `SELECT m.to_at, m.count, m.decision, m.reason, m.catch_up FROM misfires AS m
+		WHERE m.from_at = $1 AND m.trigger_id = $2`
+	p := &document.Parent
+	p.Missed = &dispatcher.MissedRange{From: e.key.ScheduledAt}
+	_, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
+		var catchUp *time.Time
+		err := row.Scan(instantColumn(&p.Missed.To), &p.Missed.Count, &p.Decision, &p.Reason, optionalColumn(&catchUp))
+		if catchUp != nil {
+			p.Run = dispatcher.RunKey{TriggerID: e.key.TriggerID, ScheduledAt: *catchUp, Kind: dispatcher.KindCatchUp}.String()
+		}
+		return struct{}{}, err
+	}, misfires, e.key.ScheduledAt.UnixMilli(), e.key.TriggerID)
+	return document, err
+}
+
+// encodeDocument returns a document with the response that is stored of the latest attempt.
+func (t *tx) encodeDocument(ctx context.Context, e *pendingEnd, document dispatcher.FollowDocument) (json.RawMessage, error) {
+	var response *dispatcher.Response
+	if e.attempt > 0 {
+		// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt
+		const kept = `SELECT response FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND attempt = $4`
+		text, found, err := first(ctx, t, scanText, kept, append(keyArgs(e.key), e.attempt)...)
+		if err == nil && found {
+			err = json.Unmarshal([]byte(text), &response)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the response of run %s: %w", e.key, err)
+		}
+	}
+	return document.Encode(response)
+}

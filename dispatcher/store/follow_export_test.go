@@ -1,0 +1,118 @@
+package store_test
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// What follows a run and has yet to begin moves with its app, under its key and with what it was given.
+func TestWaitingFollowersMove(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		m.declare("child", nil)
+		parent := m.declare("parent", func(job *dispatcher.Job, _ *dispatcher.Trigger) {
+			target := job.Target
+			job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &target, Payload: dispatcher.FollowResult}
+		})
+		ctx, node := t.Context(), dispatcher.NodeID(7)
+		must(t, m.old.Register(ctx, dispatcher.Node{ID: node, Name: "n", Version: "v"}, m.now))
+		requested, err := m.old.RequestRun(ctx, "app", parent.Name, nil, m.at(-time.Minute))
+		must(t, err)
+		query := dispatcher.AdoptQuery{Node: node, Token: 9, Limit: 1, Now: m.now}
+		found, err := m.old.Adoptable(ctx, query)
+		must(t, err)
+		held, err := m.old.Adopt(ctx, query, found)
+		must(t, err)
+		if len(held) != 1 {
+			t.Fatalf("adopted %d runs, want the one that was requested", len(held))
+		}
+		must(t, m.old.Record(ctx, []dispatcher.Record{{
+			RunKey: held[0].RunKey, JobID: held[0].JobID, Revision: held[0].Revision, ClaimedAt: held[0].ClaimedAt, Node: node, Token: 9,
+			Attempt: held[0].Attempt, Followed: true, Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: m.now, EndedAt: m.now},
+		}}))
+		done, err := m.old.FollowEnds(ctx, dispatcher.FollowQuery{Limit: 10, Now: m.now})
+		must(t, err)
+		if done.Queued != 2 {
+			t.Fatalf("%d runs follow, want that of the child and the delivery", done.Queued)
+		}
+		before := followers(t, m.old, requested.ID)
+		m.move()
+		for _, one := range before {
+			there, err := m.new.Run(ctx, one.ID)
+			must(t, err)
+			if there.State != dispatcher.RunQueued || there.Job != one.Job || there.EventID != one.EventID {
+				t.Errorf("run %s of %s is %s there, of %s, with event id %s; want it queued, with %s", one.ID, one.Job, there.State, there.Job,
+					there.EventID, one.EventID)
+			}
+			if diff := cmp.Diff(one.Cause, there.Cause); diff != "" || string(one.Payload) != string(there.Payload) {
+				t.Errorf("what run %s was given changed to %s (-want +got):\n%s", one.ID, there.Payload, diff)
+			}
+		}
+	})
+}
+
+// A notification that waits, as for a host that does not respond, moves with its app: what holds does not, so nobody would be
+// told of it there.
+func TestWaitingNotificationsMove(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		alert := dispatcher.Alert{App: "app", Name: "night",
+			AlertConditionsOf: dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 1}}}
+		alert.Destination.Webhook = &dispatcher.AlertWebhook{}
+		alert.Destination.Webhook.SetDefaults()
+		alert.Destination.Webhook.URL = "https://pager.example.com/"
+		_, _, err := m.old.PutAlert(t.Context(), alert, m.at(-time.Hour))
+		must(t, err)
+		run, err := m.old.TestAlert(t.Context(), "app", "night", m.at(-time.Minute))
+		must(t, err)
+		m.move()
+		there, err := m.new.Run(t.Context(), run.ID)
+		must(t, err)
+		if there.State != dispatcher.RunQueued || there.Job != run.Job || there.EventID != run.EventID {
+			t.Errorf("run %s of %s is %s there, of %s, with event id %s; want it queued, with %s", run.ID, run.Job, there.State, there.Job,
+				there.EventID, run.EventID)
+		}
+		if diff := cmp.Diff(run.Cause, there.Cause); diff != "" || string(run.Payload) != string(there.Payload) {
+			t.Errorf("what the run was given changed to %s (-want +got):\n%s", there.Payload, diff)
+		}
+	})
+}
+
+// followers returns the runs that followed a run.
+func followers(t *testing.T, s dispatcher.Store, id string) (all []dispatcher.Run) {
+	t.Helper()
+	run, err := s.Run(t.Context(), id)
+	must(t, err)
+	for _, ref := range run.FollowedBy {
+		one, err := s.Run(t.Context(), ref.Run)
+		must(t, err)
+		all = append(all, one)
+	}
+	if len(all) != 2 {
+		t.Fatalf("run %s is followed by %d runs, want 2", id, len(all))
+	}
+	return all
+}
+
+// An app with a backfill that has not ended does not move: the instants that are left would be run by nobody.
+func TestAppWithAnOpenBackfillDoesNotMove(t *testing.T) {
+	t.Parallel()
+	onMoves(t, func(t *testing.T, m moving) {
+		m.declare("nightly", nil)
+		spec := dispatcher.BackfillSpec{From: m.now.Add(-2 * time.Hour), To: m.now.Add(-time.Hour), Concurrency: 1,
+			Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip}
+		begun, err := m.old.CreateBackfill(t.Context(), "app", "nightly", spec, 2, m.at(0))
+		must(t, err)
+		m.disable()
+		_, err = m.old.ExportApp(t.Context(), "app")
+		if want := begun.ID + " of job nightly"; !errors.Is(err, dispatcher.ErrConflict) || !strings.Contains(err.Error(), want) {
+			t.Errorf("ExportApp: %v, want that it names %s", err, want)
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// An end that cannot be followed, because of what is stored of it, its job or an alert, must not hold back all that end after it.
+// So a page that fails is followed end by end, and an end that fails alone is set aside until it is tried again.
+
+// The pauses before an end that is set aside is tried again: the first, which is doubled by each further try, and the longest.
+const (
+	setAsideFirst = 10 * time.Second
+	setAsideMost  = time.Hour
+)
+
+// mostProblem bounds, in bytes, what is stored of an error.
+const mostProblem = 1024
+
+// setAsidePause returns the pause after so many tries.
+func setAsidePause(tries int) time.Duration {
+	return min(setAsideFirst<<min(tries-1, 16), setAsideMost)
+}
+
+// ofEnds tells whether an error is about the ends of a page, and not about the database or the call.
+func (s *store) ofEnds(ctx context.Context, err error) bool {
+	return ctx.Err() == nil && !s.transient(err) && !Unreachable(err) && !errors.Is(err, context.Canceled)
+}
+
+// followSingly follows each end of a page in a transaction of its own.
+func (s *store) followSingly(ctx context.Context, query dispatcher.FollowQuery, from int64) (all dispatcher.FollowedEnds, err error) {
+	now := query.Now
+	if now.IsZero() {
+		if now, err = s.clock(ctx, s.read); err != nil {
+			return all, err
+		}
+	}
+	ends, err := collect(ctx, s.read, scanPendingEnd, pendingEnds(earliestEnds), query.Limit, from, now.UnixMilli())
+	if err != nil {
+		return all, err
+	}
+	all.More = len(ends) == query.Limit
+	for _, end := range ends {
+		one, err := s.followOne(ctx, &end, query.Now)
+		if err != nil && !s.ofEnds(ctx, err) {
+			return all, err
+		}
+		if err != nil {
+			if one.SetAside, err = s.setAside(ctx, &end, err, query.Now); err != nil {
+				return all, err
+			}
+		}
+		all.Ends, all.Queued, all.Latest = all.Ends+one.Ends, all.Queued+one.Queued, end.endedAt
+		all.SetAside = append(all.SetAside, one.SetAside...)
+	}
+	return all, nil
+}
+
+// keyArgs are the parameters of oneEnd.
+func (e *pendingEnd) keyArgs() []any {
+	return []any{e.endedAt.UnixMilli(), e.key.TriggerID, e.key.ScheduledAt.UnixMilli(), int64(e.key.Kind.Code())}
+}
+
+// followOne follows an end, unless another node has followed it or does so just now.
+func (s *store) followOne(ctx context.Context, end *pendingEnd, now time.Time) (done dispatcher.FollowedEnds, err error) {
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		ends, err := collect(ctx, t, scanPendingEnd, pendingEnds(oneEnd+t.lockRows(lockToDelete+skipLocked)), end.keyArgs()...)
+		if err == nil {
+			done, err = t.followEnds(ctx, ends)
+		}
+		return err
+	})
+	if err != nil {
+		return dispatcher.FollowedEnds{}, err
+	}
+	return done, nil
+}
+
+// setAside returns what people are told of an end that is set aside.
+func (e *pendingEnd) setAside() dispatcher.SetAsideEnd {
+	return dispatcher.SetAsideEnd{App: e.app, Job: e.job, Run: e.run(), Problem: e.problem, Tries: e.tries, TryAt: instant(e.tryAt)}
+}
+
+// setAside sets an end aside that could not be followed; none: another node has followed it meanwhile.
+func (s *store) setAside(ctx context.Context, end *pendingEnd, why error, now time.Time) (aside []dispatcher.SetAsideEnd, err error) {
+	problem := strings.ReplaceAll(strings.ToValidUTF8(why.Error(), ""), "\x00", "")
+	end.problem = strings.ToValidUTF8(problem[:min(len(problem), mostProblem)], "")
+	end.tries++
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		aside = nil
+		end.tryAt = t.now.Add(setAsidePause(end.tries)).UnixMilli()
+		// $1 to $4: the key, $5 tries, $6 when it is tried again, $7 problem
+		const note = `UPDATE pending_ends SET tries = $5, try_at = $6, problem = $7
+			WHERE ended_at = $1 AND trigger_id = $2 AND scheduled_at = $3 AND kind = $4`
+		n, err := t.execute(ctx, note, append(end.keyArgs(), end.tries, end.tryAt, end.problem)...)
+		if err == nil && n > 0 {
+			aside = append(aside, end.setAside())
+		}
+		return err
+	})
+	return aside, err
+}

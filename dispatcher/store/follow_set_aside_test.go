@@ -1,0 +1,115 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// endsOfParent stores a job parent that the job child follows, and ends count runs of it, whose scheduled times are a second
+// apart. It returns their keys.
+func endsOfParent(t *testing.T, s dispatcher.Store, count int, now time.Time) (keys []dispatcher.RunKey) {
+	t.Helper()
+	ctx := t.Context()
+	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Now: now})
+	must(t, err)
+	for _, name := range []string{"child", "parent"} {
+		job := dispatcher.Job{App: "app", Name: name}
+		job.SetDefaults()
+		job.Target.Webhook = &dispatcher.Webhook{URL: "http://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		if name == "parent" {
+			job.OnSuccess = &dispatcher.Follow{Jobs: []string{"child"}, Payload: dispatcher.FollowResult}
+		}
+		_, _, err := s.PutJob(ctx, job, dispatcher.Change{Now: now})
+		must(t, err)
+	}
+	must(t, s.Register(ctx, dispatcher.Node{ID: 7, Name: "n", Version: "v"}, now))
+	for range count {
+		_, err := s.RequestRun(ctx, "app", "parent", nil, dispatcher.Change{Now: now})
+		must(t, err)
+	}
+	query := dispatcher.AdoptQuery{Node: 7, Token: 9, Limit: count, Now: now}
+	found, err := s.Adoptable(ctx, query)
+	must(t, err)
+	held, err := s.Adopt(ctx, query, found)
+	must(t, err)
+	for i, run := range held {
+		at := now.Add(time.Duration(i) * time.Second)
+		must(t, s.Record(ctx, []dispatcher.Record{{RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt,
+			Node: 7, Token: 9, Attempt: run.Attempt, Followed: true, Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded,
+				StartedAt: at, EndedAt: at, Response: &dispatcher.Response{Body: `"done"`}}}}))
+		keys = append(keys, run.RunKey)
+	}
+	return keys
+}
+
+// spoil makes the response of a run one that cannot be read, or mends it.
+func spoil(t *testing.T, s dispatcher.Store, key dispatcher.RunKey, response string) {
+	t.Helper()
+	must(t, store.Exec(context.WithoutCancel(t.Context()), s, fmt.Sprintf(
+		`UPDATE responses SET response = '%s' WHERE scheduled_at = %d AND trigger_id = %d`, response,
+		key.ScheduledAt.UnixMilli(), key.TriggerID)))
+}
+
+// An end that cannot be followed is set aside: it keeps no other end from being followed, and is tried again later.
+func TestEndThatCannotBeFollowedIsSetAside(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s, now := open(t, database), time.Now().UTC().Truncate(time.Second)
+		keys := endsOfParent(t, s, 3, now)
+		spoil(t, s, keys[0], `{"body": `)
+		follow := func(at time.Time) dispatcher.FollowedEnds {
+			t.Helper()
+			done, err := s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 10, Now: at})
+			must(t, err)
+			return done
+		}
+		done := follow(now)
+		if done.Ends != 2 || done.Queued != 2 || len(done.SetAside) != 1 {
+			t.Fatalf("followed %d ends, queued %d runs, set %d aside; want 2, 2 and 1", done.Ends, done.Queued, len(done.SetAside))
+		}
+		aside := done.SetAside[0]
+		if aside.App != "app" || aside.Job != "parent" || aside.Run != keys[0].String() || aside.Tries != 1 ||
+			!aside.TryAt.Equal(now.Add(10*time.Second)) || !strings.Contains(aside.Problem, "response") {
+			t.Errorf("set aside: %+v", aside)
+		}
+		if done := follow(now.Add(9 * time.Second)); done.Ends+len(done.SetAside) > 0 {
+			t.Errorf("before its time: %+v, want nothing", done)
+		}
+		if done := follow(aside.TryAt); len(done.SetAside) != 1 || done.SetAside[0].Tries != 2 ||
+			!done.SetAside[0].TryAt.Equal(aside.TryAt.Add(20*time.Second)) {
+			t.Errorf("after the second try: %+v, want that the pause is twice as long", done)
+		}
+		spoil(t, s, keys[0], `{"body": "\"done\""}`)
+		if done := follow(aside.TryAt.Add(20 * time.Second)); done.Ends != 1 || done.Queued != 1 || len(done.SetAside) != 0 {
+			t.Errorf("once it can be followed: %+v, want one end and one run", done)
+		}
+		if n, err := store.Count(t.Context(), s, `SELECT count(*) FROM pending_ends`); err != nil || n != 0 {
+			t.Errorf("%d ends are left, %v; want none", n, err)
+		}
+	})
+}
+
+// Ends before a lower bound are left alone, so that nobody walks through the traces of those that were followed.
+func TestEndsBeforeALowerBoundAreLeftAlone(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s, now := open(t, database), time.Now().UTC().Truncate(time.Second)
+		endsOfParent(t, s, 4, now)
+		done, err := s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 1, From: now.Add(2 * time.Second), Now: now})
+		must(t, err)
+		if done.Ends != 1 || !done.Latest.Equal(now.Add(2*time.Second)) || !done.More {
+			t.Errorf("from the third end on: %+v, want that one alone, and that there are more", done)
+		}
+		done, err = s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 10, Now: now})
+		must(t, err)
+		if done.Ends != 3 || done.More {
+			t.Errorf("without a bound: %+v, want the other three", done)
+		}
+	})
+}

@@ -1,0 +1,193 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Attention returns what asks for attention: each kind by one or a few statements over what is small, such as the pauses
+// that there are, or by an index in the order of the list.
+func (s *store) Attention(ctx context.Context, apps []string, now time.Time) (dispatcher.Attention, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	now, err := s.orClock(ctx, now)
+	if err != nil {
+		return dispatcher.Attention{}, err
+	}
+	l := looker{store: s, at: now, since: now.Add(-dispatcher.AttentionSpan)}
+	for _, app := range apps {
+		l.apps = append(l.apps, dispatcher.AppID(app))
+	}
+	l.found.At = now
+	for _, look := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"runs that failed", l.failed}, {"misfires", l.misfires}, {"overdue triggers", l.overdue},
+		{"triggers in error", l.quarantined}, {"pauses", l.pauses}, {"alerts that fire", l.alerts},
+		{"objectives in danger", l.objectives}, {"open circuits", l.circuits}, {"nodes", l.nodes},
+	} {
+		if err := look.do(ctx); err != nil {
+			return l.found, fmt.Errorf("look for %s: %w", look.what, err)
+		}
+	}
+	return l.found, nil
+}
+
+// looker looks for what asks for attention.
+type looker struct {
+	*store
+	apps      []int64 // empty: all
+	at, since time.Time
+	found     dispatcher.Attention
+}
+
+// ofApps is the condition that a column is the id of one of the apps, with an AND before it; empty for all apps.
+func (l *looker) ofApps(column string, args *statementArgs) string {
+	if len(l.apps) == 0 {
+		return ""
+	}
+	*args = append(*args, l.list(l.apps))
+	return ` AND ` + column + l.in(len(*args))
+}
+
+// shownMost is the LIMIT of a list: what is shown, and one more.
+const shownMost = dispatcher.MaxAttention + 1
+
+// begin returns the beginning of a list, which is not null in JSON if it is empty.
+func begin[T any](all []T) dispatcher.Newest[T] {
+	if len(all) > dispatcher.MaxAttention {
+		return dispatcher.Newest[T]{Items: all[:dispatcher.MaxAttention], More: true}
+	}
+	return dispatcher.Newest[T]{Items: append([]T{}, all...)}
+}
+
+// foundFirst collects the beginning of a list.
+func foundFirst[T any](ctx context.Context, l *looker, scan func(scanner) (T, error), query string, args ...any) (
+	dispatcher.Newest[T], error,
+) {
+	all, err := collect(ctx, l.read, scan, query+` LIMIT `+strconv.Itoa(shownMost), args...)
+	return begin(all), err
+}
+
+// misfires looks for misfires, by the time at which they were decided.
+func (l *looker) misfires(ctx context.Context) (err error) {
+	args := statementArgs{l.since.UnixMilli()}
+	l.found.Misfires, err = foundFirst(ctx, l, scanMisfire, `SELECT `+misfireSelected+` WHERE m.decided_at >= $1`+
+		l.ofApps(`j.app_id`, &args)+` ORDER BY m.decided_at DESC, m.from_at DESC, m.trigger_id DESC`, args...)
+	return err
+}
+
+// overdue looks for triggers that are due and not claimed, as the poll finds them.
+func (l *looker) overdue(ctx context.Context) (err error) {
+	args := statementArgs{l.at.Add(-dispatcher.OverdueAfter).UnixMilli()}
+	due := `SELECT c.id, c.due_at, c.next_fire_time FROM trigger_clock AS c
+		WHERE c.off = 0 AND c.due_at IS NOT NULL AND c.due_at <= $1` + l.ofApps(`c.app_id`, &args) + ` ORDER BY c.due_at, c.id`
+	l.found.Overdue, err = foundFirst(ctx, l, func(row scanner) (t dispatcher.OverdueTrigger, err error) {
+		err = row.Scan(&t.App, &t.Job, &t.Trigger, instantColumn(&t.NextFireTime), instantColumn(&t.DueAt))
+		t.Overdue = dispatcher.Duration(l.at.Sub(t.DueAt))
+		return t, err
+	}, `SELECT j.app, j.name, t.name, coalesce(c.next_fire_time, c.due_at), c.due_at FROM (`+due+` LIMIT `+strconv.Itoa(shownMost)+`) AS c
+		JOIN triggers AS t ON t.id = c.id JOIN jobs AS j ON j.id = t.job_id ORDER BY c.due_at, c.id`, args...)
+	return err
+}
+
+// quarantined looks for triggers in state error.
+func (l *looker) quarantined(ctx context.Context) (err error) {
+	var args statementArgs
+	l.found.Quarantined, err = foundFirst(ctx, l, func(row scanner) (t dispatcher.QuarantinedTrigger, err error) {
+		err = row.Scan(&t.App, &t.Job, &t.Trigger, &t.Error)
+		return t, err
+	}, `SELECT j.app, j.name, t.name, t.error FROM triggers AS t JOIN trigger_clock AS c ON c.id = t.id JOIN jobs AS j ON j.id = t.job_id
+		WHERE t.error <> '' AND t.deleted_at IS NULL AND c.state = 'error'`+l.ofApps(`t.app_id`, &args)+`
+		ORDER BY j.app, j.name, t.name`, args...)
+	return err
+}
+
+// pauses looks for what people paused, the longest first.
+func (l *looker) pauses(ctx context.Context) error {
+	var args, ofTriggers, ofApps statementArgs
+	jobs, err := foundFirst(ctx, l, scanStanding, `SELECT j.app, j.name, '', j.pause FROM jobs AS j
+		WHERE j.paused_at IS NOT NULL AND j.deleted_at IS NULL`+l.ofApps(`j.app_id`, &args)+` ORDER BY j.paused_at`, args...)
+	if err != nil {
+		return err
+	}
+	triggers, err := foundFirst(ctx, l, scanStanding, `SELECT j.app, j.name, t.name, t.pause
+		FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
+		WHERE t.paused_at IS NOT NULL AND t.deleted_at IS NULL`+l.ofApps(`t.app_id`, &ofTriggers)+` ORDER BY t.paused_at`, ofTriggers...)
+	if err != nil {
+		return err
+	}
+	apps, err := foundFirst(ctx, l, scanAppPause, `SELECT `+pauseColumns+` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
+		WHERE p.ended_at IS NULL AND a.deleted_at IS NULL`+l.ofApps(`p.app_id`, &ofApps)+` ORDER BY p.paused_at, p.id`, ofApps...)
+	if err != nil {
+		return err
+	}
+	all := append(jobs.Items, triggers.Items...)
+	for _, p := range apps.Items {
+		all = append(all, dispatcher.StandingPause{App: p.App, AppPause: p.ID, Labels: p.Labels, Pause: dispatcher.Pause{
+			PausedBy: p.PausedBy, PausedAt: &p.PausedAt, PauseReason: p.Reason, PausedUntil: p.Until,
+		}})
+	}
+	slices.SortStableFunc(all, func(a, b dispatcher.StandingPause) int {
+		return cmp.Or(zeroable(a.PausedAt).Compare(zeroable(b.PausedAt)), cmp.Compare(a.App, b.App), cmp.Compare(a.Job, b.Job))
+	})
+	l.found.Paused = begin(all)
+	l.found.Paused.More = l.found.Paused.More || jobs.More || triggers.More || apps.More
+	return nil
+}
+
+func scanStanding(row scanner) (p dispatcher.StandingPause, err error) {
+	err = row.Scan(&p.App, &p.Job, &p.Trigger, pauseColumn(&p.Pause))
+	return p, err
+}
+
+// alerts looks for conditions that hold.
+func (l *looker) alerts(ctx context.Context) error {
+	var w conditions
+	w.text = " AND s.firing"
+	if len(l.apps) > 0 {
+		w.args = append(w.args, l.list(l.apps))
+		w.text += " AND a.app_id" + l.in(len(w.args))
+	}
+	shown, err := listAlertStates(ctx, l.read, w, shownMost)
+	states := make([]dispatcher.AlertState, len(shown))
+	for i, one := range shown {
+		states[i] = one.State(one.alert, one.job, l.at)
+	}
+	l.found.Alerts = begin(states)
+	return err
+}
+
+// circuits looks for hosts that runs wait for. The circuits themselves are in the memory of each node; a run that one of them
+// defers leaves a row.
+func (l *looker) circuits(ctx context.Context) (err error) {
+	var args statementArgs
+	l.found.Circuits, err = foundFirst(ctx, l, func(row scanner) (c dispatcher.OpenCircuit, err error) {
+		err = row.Scan(&c.App, &c.Host, &c.Jobs, &c.Job, instantColumn(&c.ProbeAt))
+		return c, err
+	}, `SELECT a.name, w.host, count(*), min(j.name), min(w.probe_at) FROM host_waits AS w JOIN jobs AS j ON j.id = w.job_id
+		JOIN apps AS a ON a.id = w.app_id WHERE w.pause > 0`+l.ofApps(`w.app_id`, &args)+`
+		GROUP BY a.name, w.host ORDER BY count(*) DESC, a.name, w.host`, args...)
+	return err
+}
+
+// nodes looks for nodes that are not well, and for a rollback, for those who may see all apps.
+func (l *looker) nodes(ctx context.Context) error {
+	if len(l.apps) > 0 {
+		return nil
+	}
+	nodes, err := l.Nodes(ctx)
+	if err != nil {
+		return err
+	}
+	l.found.Nodes = dispatcher.Unwell(nodes)
+	l.found.Rollback, err = l.Rollback(ctx)
+	return err
+}

@@ -1,0 +1,319 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// How many jobs a page of summaries looks at, for those that a query selects: names are in an index, states and labels in
+// the rows of jobs, and results are looked up in the history, job by job.
+const (
+	examinedNames   = 100_000
+	examinedJobs    = 2_000
+	examinedResults = 1_000
+)
+
+// summaryColumns are those of a job AS j in lists over all apps.
+const summaryColumns = `j.id, j.app, j.name, j.description, j.labels, j.state, j.enabled, j.paused, j.pause, j.app_paused, j.revision,
+	j.target_kind, j.target_name`
+
+// summaryRow is a summary with the key of its job.
+type summaryRow struct {
+	dispatcher.JobSummary
+	id int64
+}
+
+func scanSummary(row scanner) (j summaryRow, err error) {
+	err = row.Scan(&j.id, &j.App, &j.Name, &j.Description, labelsColumn(&j.Labels), &j.State, &j.Enabled, &j.Paused, pauseColumn(&j.Pause),
+		&j.AppPaused, &j.Revision, &j.Target.Kind, &j.Target.Name)
+	return j, err
+}
+
+// JobSummaries returns a page of summaries of jobs.
+func (s *store) JobSummaries(ctx context.Context, query dispatcher.JobQuery) ([]dispatcher.JobSummary, string, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	now, err := s.orClock(ctx, query.Now)
+	if err != nil {
+		return nil, "", err
+	}
+	list := summaryList{query: query, left: examinedNames, recent: day(now.UnixMilli()) - dayMillis}
+	switch {
+	case query.Result != "":
+		list.left = examinedResults
+	case query.State != "" || len(query.Page.Labels) > 0:
+		list.left = examinedJobs
+	}
+	if query.Page.Cursor != "" {
+		var ok bool
+		if list.app, list.job, ok = dispatcher.ParseJobCursor(query.Page.Cursor); !ok {
+			return nil, "", fmt.Errorf("cursor %s is not that of a job", dispatcher.Echo(query.Page.Cursor))
+		}
+	}
+	if err := s.selectSummaries(ctx, &list); err != nil {
+		return nil, "", fmt.Errorf("list jobs: %w", err)
+	}
+	if err := s.addFires(ctx, list.found); err != nil {
+		return nil, "", fmt.Errorf("read the fire times of %d jobs: %w", len(list.found), err)
+	}
+	if err := s.addLatestRuns(ctx, list.found, list.recent); err != nil {
+		return nil, "", fmt.Errorf("read the latest runs of %d jobs: %w", len(list.found), err)
+	}
+	summaries := make([]dispatcher.JobSummary, len(list.found))
+	for i, row := range list.found {
+		summaries[i] = row.JobSummary
+	}
+	return summaries, list.next, nil
+}
+
+// summaryList is a page of summaries that is being read.
+type summaryList struct {
+	query    dispatcher.JobQuery
+	app, job string // after which it goes on
+	left     int    // jobs that it may still look at
+	recent   int64  // the instant since which most jobs have a run
+	found    []summaryRow
+	next     string
+}
+
+// selectSummaries finds the jobs of a page, app by app if the query names apps.
+func (s *store) selectSummaries(ctx context.Context, list *summaryList) error {
+	if len(list.query.Apps) == 0 {
+		return s.summariesOf(ctx, list, "")
+	}
+	for _, app := range slices.Compact(slices.Sorted(slices.Values(list.query.Apps))) {
+		if app < list.app {
+			continue
+		}
+		if app > list.app {
+			list.app, list.job = app, ""
+		}
+		if list.next != "" || len(list.found) > 0 && len(list.found) == list.query.Page.Limit {
+			list.next = cmp.Or(list.next, dispatcher.JobCursor(list.found[len(list.found)-1].App, list.found[len(list.found)-1].Name))
+			return nil
+		}
+		if err := s.summariesOf(ctx, list, app); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// summariesOf adds jobs of an app, or of all apps.
+func (s *store) summariesOf(ctx context.Context, list *summaryList, app string) error {
+	var args statementArgs
+	inner := list.candidates(app, &args)
+	filters := list.filters(&args)
+	wanted := list.query.Page.Limit - len(list.found)
+	looked := list.left
+	if filters == "" {
+		looked = wanted + 1
+	}
+	statement := `SELECT ` + summaryColumns + ` FROM (SELECT j.id, j.app, j.name` + inner + ` LIMIT ` + args.add(looked) + `) AS c
+		CROSS JOIN jobs AS j WHERE j.id = c.id` + filters + ` ORDER BY c.app, c.name LIMIT ` + args.add(wanted+1)
+	page := dispatcher.Page{Bytes: list.query.Page.Bytes}
+	found, err := collectPage(ctx, s.read, page, scanSummary, nil, statement, args...)
+	early := errors.Is(err, dispatcher.ErrPageBytes)
+	if err != nil && !early {
+		return err
+	}
+	if len(found) > wanted {
+		found, early = found[:wanted], true
+	}
+	list.found = append(list.found, found...)
+	if early {
+		last := list.found[len(list.found)-1]
+		list.next = dispatcher.JobCursor(last.App, last.Name)
+		return nil
+	}
+	if filters == "" {
+		return nil
+	}
+	return s.lookOn(ctx, list, app)
+}
+
+// lookOn finds out whether a page looked at all jobs, and sets where the next goes on if not.
+func (s *store) lookOn(ctx context.Context, list *summaryList, app string) error {
+	var args statementArgs
+	last := `SELECT j.app, j.name` + list.candidates(app, &args) + ` LIMIT 1 OFFSET ` + args.add(list.left-1)
+	next, _, err := first(ctx, s.read, func(row scanner) (string, error) {
+		var app, job string
+		err := row.Scan(&app, &job)
+		return dispatcher.JobCursor(app, job), err
+	}, last, args...)
+	list.next = next
+	return err
+}
+
+// candidates are the jobs AS j that a page looks at, in its order.
+func (l *summaryList) candidates(app string, args *statementArgs) string {
+	where := ` FROM jobs AS j WHERE j.deleted_at IS NULL AND j.part_of = 0`
+	if l.query.Host != "" {
+		where += ` AND j.target_name = ` + args.add(l.query.Host)
+	}
+	switch {
+	case app != "":
+		where += ` AND j.app = ` + args.add(app) + ` AND j.name > ` + args.add(l.job)
+	case l.app != "":
+		where += ` AND (j.app, j.name) > (` + args.add(l.app) + `, ` + args.add(l.job) + `)`
+	}
+	return where + ` ORDER BY j.app, j.name`
+}
+
+// latestOf is a query for one value of the run of a job that was scheduled last among the runs r of a table, of those that
+// meet conditions. The order begins with the job, as in endedOfEach.
+func latestOf(value, table, job, conditions string) string {
+	at := `r.scheduled_at`
+	if table == "live_runs" {
+		at = `(r.scheduled_at + 0)` // as its index has it
+	}
+	return `(SELECT ` + value + ` FROM ` + table + ` AS r WHERE r.job_id >= ` + job + ` AND r.job_id <= ` + job + ` AND r.kind < 16` +
+		conditions + ` ORDER BY r.job_id DESC, ` + at + ` DESC LIMIT 1)`
+}
+
+// latestEndOf is latestOf for the history. It looks into the latest days first, because each day has an index of its own.
+func latestEndOf(value, job string, recent int64) string {
+	return `coalesce(` + latestOf(value, `runs`, job, ` AND r.scheduled_at >= `+strconv.FormatInt(recent, 10)) + `, ` +
+		latestOf(value, `runs`, job, ``) + `)`
+}
+
+// filters select some of these jobs.
+func (l *summaryList) filters(args *statementArgs) (where string) {
+	if l.query.State != "" {
+		where += ` AND j.state = ` + args.add(string(l.query.State))
+	}
+	if l.query.Name != "" {
+		where += ` AND replace(c.name, ` + args.add(l.query.Name) + `, '') <> c.name`
+	}
+	where += withLabels(l.query.Page.Labels, args)
+	if l.query.Result != "" {
+		where += ` AND ` + latestEndOf(`coalesce(r.state, 'succeeded')`, `j.id`, l.recent) + ` = ` + args.add(string(l.query.Result))
+	}
+	return where
+}
+
+// summaryIDs returns the keys of jobs, and where each is.
+func summaryIDs(jobs []summaryRow) (ids []int64, at map[int64]int) {
+	at = make(map[int64]int, len(jobs))
+	for i, job := range jobs {
+		ids, at[job.id] = append(ids, job.id), i
+	}
+	return ids, at
+}
+
+// addFires adds how many triggers jobs have, and when the first of them fires.
+func (s *store) addFires(ctx context.Context, jobs []summaryRow) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	ids, at := summaryIDs(jobs)
+	// From $1 on: jobs
+	fires := s.rows(0, 1, "", idColumns...) + ` SELECT t.job_id, count(*), min(CASE WHEN c.off = 0 THEN c.next_fire_time END)
+		FROM b JOIN triggers AS t ON t.job_id = b.id JOIN trigger_clock AS c ON c.id = t.id WHERE t.deleted_at IS NULL GROUP BY t.job_id`
+	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+		var id int64
+		var triggers int
+		var next *time.Time
+		err := row.Scan(&id, &triggers, optionalColumn(&next))
+		job := &jobs[at[id]]
+		job.Triggers, job.NextFireTime = triggers, next
+		return struct{}{}, err
+	}, fires, s.batch(ids)...)
+	return err
+}
+
+// A run as one text, which readLatest reads: of those that are over, and of the others.
+const (
+	summarizedEnd = `r.scheduled_at || ' ' || r.trigger_id || ' ' || r.kind || ' ' || r.attempt || ' ' || r.ended_at || ' ' ||
+		coalesce(r.ended_at - r.started_ms, -1) || ' ' || coalesce(r.state, 'succeeded') || ' ' || coalesce(r.class, '')`
+	summarizedLive = `r.scheduled_at || ' ' || r.trigger_id || ' ' || r.kind || ' ' || r.attempt || ' -1 ' ||
+		coalesce(r.started_at, -1) || ' ' || r.state || ' ' || r.class`
+)
+
+// readLatest reads such a text.
+func readLatest(text string) (run dispatcher.RunSummary, err error) {
+	parts := strings.Split(text, " ")
+	if len(parts) != 8 {
+		return run, fmt.Errorf("latest run %q is not in eight parts", text)
+	}
+	var numbers [6]int64
+	for i := range numbers {
+		if numbers[i], err = strconv.ParseInt(parts[i], 10, 64); err != nil {
+			return run, err
+		}
+	}
+	var key dispatcher.RunKey
+	key.SetCode(int(numbers[2]))
+	key.ScheduledAt, key.TriggerID = instant(numbers[0]), numbers[1]
+	run = dispatcher.RunSummary{ID: key.String(), ScheduledAt: key.ScheduledAt, State: dispatcher.RunState(parts[6]),
+		Class: dispatcher.Class(parts[7])}
+	if ended := numbers[4]; ended >= 0 {
+		run.EndedAt = new(instant(ended))
+	}
+	if started := numbers[5]; started >= 0 && numbers[3] == 1 {
+		run.Lateness = new(millis(started - numbers[0]))
+	}
+	return run, nil
+}
+
+// addLatestRuns adds to jobs their latest runs.
+func (s *store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int64) error {
+	if len(jobs) == 0 {
+		return nil
+	}
+	ids, at := summaryIDs(jobs)
+	// From $1 on: jobs
+	latest := s.rows(0, 1, "", idColumns...) + ` SELECT b.id, ` + latestEndOf(summarizedEnd, `b.id`, recent) + `, ` +
+		latestOf(summarizedLive, `live_runs`, `b.id`, ``) + ` FROM b`
+	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+		var id int64
+		var ended, live *string
+		if err := row.Scan(&id, &ended, &live); err != nil {
+			return struct{}{}, err
+		}
+		job := &jobs[at[id]]
+		for _, text := range []*string{ended, live} {
+			if text == nil {
+				continue
+			}
+			run, err := readLatest(*text)
+			if err != nil {
+				return struct{}{}, err
+			}
+			if run.EndedAt != nil {
+				job.Result = run.State
+			}
+			job.consider(run)
+		}
+		return struct{}{}, nil
+	}, latest, s.batch(ids)...)
+	if err != nil {
+		return err
+	}
+	// From $1 on: jobs. A fire that has ended stays in its claim until the others have; then the history has it, too.
+	claimed := s.rows(0, 1, "", idColumns...) + ` SELECT f.job_id, f.scheduled_at, f.trigger_id
+		FROM (` + s.claimedFires() + `) AS f JOIN b ON b.id = f.job_id`
+	_, err = collect(ctx, s.read, func(row scanner) (struct{}, error) {
+		var id int64
+		key := dispatcher.RunKey{Kind: dispatcher.KindSchedule}
+		err := row.Scan(&id, instantColumn(&key.ScheduledAt), &key.TriggerID)
+		jobs[at[id]].consider(dispatcher.RunSummary{ID: key.String(), ScheduledAt: key.ScheduledAt, State: dispatcher.RunClaimed})
+		return struct{}{}, err
+	}, claimed, s.batch(ids)...)
+	return err
+}
+
+// consider makes a run the latest of its job, if it was scheduled after the one that is known.
+func (j *summaryRow) consider(run dispatcher.RunSummary) {
+	if j.LatestRun == nil || run.ScheduledAt.After(j.LatestRun.ScheduledAt) {
+		j.LatestRun = &run
+	}
+}

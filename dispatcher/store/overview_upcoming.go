@@ -1,0 +1,39 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// UpcomingTriggers lists triggers that are due before an instant, by their ids.
+func (s *store) UpcomingTriggers(ctx context.Context, apps []string, until time.Time, after int64, limit int) (
+	[]dispatcher.UpcomingTrigger, error,
+) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	l := looker{store: s}
+	for _, app := range apps {
+		l.apps = append(l.apps, dispatcher.AppID(app))
+	}
+	args := statementArgs{after, until.UnixMilli()}
+	// $1 last id of the page before, $2 until
+	list := `SELECT ` + triggerColumns + `, j.app, coalesce(nullif(j.origin, ''), j.name) FROM (SELECT c.* FROM trigger_clock AS c
+			WHERE c.id > $1 AND c.off = 0 AND c.due_at < $2` + l.ofApps(`c.app_id`, &args) + ` ORDER BY c.id LIMIT ` + strconv.Itoa(limit) + `) AS c
+		JOIN triggers AS t ON t.id = c.id JOIN jobs AS j ON j.id = t.job_id ORDER BY c.id`
+	found, err := collect(ctx, s.read, func(row scanner) (t dispatcher.UpcomingTrigger, err error) {
+		var job string
+		one, err := scanTrigger(widerRow{scanner: row, after: []any{&t.App, &job}})
+		t.ID, t.Trigger = one.id, one.Trigger
+		t.Identity = dispatcher.Identity(t.App, job, cmp.Or(one.Origin, one.name))
+		return t, err
+	}, list, args...)
+	if err != nil {
+		return nil, fmt.Errorf("list upcoming triggers: %w", err)
+	}
+	return found, nil
+}

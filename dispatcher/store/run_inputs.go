@@ -1,0 +1,166 @@
+package store
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// hasInput tells whether a run r, or the run of which it is a shard, was given an input.
+const hasInput = `EXISTS (SELECT 1 FROM run_inputs AS x WHERE x.scheduled_at = r.scheduled_at AND x.trigger_id = r.trigger_id
+		AND x.kind = r.kind % 16)`
+
+// queuedRun is a run that is to be queued.
+type queuedRun struct {
+	dispatcher.RunKey
+	jobID, revision int64
+	input           *dispatcher.RunInput // nil: none
+}
+
+var (
+	queuedColumns = append(keyColumns[:3:3], column{"job_id", bigint}, column{"revision", bigint}, column{"has_input", boolean})
+	inputColumns  = append(keyColumns[:3:3], column{"input", text})
+)
+
+// queueStatements queue runs that may have been queued before.
+// $1 first day, $2 end of the last, from $3 on: queuedColumns, or inputColumns for input
+type queueStatements struct{ insert, recheck, input string }
+
+func queueStatementsOf(f flavor) queueStatements {
+	const inHistory = `EXISTS (SELECT 1 FROM runs AS r WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id
+		AND r.kind = b.kind` + within + `)`
+	batch := f.rows(0, 3, "", queuedColumns...)
+	return queueStatements{
+		insert: batch + `
+	INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, state, has_input)
+	SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, b.revision, 0, 0, 0, 'queued', b.has_input FROM b
+	WHERE NOT ` + inHistory + ` ON CONFLICT DO NOTHING RETURNING scheduled_at, trigger_id, kind`,
+		recheck: batch + `, c AS MATERIALIZED (SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind FROM b
+		WHERE ` + inHistory + `)` + f.deleteChosen(`c.of_kind > 0`) + ` RETURNING scheduled_at, trigger_id, kind`,
+		input: f.rows(0, 1, "", inputColumns...) + `
+	INSERT INTO run_inputs (scheduled_at, trigger_id, kind, input)
+	SELECT b.scheduled_at, b.trigger_id, b.kind, b.input FROM b WHERE 1 = 1
+	ON CONFLICT (scheduled_at, trigger_id, kind) DO UPDATE SET input = excluded.input`,
+	}
+}
+
+// queueRun queues a run of a job unless there is a run of its key, live or in the history, and tells whether it did.
+func (t *tx) queueRun(ctx context.Context, key dispatcher.RunKey, jobID, revision int64, input *dispatcher.RunInput) (bool, error) {
+	queued, err := t.queueRuns(ctx, []queuedRun{{key, jobID, revision, input}})
+	return len(queued) == 1, err
+}
+
+// queueRuns queues those of runs of which there is no run of their key, live or in the history, and returns their keys.
+// However often a run is asked for, it is queued once, as long as the history has it.
+func (t *tx) queueRuns(ctx context.Context, runs []queuedRun) ([]dispatcher.RunKey, error) {
+	if len(runs) == 0 {
+		return nil, nil
+	}
+	batch := t.queueBatch(runs)
+	queued, err := collect(ctx, t, scanRunKey, t.hot.queue.insert, batch...)
+	if err != nil || len(queued) == 0 {
+		return nil, wrapQueue(len(runs), err)
+	}
+	// A run that ended during the insert was live when that looked into the history, and in the history when it
+	// came to the key.
+	again, err := collect(ctx, t, scanRunKey, t.hot.queue.recheck, batch...)
+	if err != nil {
+		return nil, wrapQueue(len(runs), err)
+	}
+	added := make(map[dispatcher.RunKey]bool, len(queued))
+	for _, key := range queued {
+		added[key] = true
+	}
+	for _, key := range again {
+		delete(added, key)
+	}
+	queued = queued[:0]
+	var fresh []queuedRun
+	for _, run := range sortedBy(runs, func(r queuedRun) dispatcher.RunKey { return r.RunKey }) {
+		if added[run.RunKey] {
+			queued, fresh = append(queued, run.RunKey), append(fresh, run)
+		}
+	}
+	if len(queued) > 0 {
+		t.notify(dispatcher.Notification{Adopt: true})
+	}
+	return queued, t.writeInputs(ctx, fresh)
+}
+
+// writeInputs stores the inputs of those of runs that have one, in place of what they had.
+func (t *tx) writeInputs(ctx context.Context, runs []queuedRun) error {
+	k, inputs := newKeys(len(runs)), []string(nil)
+	for _, run := range runs {
+		if run.input == nil {
+			continue
+		}
+		text, err := run.input.Encode()
+		if err != nil {
+			return fmt.Errorf("input of run %s: %w", run.RunKey, err)
+		}
+		k.add(run.RunKey, 0, 0)
+		inputs = append(inputs, text)
+	}
+	if len(inputs) == 0 {
+		return nil
+	}
+	if _, err := t.ExecContext(ctx, t.hot.queue.input, t.batch(k.at, k.trigger, k.kind, inputs)...); err != nil {
+		return fmt.Errorf("write %d inputs of runs: %w", len(inputs), err)
+	}
+	return nil
+}
+
+func wrapQueue(runs int, err error) error {
+	if err != nil {
+		return fmt.Errorf("queue %d runs: %w", runs, err)
+	}
+	return nil
+}
+
+// queueBatch returns the bounds of the days of runs, and queuedColumns.
+func (t *tx) queueBatch(runs []queuedRun) []any {
+	k := newKeys(len(runs))
+	jobs, revisions, has := make([]int64, 0, len(runs)), make([]int64, 0, len(runs)), make([]bool, 0, len(runs))
+	for _, run := range sortedBy(runs, func(r queuedRun) dispatcher.RunKey { return r.RunKey }) {
+		k.add(run.RunKey, 0, 0)
+		jobs, revisions, has = append(jobs, run.jobID), append(revisions, run.revision), append(has, run.input != nil)
+	}
+	bounds := []any{day(k.at[0]), day(k.at[len(k.at)-1]) + dayMillis}
+	return append(bounds, t.batch(k.at, k.trigger, k.kind, jobs, revisions, has)...)
+}
+
+// RunInputs returns the inputs of runs.
+func (s *store) RunInputs(ctx context.Context, keys []dispatcher.RunKey) (map[dispatcher.RunKey]dispatcher.RunInput, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	inputs := make(map[dispatcher.RunKey]dispatcher.RunInput, len(keys))
+	for _, key := range keys {
+		input, err := inputOf(ctx, s.read, key)
+		if err != nil {
+			return nil, err
+		}
+		if input != nil {
+			inputs[key] = *input
+		}
+	}
+	return inputs, nil
+}
+
+// inputOf returns the input of a run, or of the run that it is a shard of; nil: it has none.
+func inputOf(ctx context.Context, q querier, key dispatcher.RunKey) (*dispatcher.RunInput, error) {
+	// $1 scheduled instant, $2 trigger, $3 kind
+	const given = `SELECT input FROM run_inputs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+	text, found, err := first(ctx, q, scanText, given, keyArgs(key.Parent())...)
+	if err == nil && !found {
+		return nil, nil
+	}
+	var input dispatcher.RunInput
+	if err == nil {
+		input, err = dispatcher.DecodeRunInput(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("run %s: %w", key, err)
+	}
+	return &input, nil
+}

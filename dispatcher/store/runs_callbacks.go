@@ -1,0 +1,371 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// callbackNote is what live_runs has in callback: what is known of an attempt that its target accepted. If the target says
+// that the attempt failed before its node has recorded that it was accepted, Started is 0.
+type callbackNote struct {
+	Started   int64  `json:"started,omitempty"`
+	Status    int    `json:"status,omitempty"`
+	Within    int64  `json:"within,omitempty"` // milliseconds
+	Group     string `json:"group,omitempty"`
+	Heartbeat *int64 `json:"heartbeat,omitempty"`
+	Progress  string `json:"progress,omitempty"`
+	Percent   *int   `json:"percent,omitempty"`
+	Failed    bool   `json:"failed,omitempty"`
+	Message   string `json:"message,omitempty"`
+	// State is the revision of the state that the attempt was given; nil: its job carries none.
+	State *int64 `json:"state,omitempty"`
+}
+
+// newCallbackNote is the note of an attempt whose target accepted it.
+func newCallbackNote(r dispatcher.Record) callbackNote {
+	within := r.Next.Callback.Within
+	if within == 0 {
+		within = dispatcher.DefaultCallbackTimeout.Std()
+	}
+	return callbackNote{
+		Started: r.Outcome.StartedAt.UnixMilli(), Status: r.Outcome.HTTPStatus, Within: within.Milliseconds(), Group: r.Next.Callback.Group,
+		State: r.Next.Callback.StateRevision,
+	}
+}
+
+// callbackIDOf returns the number by which a target names an attempt; nil: it names none.
+func callbackIDOf(next *dispatcher.NextAttempt) *int64 {
+	if id := next.Callback.ID; id != 0 {
+		return &id
+	}
+	return nil
+}
+
+func (n callbackNote) column() *string {
+	text, err := json.Marshal(n)
+	if err != nil {
+		panic(err) // its fields always marshal
+	}
+	column := storable(string(text))
+	return &column
+}
+
+func readCallbackNote(text string) (n callbackNote, err error) {
+	if err = json.Unmarshal([]byte(text), &n); err != nil {
+		err = fmt.Errorf("stored callback: %w", err)
+	}
+	return n, err
+}
+
+// acceptedAttempt is the note of a run that a node adopts, as the engine knows it.
+func acceptedAttempt(text string) (*dispatcher.AcceptedAttempt, error) {
+	n, err := readCallbackNote(text)
+	a := &dispatcher.AcceptedAttempt{
+		HTTPStatus: n.Status, Failed: n.Failed, Message: n.Message, Within: time.Duration(n.Within) * time.Millisecond,
+	}
+	if n.Started != 0 {
+		a.StartedAt = instant(n.Started)
+	}
+	return a, err
+}
+
+// showCallback adds to a run that waits what its note says.
+func showCallback(run *dispatcher.Run, text string) error {
+	n, err := readCallbackNote(text)
+	if err != nil {
+		return err
+	}
+	run.Callback = &dispatcher.CallbackState{
+		Deadline: zeroable(run.NextAttemptAt), HeartbeatAt: optional(n.Heartbeat), Progress: n.Progress, Percent: n.Percent,
+	}
+	run.NextAttemptAt = nil
+	return nil
+}
+
+// cutMessage keeps a text within its bound, and to what a database takes.
+func cutMessage(text string) string {
+	if len(text) > dispatcher.MostCallbackText {
+		text = text[:dispatcher.MostCallbackText]
+	}
+	return storable(text)
+}
+
+// AwaitedAttempt finds a run that waits by the number of its attempt.
+func (s *store) AwaitedAttempt(ctx context.Context, app string, id int64) (found dispatcher.AwaitedAttempt, err error) {
+	// $1 number, $2 app
+	const find = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.callback FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
+		WHERE r.callback_id = $1 AND r.state = 'waiting_callback' AND j.app_id = $2`
+	found, there, err := first(ctx, s.read, func(row scanner) (f dispatcher.AwaitedAttempt, err error) {
+		var key dispatcher.RunKey
+		var text string
+		if err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &f.Attempt, &text); err != nil {
+			return f, err
+		}
+		note, err := readCallbackNote(text)
+		f.Run, f.Group = key.String(), note.Group
+		return f, err
+	}, find, id, dispatcher.AppID(app))
+	if err == nil && !there {
+		err = dispatcher.NotFound("callback", fmt.Sprint(id))
+	}
+	return found, err
+}
+
+// chooseCompleted chooses runs that their targets complete. Of one whose node has not recorded yet that the target accepted
+// the attempt, the row of the attempt takes that as a late result.
+func chooseCompleted(f flavor) string {
+	return `SELECT` + chosenEnd(end{at: `b.now`, state: `'succeeded'`, class: `''`, message: `b.error`}) + `,
+		CASE WHEN r.state <> 'waiting_callback' AND r.node > 0 AND r.claimed_at IS NOT NULL THEN 1 ELSE 0 END AS attempted
+	FROM b JOIN live_runs AS r ON` + fence(f)
+}
+
+const insertCompleted = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
+	http_status, state, class, error)
+	SELECT c.of_at, c.of_trigger, c.of_kind, c.over, c.of_node, coalesce(c.of_started, c.of_claimed), c.of_end, 0, c.of_state, '', ''
+	FROM c WHERE c.attempted = 1 ON CONFLICT DO NOTHING`
+
+// calledBack is a live run as a callback finds it, locked.
+type calledBack struct {
+	held     dispatcher.HeldRun
+	state    dispatcher.RunState
+	deadline int64
+	claimed  int64         // when its node got it
+	note     *callbackNote // nil: no node has recorded that the target accepted the attempt
+}
+
+// over says why a callback comes too late.
+func over(run dispatcher.Run, attempt int) error {
+	if run.EndedAt != nil && run.Attempt == attempt {
+		return fmt.Errorf("attempt %d of run %s is over: the run is %s: %w", attempt, run.ID, run.State, dispatcher.ErrConflict)
+	}
+	return fmt.Errorf("attempt %d of run %s is over: the run is %s, in attempt %d: %w", attempt, run.ID, run.State, run.Attempt,
+		dispatcher.ErrConflict)
+}
+
+// calledBack reads the row of a run whose attempt a callback may still end.
+func (t *tx) calledBack(ctx context.Context, run dispatcher.Run, attempt int, key []any) (c calledBack, err error) {
+	if run.EndedAt != nil || run.Attempt != attempt {
+		return c, over(run, attempt)
+	}
+	// $1 scheduled instant, $2 trigger, $3 kind
+	const of = `SELECT` + contenderColumns + `, r.state, coalesce(r.next_attempt_at, 0), coalesce(r.claimed_at, 0), r.callback
+		FROM live_runs AS r
+		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+	var note *string
+	c, _, err = first(ctx, t, func(row scanner) (c calledBack, err error) {
+		var node dispatcher.NodeID
+		err = row.Scan(&c.held.JobID, instantColumn(&c.held.ScheduledAt), &c.held.TriggerID, kindColumn(&c.held.RunKey), &node,
+			&c.held.Token, &c.held.Attempt, &c.state, &c.deadline, &c.claimed, &note)
+		return c, err
+	}, of, key...)
+	if err != nil {
+		return c, err
+	}
+	if note != nil {
+		read, err := readCallbackNote(*note)
+		if err != nil {
+			return c, err
+		}
+		c.note = &read
+	}
+	switch c.state {
+	case dispatcher.RunWaitingCallback, dispatcher.RunClaimed, dispatcher.RunRunning:
+		return c, nil
+	}
+	return c, over(run, attempt)
+}
+
+// errSaid ends a transaction that has nothing to change, because the callback says what an earlier one has said.
+var errSaid = errors.New("the callback was there before")
+
+// callback changes a run for a callback. do returns errSaid if there is nothing to change.
+func (s *store) callback(ctx context.Context, runID, action string, change dispatcher.Change,
+	do func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error,
+) (dispatcher.Run, error) {
+	if change.Actor == dispatcher.ActorCallback {
+		action = ""
+	}
+	run, err := s.changeRun(ctx, runID, action, change, do)
+	if errors.Is(err, errSaid) {
+		return s.Run(ctx, runID)
+	}
+	return run, err
+}
+
+// CompleteRun ends a run as succeeded, and grants its slot to a run that waits.
+func (s *store) CompleteRun(ctx context.Context, runID string, attempt int, result dispatcher.CallbackResult,
+	change dispatcher.Change,
+) (dispatcher.Run, error) {
+	var done dispatcher.HeldRun
+	run, err := s.callback(ctx, runID, "complete", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
+		if run.EndedAt != nil && run.Attempt == attempt && run.State == dispatcher.RunSucceeded {
+			return errSaid
+		}
+		c, err := t.calledBack(ctx, run, attempt, key)
+		if err != nil {
+			return err
+		}
+		if c.note != nil && c.note.Failed {
+			return fmt.Errorf("attempt %d of run %s has failed, as an earlier callback said: %w", attempt, runID, dispatcher.ErrConflict)
+		}
+		if err := t.keepResult(ctx, key, attempt, result); err != nil {
+			return err
+		}
+		if result.State != nil {
+			if err := s.keepCompleted(ctx, t, c, result.State); err != nil {
+				return err
+			}
+		}
+		done = c.held
+		t.notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
+		args := endingArgs(t, t.now.UnixMilli(), []ending{{contender: &contender{held: done}}})
+		if err := t.take(ctx, t.hot.slots.complete, args...); err != nil {
+			return err
+		}
+		return t.notifyEnds(ctx)
+	})
+	if err == nil && done.JobID != 0 {
+		// Nodes grant what this leaves undecided, and end broadcasts that this does not.
+		_ = s.ReleaseSlots(ctx, []dispatcher.HeldRun{done})
+		if done.Shard > 0 {
+			_, _ = s.EndBroadcasts(ctx, []dispatcher.RunKey{done.Parent()}, change.Now)
+		}
+	}
+	return run, err
+}
+
+// keepCompleted stores the state with which a target completes a run. If its node has not recorded yet that the target
+// accepted the attempt, the revision that the attempt was given is unknown: it is that of now, unless an operator has
+// changed the state since the node got the run.
+func (s *store) keepCompleted(ctx context.Context, t *tx, c calledBack, state json.RawMessage) error {
+	refused := func(why string) error {
+		var problems dispatcher.Problems
+		problems.Add("/state", dispatcher.CodeCarryState, "%s; complete the run without state", why)
+		return problems.Err()
+	}
+	switch {
+	case !c.held.Kind.CarriesState():
+		return refused("a run of kind " + string(c.held.Kind) + " does not change the state of its job")
+	case c.held.Shard > 0:
+		return refused("a shard of a broadcast does not change the state of its job")
+	case c.note != nil && c.note.State == nil:
+		return refused("its job did not carry a state when the attempt began")
+	case c.note != nil:
+		return t.keepReturned(ctx, c.held, state, *c.note.State)
+	}
+	// $1 job, $2 when the node got the run
+	const seen = `SELECT CASE WHEN s.scheduled_at IS NULL AND s.updated_at > $2 THEN -1 ELSE coalesce(s.revision, 0) END
+		FROM jobs AS j LEFT JOIN carried_states AS s ON s.job_id = j.id WHERE j.id = $1 AND j.carry_state`
+	revision, carries, err := first(ctx, t, scanInt, seen, c.held.JobID, c.claimed)
+	if err != nil {
+		return fmt.Errorf("read the state that run %s was given: %w", c.held.RunKey, err)
+	}
+	if !carries {
+		return refused("its job carries no state")
+	}
+	return t.keepReturned(ctx, c.held, state, revision)
+}
+
+// keepResult adds what a target completes a run with to what is stored of its response to the attempt.
+func (t *tx) keepResult(ctx context.Context, key []any, attempt int, result dispatcher.CallbackResult) error {
+	message := cutMessage(result.Message)
+	if message == "" && result.State == nil {
+		return nil
+	}
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt, $5 response
+	const of = ` FROM responses WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND attempt = $4`
+	args := append(key[:3:3], attempt)
+	var response dispatcher.Response
+	text, there, err := first(ctx, t, scanText, `SELECT response`+of, args...)
+	if err == nil && there {
+		err = json.Unmarshal([]byte(text), &response)
+	}
+	if err != nil {
+		return fmt.Errorf("read response: %w", err)
+	}
+	response.CallbackResult, response.State = message, result.State
+	raw, err := json.Marshal(response)
+	if err != nil {
+		return err
+	}
+	_, err = t.ExecContext(ctx, `INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response) VALUES ($1, $2, $3, $4, $5)
+		ON CONFLICT (scheduled_at, trigger_id, kind, attempt) DO UPDATE SET response = excluded.response`, append(args, string(raw))...)
+	return err
+}
+
+// FailRun notes that an attempt failed, and makes its run due: the node that adopts it records the failure.
+func (s *store) FailRun(ctx context.Context, runID string, attempt int, result dispatcher.CallbackResult,
+	change dispatcher.Change,
+) (dispatcher.Run, error) {
+	return s.callback(ctx, runID, "fail", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
+		for _, a := range run.Attempts {
+			if a.Attempt == attempt && a.Class == dispatcher.ClassCallback {
+				return errSaid
+			}
+		}
+		c, err := t.calledBack(ctx, run, attempt, key)
+		if err != nil {
+			return err
+		}
+		note := callbackNote{}
+		if c.note != nil {
+			note = *c.note
+		}
+		if note.Failed {
+			return errSaid
+		}
+		note.Failed, note.Message = true, cutMessage(result.Message)
+		if c.state == dispatcher.RunWaitingCallback {
+			c.deadline = t.now.UnixMilli()
+		}
+		t.notify(dispatcher.Notification{Callback: true})
+		return t.writeNote(ctx, key, note, c.deadline)
+	})
+}
+
+// ExtendRun moves the deadline of a run that waits. A heartbeat that comes before the node has recorded that the run waits
+// says nothing new.
+func (s *store) ExtendRun(ctx context.Context, runID string, attempt int, within time.Duration, progress dispatcher.Progress,
+	change dispatcher.Change,
+) (dispatcher.Run, error) {
+	return s.callback(ctx, runID, "", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
+		c, err := t.calledBack(ctx, run, attempt, key)
+		switch {
+		case err != nil:
+			return err
+		case c.note == nil:
+			return errSaid
+		case c.note.Failed:
+			return fmt.Errorf("attempt %d of run %s has failed, as an earlier callback said: %w", attempt, runID, dispatcher.ErrConflict)
+		case c.state != dispatcher.RunWaitingCallback:
+			return fmt.Errorf("the deadline of attempt %d of run %s has passed: %w", attempt, runID, dispatcher.ErrConflict)
+		}
+		note, now := *c.note, t.now.UnixMilli()
+		if within == 0 {
+			within = time.Duration(note.Within) * time.Millisecond
+		}
+		last := note.Started + dispatcher.MostCallbackWait.Milliseconds()
+		note.Heartbeat = &now
+		if progress.Text != "" {
+			note.Progress = cutMessage(progress.Text)
+		}
+		if progress.Percent != nil {
+			note.Percent = progress.Percent
+		}
+		return t.writeNote(ctx, key, note, max(c.deadline, min(now+within.Milliseconds(), last)))
+	})
+}
+
+// writeNote writes what is known of an accepted attempt, and when its run is due; 0: a node has it.
+func (t *tx) writeNote(ctx context.Context, key []any, note callbackNote, due int64) error {
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 note, $5 when it is due
+	const write = `UPDATE live_runs SET callback = $4, next_attempt_at = coalesce(NULLIF(CAST($5 AS BIGINT), 0), next_attempt_at)
+		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+	_, err := t.ExecContext(ctx, write, append(key[:3:3], note.column(), due)...)
+	return err
+}

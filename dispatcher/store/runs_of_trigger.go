@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// What a strip reads. The history has no index of triggers: the latest fires of one are looked for among the latest runs of
+// its job, of which there is a bound, and all others are looked up by their keys.
+
+// lookedThrough is how many runs of a job are looked through for those of one trigger.
+const lookedThrough = 2000
+
+// LatestFires returns the scheduled times of a trigger's runs among the latest runs of its job, latest first.
+func (s *store) LatestFires(ctx context.Context, job, trigger int64, from, to time.Time, limit int) ([]time.Time, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 job, $2 trigger, $3 from, $4 to
+	const (
+		within = ` r.job_id = $1 AND r.scheduled_at >= $3 AND r.scheduled_at <= $4`
+		fires  = ` AS r WHERE r.trigger_id = $2 AND r.kind = 1`
+	)
+	look := ` ORDER BY r.scheduled_at DESC LIMIT ` + strconv.Itoa(lookedThrough)
+	ended := `SELECT r.scheduled_at, r.trigger_id, r.kind FROM runs AS r WHERE` + within + look
+	live := `SELECT r.scheduled_at, r.trigger_id, r.kind FROM live_runs AS r WHERE r.job_id = $1 AND r.scheduled_at + 0 >= $3
+		AND r.scheduled_at + 0 <= $4 ORDER BY r.scheduled_at + 0 DESC LIMIT ` + strconv.Itoa(lookedThrough)
+	claimed := `SELECT f.scheduled_at FROM (` + s.claimedFires() + `) AS f WHERE f.job_id = $1 AND f.trigger_id = $2
+		AND f.scheduled_at >= $3 AND f.scheduled_at <= $4`
+	list := `SELECT r.scheduled_at FROM (SELECT r.scheduled_at FROM (` + ended + `)` + fires +
+		` UNION SELECT r.scheduled_at FROM (` + live + `)` + fires + ` UNION ` + claimed + `) AS r ORDER BY r.scheduled_at DESC LIMIT ` +
+		strconv.Itoa(limit)
+	return collect(ctx, s.read, func(row scanner) (at time.Time, err error) {
+		err = row.Scan(instantColumn(&at))
+		return at, err
+	}, list, job, trigger, from.UnixMilli(), to.UnixMilli())
+}
+
+// RunsAt returns the runs of some keys, latest first. Those that do not exist are left out.
+func (s *store) RunsAt(ctx context.Context, keys []dispatcher.RunKey) ([]dispatcher.Run, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	claimed, err := s.claimedNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	var at, trigger, kind []int64
+	for _, key := range keys {
+		at, trigger, kind = append(at, key.ScheduledAt.UnixMilli()), append(trigger, key.TriggerID), append(kind, int64(key.Code()))
+	}
+	const is = ` AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT b.scheduled_at, b.trigger_id, b.kind FROM b)`
+	// $1 on: the keys
+	picked := s.rows(0, 1, "", fireKeyColumns...) + s.endedOfKeys() + ` UNION ALL SELECT r.* FROM b CROSS JOIN (` + unendedRuns +
+		`) AS r WHERE ` + sameKey + ` UNION ALL SELECT * FROM (` + claimed + `)` + is
+	return collect(ctx, s.read, scanRun, runQuery(picked), s.batch(at, trigger, kind)...)
+}
+
+// sameKey tells whether a run r is that of a key b.
+const sameKey = `r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind`
+
+// endedOfKeys selects the ended runs of the keys of a batch. Each is a query of its own, so that PostgreSQL looks into one day
+// for it, and never joins whole days.
+func (p *postgres) endedOfKeys() string {
+	return ` SELECT r.* FROM b CROSS JOIN LATERAL (SELECT * FROM (` + endedRuns + `) AS r WHERE ` + sameKey + ` LIMIT 1) AS r`
+}
+
+// endedOfKeys has no LATERAL, and begins with the keys by CROSS JOIN.
+func (s *sqlite) endedOfKeys() string {
+	return ` SELECT r.* FROM b CROSS JOIN (` + endedRuns + `) AS r WHERE ` + sameKey
+}

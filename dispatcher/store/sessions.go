@@ -1,0 +1,151 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+const sessionColumns = `id, hash, token_id, identity, rules, created_at, used_at, ends_at`
+
+// scanSession scans a session. Its token has its id only, unless the session is that of an identity.
+func scanSession(row scanner) (dispatcher.Session, error) {
+	var s dispatcher.Session
+	var hash, tokenID string
+	var identity *string
+	if err := row.Scan(&s.ID, &hash, &tokenID, &identity, &s.Rules, instantColumn(&s.CreatedAt), instantColumn(&s.UsedAt),
+		instantColumn(&s.EndsAt)); err != nil {
+		return s, err
+	}
+	if identity != nil {
+		if err := json.Unmarshal([]byte(*identity), &s.Token); err != nil {
+			return s, fmt.Errorf("session %s: identity: %w", s.ID, err)
+		}
+	}
+	s.Token.ID = tokenID
+	_, err := hex.Decode(s.Hash[:], []byte(hash))
+	return s, err
+}
+
+// CreateSession stores a session, and ends the oldest of its token if there are too many.
+func (s *store) CreateSession(ctx context.Context, session dispatcher.Session, change dispatcher.Change) error {
+	var identity *string
+	if session.Rules != "" {
+		raw, err := json.Marshal(session.Token)
+		if err != nil {
+			return fmt.Errorf("session of %s: %w", session.Token.Name, err)
+		}
+		identity = orNullText(raw)
+	}
+	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		// $1 most
+		const count = `SELECT count(*) FROM (SELECT 1 FROM sessions LIMIT $1) AS s`
+		if n, _, err := first(ctx, t, scanInt, count, dispatcher.MaxSessions); err != nil || n >= dispatcher.MaxSessions {
+			if err == nil {
+				err = fmt.Errorf("there are %d sessions, which is the maximum; try again when some have ended: %w", n, dispatcher.ErrConflict)
+			}
+			return err
+		}
+		// $1 id, $2 hash, $3 token, $4 identity, $5 rules, $6 now, $7 when it ends
+		const insert = `INSERT INTO sessions (` + sessionColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $6, $7)`
+		if _, err := t.execute(ctx, insert, session.ID, hex.EncodeToString(session.Hash[:]), session.Token.ID, identity, session.Rules,
+			t.now.UnixMilli(), session.EndsAt.UnixMilli()); err != nil {
+			return err
+		}
+		// $1 token, $2 the new session, $3 how many others stay
+		const surplus = `DELETE FROM sessions WHERE token_id = $1 AND id <> $2 AND id NOT IN (
+			SELECT id FROM sessions WHERE token_id = $1 AND id <> $2 ORDER BY used_at DESC, id DESC LIMIT $3)`
+		if _, err := t.execute(ctx, surplus, session.Token.ID, session.ID, dispatcher.MaxTokenSessions-1); err != nil {
+			return err
+		}
+		return t.audit(ctx, "login", "", sessionSubject(session.ID), 0)
+	})
+}
+
+func sessionSubject(id string) string { return "session " + id }
+
+// Session returns the session with a hash, and records its use.
+func (s *store) Session(ctx context.Context, hash [32]byte, now time.Time) (dispatcher.Session, error) {
+	none := fmt.Errorf("session: %w", dispatcher.ErrNotFound)
+	if now.IsZero() {
+		var err error
+		if now, err = s.clock(ctx, s.read); err != nil {
+			return dispatcher.Session{}, err
+		}
+	}
+	// $1 hash
+	const find = `SELECT ` + sessionColumns + ` FROM sessions WHERE hash = $1`
+	session, found, err := first(ctx, s.read, scanSession, find, hex.EncodeToString(hash[:]))
+	if err == nil && !found {
+		err = none
+	}
+	if err != nil {
+		return dispatcher.Session{}, err
+	}
+	if session.Rules == "" {
+		// $1 id
+		const ofID = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE id = $1`
+		if session.Token, found, err = first(ctx, s.read, scanToken, ofID, session.Token.ID); err != nil {
+			return dispatcher.Session{}, err
+		}
+	}
+	if !found || session.Ended(now) {
+		return dispatcher.Session{}, none
+	}
+	if now.Sub(session.UsedAt) >= dispatcher.SessionRenewal {
+		session.UsedAt = now.UTC().Truncate(time.Millisecond)
+		err = s.useSession(ctx, session.ID, session.UsedAt)
+	}
+	return session, err
+}
+
+// useSession records the use of a session. Of requests at the same time one writes.
+func (s *store) useSession(ctx context.Context, id string, now time.Time) error {
+	return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		// $1 id, $2 now, $3 the latest use that is to be recorded again
+		const use = `UPDATE sessions SET used_at = $2 WHERE id = $1 AND used_at <= $3`
+		_, err := t.execute(ctx, use, id, t.now.UnixMilli(), t.now.Add(-dispatcher.SessionRenewal).UnixMilli())
+		return err
+	})
+}
+
+// EndSession ends a session.
+func (s *store) EndSession(ctx context.Context, id string, change dispatcher.Change) error {
+	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		// $1 id
+		ended, err := t.execute(ctx, `DELETE FROM sessions WHERE id = $1`, id)
+		if err != nil || ended == 0 {
+			return err
+		}
+		return t.audit(ctx, "logout", "", sessionSubject(id), 0)
+	})
+}
+
+// EndSessions ends all sessions of a token or of an identity.
+func (s *store) EndSessions(ctx context.Context, tokenID string, change dispatcher.Change) (ended int, err error) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		// $1 token
+		ids, err := collect(ctx, t, scanText, `DELETE FROM sessions WHERE token_id = $1 RETURNING id`, tokenID)
+		ended = len(ids)
+		for _, id := range ids {
+			if err == nil {
+				err = t.audit(ctx, "logout", "", sessionSubject(id), 0)
+			}
+		}
+		return err
+	})
+	return ended, err
+}
+
+// purgeSessions removes sessions that have not been used for longer than they may, or were to end by now.
+func (t *purge) purgeSessions(ctx context.Context, tx *sql.Tx, now int64, size int) (int, error) {
+	// $1 the latest use of a session that has ended, $2 now, $3 how many
+	const ended = `DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE used_at <= $1 OR ends_at <= $2 LIMIT $3)`
+	n, err := affect(ctx, tx, ended, now-dispatcher.SessionIdle.Milliseconds(), now, size)
+	return int(n), err
+}

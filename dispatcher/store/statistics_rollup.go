@@ -1,0 +1,160 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// How runs are counted exactly once by day, although nothing of a run tells of it:
+//
+// Each run belongs to one instant: its scheduled time if it ended within 24 hours of that, else its end. So the runs of a
+// portion of time do not change any more a little more than 24 hours after it. Two passes follow the clock, each by a cursor of
+// its own: one counts a portion a few minutes after it, for people who look at today, the other counts it again when it does
+// not change any more. The counts of a pass and its cursor are one transaction. When the second pass has done with a day, what
+// the first counted of it goes.
+
+// statisticsPass is one of the two passes.
+type statisticsPass struct {
+	cursor string // a row of locks
+	final  bool
+	lag    int64 // milliseconds behind now
+}
+
+var statisticsPasses = []statisticsPass{
+	{dispatcher.LockStatistics, false, 2 * 60_000},
+	// What a node records more than an hour late, because it did not reach the database, does not count.
+	{dispatcher.LockStatistics + "_final", true, dayMillis + 60*60_000},
+}
+
+const (
+	// statisticsStep is what a pass moves by at least, so that a fleet without fires seldom writes.
+	statisticsStep = 5 * 60_000
+	// statisticsRuns is how many runs a portion has at most, unless one millisecond has more.
+	statisticsRuns = 20_000
+)
+
+// RollUpStatistics counts a portion for each pass.
+func (s *store) RollUpStatistics(ctx context.Context, now time.Time) (rolled dispatcher.StatisticsRolled, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if now, err = s.orClock(ctx, now); err != nil {
+		return rolled, err
+	}
+	for _, pass := range statisticsPasses {
+		target := now.UnixMilli() - pass.lag
+		target -= target % statisticsStep
+		at, err := cursor(ctx, s.read, pass.cursor)
+		if err != nil {
+			return rolled, err
+		}
+		if at >= target && at != 0 {
+			continue
+		}
+		more, counted, err := s.countPortion(ctx, pass, target, now)
+		if err != nil {
+			return rolled, fmt.Errorf("count runs of statistics (%s): %w", pass.cursor, err)
+		}
+		rolled.More = rolled.More || more
+		rolled.Portions += counted
+	}
+	return rolled, nil
+}
+
+// countPortion counts the next portion of a pass before target, and tells whether there are more.
+func (s *store) countPortion(ctx context.Context, pass statisticsPass, target int64, now time.Time) (more bool, counted int, err error) {
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		more, counted = false, 0
+		// $1 name, $2 the day of the first call
+		const begin = `INSERT INTO locks AS l (name, holder, fence, locked_until, free_at, cursor) VALUES ($1, 0, 0, 0, 0, $2)
+			ON CONFLICT (name) DO UPDATE SET cursor = excluded.cursor WHERE l.cursor = 0`
+		if _, err := t.ExecContext(ctx, begin, pass.cursor, day(now.UnixMilli())); err != nil {
+			return err
+		}
+		// $1 name
+		const of = `SELECT l.cursor FROM locks AS l WHERE l.name = $1`
+		from, _, err := first(ctx, t, scanInt, of+lockOf(t.lock(), "l"), pass.cursor)
+		if err != nil || from >= target {
+			return err
+		}
+		to, err := t.endOfPortion(ctx, from, target)
+		if err != nil {
+			return err
+		}
+		if _, err := t.ExecContext(ctx, countRuns, from, to, day(from), pass.final); err != nil {
+			return err
+		}
+		if err := t.closeDay(ctx, pass, to); err != nil {
+			return err
+		}
+		more, counted = to < target, 1
+		// $1 name, $2 up to when
+		_, err = t.ExecContext(ctx, `UPDATE locks SET cursor = $2 WHERE name = $1`, pass.cursor, to)
+		return err
+	})
+	return more, counted, err
+}
+
+// endOfPortion returns where a portion ends: it has a bounded number of runs and lies in one day.
+func (t *tx) endOfPortion(ctx context.Context, from, target int64) (int64, error) {
+	to := min(target, day(from)+dayMillis)
+	// $1 from, $2 to, $3 how many runs
+	const (
+		inTime = `SELECT r.scheduled_at FROM runs AS r WHERE r.scheduled_at >= $1 AND r.scheduled_at < $2
+			ORDER BY r.scheduled_at LIMIT 1 OFFSET $3`
+		late = `SELECT r.ended_at FROM runs AS r WHERE r.ended_at >= $1 AND r.ended_at < $2
+			AND r.ended_at - r.scheduled_at >= 86400000 ORDER BY r.ended_at LIMIT 1 OFFSET $3`
+	)
+	for _, next := range []string{inTime, late} {
+		at, found, err := first(ctx, t, scanInt, next, from, to, statisticsRuns)
+		if err != nil {
+			return to, err
+		}
+		if found {
+			to = max(at, from+1)
+		}
+	}
+	return to, nil
+}
+
+// countRuns adds the runs and misfires of a portion to the counts of its day. Of fires of triggers it counts how late the first
+// attempt began.
+// $1 from, $2 to, $3 day, $4 whether the count is final
+const countRuns = `INSERT INTO run_statistics AS s (app_id, day, final, state, runs, attempts, started, late_sum, late_most)
+	SELECT j.app_id, CAST($3 AS BIGINT), CAST($4 AS BOOLEAN), c.state, sum(c.runs), sum(c.attempts), sum(c.started), sum(c.late_sum),
+		max(c.late_most) FROM (
+		` + countedRuns + `r.scheduled_at >= $1 AND r.scheduled_at < $2 AND r.ended_at - r.scheduled_at < 86400000) AS r
+			GROUP BY r.job_id, r.state
+		UNION ALL ` + countedRuns + `r.ended_at >= $1 AND r.ended_at < $2 AND r.ended_at - r.scheduled_at >= 86400000) AS r
+			GROUP BY r.job_id, r.state
+		UNION ALL SELECT m.job_id, '', m.count, 0, 0, 0, 0 FROM misfires AS m
+			WHERE m.from_at >= $1 AND m.from_at < $2 AND m.decided_at - m.from_at < 86400000
+		UNION ALL SELECT m.job_id, '', m.count, 0, 0, 0, 0 FROM misfires AS m
+			WHERE m.decided_at >= $1 AND m.decided_at < $2 AND m.decided_at - m.from_at >= 86400000
+	) AS c JOIN jobs AS j ON j.id = c.job_id WHERE j.part_of = 0
+	GROUP BY j.app_id, c.state ORDER BY j.app_id, c.state
+	ON CONFLICT (day, app_id, final, state) DO UPDATE SET runs = s.runs + excluded.runs, attempts = s.attempts + excluded.attempts,
+		started = s.started + excluded.started, late_sum = s.late_sum + excluded.late_sum,
+		late_most = CASE WHEN s.late_most > excluded.late_most THEN s.late_most ELSE excluded.late_most END`
+
+// countedRuns counts the runs that its end selects, by job and state.
+const countedRuns = `SELECT r.job_id, r.state, count(*) AS runs, sum(r.attempt) AS attempts,
+		sum(CASE WHEN r.late IS NULL THEN 0 ELSE 1 END) AS started, coalesce(sum(r.late), 0) AS late_sum, coalesce(max(r.late), 0) AS late_most
+	FROM (SELECT r.job_id, coalesce(r.state, 'succeeded') AS state, r.attempt,
+			CASE WHEN r.kind = 1 THEN ` + firstStart + ` - r.scheduled_at END AS late
+		FROM runs AS r LEFT JOIN attempts AS a ON r.attempt > 1 AND a.scheduled_at = r.scheduled_at AND a.trigger_id = r.trigger_id
+			AND a.kind = r.kind AND a.attempt = 1
+		WHERE r.kind < 16 AND `
+
+// closeDay removes, once the second pass has done with a day, what the first counted of it, and days that are not kept.
+func (t *tx) closeDay(ctx context.Context, pass statisticsPass, to int64) error {
+	if !pass.final || to != day(to) {
+		return nil
+	}
+	// $1 the end of the day, $2 the first day that is kept
+	const closed = `DELETE FROM run_statistics WHERE day < $1 AND NOT final OR day < $2`
+	_, err := t.ExecContext(ctx, closed, to, to-dispatcher.StatisticsKept.Milliseconds())
+	return err
+}

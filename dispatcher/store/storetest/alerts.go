@@ -1,0 +1,463 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// alertTests are the tests of alerts.
+func alertTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"alerts are created, replaced, listed and deleted":                     testAlerts,
+		"an alert that is put again changes nothing":                           testAlertUnchanged,
+		"an app with alerts is not empty":                                      testAppWithAlerts,
+		"an alert keeps to the bounds of its app":                              testAlertBounds,
+		"a failure and a recovery are notified once":                           testAlertTransitions,
+		"an alert applies to the jobs that it selects":                         testAlertSelection,
+		"jobs of a large app follow a change of alerts in portions":            testAlertSweep,
+		"missed fires are told, and that fires run again":                      testAlertMissed,
+		"late fires are told, ended or not begun":                              testAlertLate,
+		"fires that a pause has held are not told as late":                     testAlertLateAfterPause,
+		"runs that take too long are told":                                     testAlertOverrun,
+		"a job that does not succeed for too long is told":                     testAlertNoSuccess,
+		"a disabled or paused job is not expected to succeed":                  testAlertNoSuccessOfPaused,
+		"a muted alert tells what holds when the mute ends":                    testAlertMute,
+		"an acknowledged alert is told again when its acknowledgement ends":    testAlertAcknowledgement,
+		"an alert of a deleted job ends":                                       testAlertOfDeletedJob,
+		"an alert of a renamed job goes on":                                    testAlertOfRenamedJob,
+		"what an alert no longer watches ends":                                 testAlertChanged,
+		"a deleted alert delivers nothing more":                                testAlertDeleted,
+		"a notification that nobody gets shows in the state":                   testAlertUndelivered,
+		"an alert can be tested":                                               testAlertTest,
+		"a success that was recorded before the failure ends an alert in time": testAlertRecoveryRace,
+		"events of alerts are kept as long as the history of their app":        testAlertEventsExpire,
+		"an app moves with its alerts":                                         testAlertImport,
+		"states that tell nothing any more are removed":                        testAlertStatesExpire,
+	}
+}
+
+// pager is an alert of all failures.
+func pager(name string) dispatcher.Alert {
+	a := dispatcher.Alert{App: "shop", Name: name, Description: "wake somebody", Recovery: true,
+		AlertConditionsOf: dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 1}}}
+	a.Destination.Webhook = &dispatcher.AlertWebhook{}
+	a.Destination.Webhook.SetDefaults()
+	a.Destination.Webhook.URL = "https://pager.example.com/"
+	return a
+}
+
+func (f *fixture) putAlert(a dispatcher.Alert, now time.Time) dispatcher.Alert {
+	f.Helper()
+	stored, _, err := f.PutAlert(f.Context(), a, at(now))
+	f.must(err)
+	read, err := f.Alert(f.Context(), a.App, a.Name)
+	f.must(err)
+	if diff := cmp.Diff(read, stored); diff != "" {
+		f.Error("the alert as PutAlert returned it (-read back +got):\n" + diff)
+	}
+	return stored
+}
+
+// watched puts a job that fires each minute.
+func (f *fixture) watched(name string, labels dispatcher.Labels) {
+	f.Helper()
+	j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
+	j.Labels = labels
+	f.put(j, t0)
+}
+
+// ends ends the next fires of a job in some states, and judges them at once.
+func (f *fixture) ends(name string, states ...dispatcher.RunState) (last dispatcher.HeldRun) {
+	f.Helper()
+	for _, state := range states {
+		last = f.fireOf(name)
+		f.recordFollowed(last, ended(state, last.ScheduledAt))
+		f.followEnds(last.ScheduledAt.Add(time.Second))
+	}
+	return last
+}
+
+// told returns the transitions that the runs of an alert deliver, oldest first.
+func (f *fixture) told(alert string) string {
+	f.Helper()
+	var all []string
+	for _, n := range f.notifications(alert) {
+		all = append(all, n.Job+" "+string(n.Condition)+" "+string(n.Transition))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (f *fixture) notifications(alert string) (all []dispatcher.AlertNotification) {
+	f.Helper()
+	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: alert + ".alert", Page: dispatcher.Page{Limit: 1000}})
+	f.must(err)
+	for _, listed := range slices.Backward(runs) {
+		run, err := f.Store.Run(f.Context(), listed.ID)
+		f.must(err)
+		var n dispatcher.AlertNotification
+		f.must(json.Unmarshal(run.Payload, &n))
+		all = append(all, n)
+	}
+	return all
+}
+
+// events returns the transitions in the history of the app, oldest first; those that were not notified in brackets.
+func (f *fixture) alertEvents() string {
+	f.Helper()
+	var all []string
+	query := dispatcher.AlertEventQuery{App: "shop", Page: dispatcher.Page{Limit: 2}}
+	for {
+		page, err := f.AlertEvents(f.Context(), query)
+		f.must(err)
+		for _, e := range page {
+			text := e.Job + " " + string(e.Condition) + " " + string(e.Transition)
+			if !e.Notified {
+				text = "[" + text + " " + string(e.Kept) + "]"
+			}
+			all = append(all, text)
+		}
+		if len(page) < 2 {
+			slices.Reverse(all)
+			return strings.Join(all, ", ")
+		}
+		query.Page.Cursor = page[1].Cursor
+	}
+}
+
+// firing returns what holds, as job and condition.
+func (f *fixture) firing() string {
+	f.Helper()
+	states, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Firing: true, Now: t0,
+		Page: dispatcher.Page{Limit: 1000}})
+	f.must(err)
+	var all []string
+	for _, s := range states {
+		all = append(all, s.Job+" "+string(s.Condition))
+	}
+	return strings.Join(all, ", ")
+}
+
+// watch does what the handler does for alerts, and returns how many notifications that queued.
+func (f *fixture) watch(now time.Time) (notified int) {
+	f.Helper()
+	late := &dispatcher.LateFire{}
+	for range 100 {
+		done, next, err := f.WatchAlerts(f.Context(), late, 3, now)
+		f.must(err)
+		notified += done.Notified
+		if late = next; !done.More {
+			return notified
+		}
+	}
+	f.Fatal("the watch of alerts does not end")
+	return 0
+}
+
+func testAlerts(t *testing.T, f *fixture) {
+	a := pager("night")
+	a.Jobs, a.Labels = []string{"b", "a"}, dispatcher.Labels{"team": "x"}
+	a.Mutes = []dispatcher.AlertMuteWindow{{Schedule: "0 0 2 * * ?", Duration: dispatcher.Duration(time.Hour), Timezone: "Europe/Berlin"}}
+	stored := f.putAlert(a, t0)
+	f.expect("the revision of a new alert", stored.Revision, int64(1))
+	a.Description = "changed"
+	stored = f.putAlert(a, t0.Add(time.Second))
+	f.expect("the revision of a changed alert", stored.Revision, int64(2))
+	want := a.Resolved()
+	want.Revision, want.CreatedAt, want.UpdatedAt = 2, t0, t0.Add(time.Second)
+	wantDiff(t, "the alert", want, stored)
+	f.putAlert(pager("all"), t0)
+	list, err := f.Alerts(t.Context(), "shop", dispatcher.Page{Limit: 10, Cursor: "all"})
+	f.must(err)
+	f.expect("alerts after the first", len(list), 1)
+	err = f.DeleteAlert(t.Context(), "shop", "night", dispatcher.Change{IfRevision: 1, Now: t0})
+	if !errors.Is(err, dispatcher.ErrPrecondition) {
+		t.Errorf("DeleteAlert of an old revision: %v", err)
+	}
+	f.must(f.DeleteAlert(t.Context(), "shop", "night", at(t0)))
+	if _, err := f.Alert(t.Context(), "shop", "night"); !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("Alert after DeleteAlert: %v", err)
+	}
+	f.expect("the revision of an alert that is declared again", f.putAlert(pager("night"), t0).Revision, int64(3))
+	if _, _, err := f.PutAlert(t.Context(), dispatcher.Alert{App: "shop", Name: "x"}, at(t0)); err == nil {
+		t.Error("PutAlert takes an alert without conditions and destination")
+	}
+	jobs, err := f.Jobs(t.Context(), "shop", dispatcher.Page{Limit: 10})
+	f.must(err)
+	f.expect("jobs that are listed", len(jobs), 0)
+}
+
+func testAlertUnchanged(t *testing.T, f *fixture) {
+	first := f.putAlert(pager("night"), t0)
+	_, err := f.MuteAlert(t.Context(), "shop", "night", dispatcher.AlertMute{Reason: "quiet"}, at(t0))
+	f.must(err)
+	again := f.putAlert(pager("night"), t0.Add(time.Hour))
+	f.expect("the revision after the same was put", again.Revision, first.Revision)
+	f.expect("the mute after the same was put", again.Muted.Reason, "quiet")
+}
+
+func testAppWithAlerts(t *testing.T, f *fixture) {
+	f.putAlert(pager("night"), t0)
+	err := f.DeleteApp(t.Context(), "shop", at(t0))
+	if !errors.Is(err, dispatcher.ErrNotEmpty) || !strings.Contains(err.Error(), `alert "night"`) {
+		t.Errorf("DeleteApp of an app with an alert: %v", err)
+	}
+	f.must(f.DeleteAlert(t.Context(), "shop", "night", at(t0)))
+	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
+}
+
+func testAlertBounds(_ *testing.T, f *fixture) {
+	f.bound(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"allowed.example.com"}}})
+	_, _, err := f.PutAlert(f.Context(), pager("night"), at(t0))
+	f.wantProblem("an alert to another host", err, "bound_egress /destination/webhook/url")
+}
+
+func testAlertTransitions(t *testing.T, f *fixture) {
+	f.watched("sync", dispatcher.Labels{"team": "x"})
+	f.putAlert(pager("night"), t0)
+	f.ends("sync", dispatcher.RunSucceeded)
+	failed := f.ends("sync", dispatcher.RunFailed)
+	f.ends("sync", dispatcher.RunLost, dispatcher.RunTimedOut)
+	f.expect("what holds", f.firing(), "sync failure")
+	f.recordFollowed(failed, ended(dispatcher.RunFailed, failed.ScheduledAt)) // again, as after a lost response
+	f.expect("runs that the same end queues", f.followEnds(failed.ScheduledAt), 0)
+	f.ends("sync", dispatcher.RunSucceeded, dispatcher.RunSucceeded, dispatcher.RunFailed)
+	f.expect("what is told", f.told("night"), "sync failure firing, sync failure resolved, sync failure firing")
+	f.expect("events", f.alertEvents(), f.told("night"))
+	n := f.notifications("night")[0]
+	wantDiff(t, "the first notification", dispatcher.AlertNotification{App: "shop", Alert: "night", Job: "sync", Trigger: "tick",
+		Condition: dispatcher.AlertFailure, Transition: dispatcher.AlertFiring, At: n.At, Since: failed.ScheduledAt.Add(time.Second), Count: 1,
+		Run: failed.String(), Class: dispatcher.ClassHTTP5xx, Error: "broken", ScheduledAt: &failed.ScheduledAt, Description: "wake somebody",
+		Labels: dispatcher.Labels{"team": "x"}, Sequence: 1}, n)
+	f.expect("the count of the recovery", f.notifications("night")[1].Count, 3)
+	alert, err := f.Alert(t.Context(), "shop", "night")
+	f.must(err)
+	f.expect("how many conditions hold", alert.Firing, 1)
+}
+
+func testAlertSelection(_ *testing.T, f *fixture) {
+	for name, labels := range map[string]dispatcher.Labels{"named": nil, "labelled": {"team": "x", "tier": "1"}, "other": {"team": "y"}} {
+		f.watched(name, labels)
+	}
+	named, labelled := pager("named"), pager("labelled")
+	named.Jobs, labelled.Labels = []string{"named"}, dispatcher.Labels{"team": "x"}
+	for _, a := range []dispatcher.Alert{named, labelled, pager("default")} {
+		f.putAlert(a, t0)
+	}
+	f.watched("late", dispatcher.Labels{"team": "x"}) // declared after the alerts
+	for _, name := range []string{"named", "labelled", "other", "late"} {
+		f.ends(name, dispatcher.RunFailed)
+	}
+	f.expect("what the alert of a name tells", f.told("named"), "named failure firing")
+	f.expect("what the alert of a label tells", f.told("labelled"), "labelled failure firing, late failure firing")
+	f.expect("what the default tells", f.told("default"), "other failure firing")
+}
+
+func testAlertSweep(_ *testing.T, f *fixture) {
+	const jobs = 510 // more than follow at once
+	for i := range jobs {
+		f.put(job("job-"+strings.Repeat("x", i%7)+string(rune('a'+i%26))+strings.Repeat("y", i/26), nil), t0)
+	}
+	a := pager("night")
+	a.NoSuccessFor = dispatcher.Duration(time.Hour)
+	f.putAlert(a, t0)
+	count := func() int {
+		all, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: dispatcher.Page{Limit: 1000}})
+		f.must(err)
+		return len(all)
+	}
+	f.expect("jobs that follow at once", count(), 500)
+	f.watch(t0)
+	f.expect("jobs that follow in the end", count(), jobs)
+}
+
+func testAlertMissed(_ *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	a := pager("night")
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{Missed: true}
+	f.putAlert(a, t0)
+	due := f.dueAll(t0.Add(time.Hour))[0]
+	advance := f.advance(due)
+	advance.Then, advance.ThenDue = due.NextFireTime.Add(10*time.Minute), due.NextFireTime.Add(10*time.Minute)
+	_, err := f.Settle(f.Context(), dispatcher.SettleBatch{Node: nodeA, Token: f.token(), Now: t0.Add(10 * time.Minute),
+		Settlements: []dispatcher.Settlement{{Advance: advance, To: due.NextFireTime.Add(9 * time.Minute), Count: 10,
+			Decision: dispatcher.DecisionSkip, Reason: "no node"}}})
+	f.must(err)
+	f.followEnds(t0.Add(10 * time.Minute))
+	f.expect("what is told", f.told("night"), "sync missed firing")
+	f.expect("how many fires were missed", f.notifications("night")[0].Count, 10)
+	f.ends("sync", dispatcher.RunFailed)
+	f.expect("what is told once fires run", f.told("night"), "sync missed firing, sync missed resolved")
+}
+
+func testAlertLate(_ *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	a := pager("night")
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{LateAfter: dispatcher.Duration(10 * time.Second)}
+	f.putAlert(a, t0)
+	first := f.fireOf("sync")
+	f.recordFollowed(first, ended(dispatcher.RunSucceeded, first.ScheduledAt.Add(time.Minute)))
+	f.followEnds(first.ScheduledAt.Add(2 * time.Minute))
+	f.expect("what is told of a run that began late", f.told("night"), "sync late firing")
+	f.expect("how late it was", f.notifications("night")[0].LateBy, dispatcher.Duration(time.Minute))
+	next := f.ends("sync", dispatcher.RunSucceeded)
+	f.expect("what is told of one in time", f.told("night"), "sync late firing, sync late resolved")
+	f.expect("notifications before the next fire is late", f.watch(next.ScheduledAt.Add(time.Minute+10*time.Second)), 0)
+	f.expect("notifications when it is", f.watch(next.ScheduledAt.Add(time.Minute+11*time.Second)), 1)
+	f.expect("notifications while it is", f.watch(next.ScheduledAt.Add(time.Minute+20*time.Second)), 0)
+	f.expect("how late it is", f.notifications("night")[2].LateBy, dispatcher.Duration(11*time.Second))
+}
+
+// Nobody is told that fires are late which a pause has held, of the job or of its app, until they are late again afterwards.
+func testAlertLateAfterPause(_ *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	a := pager("night")
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{LateAfter: dispatcher.Duration(10 * time.Second)}
+	f.putAlert(a, t0)
+	pause, err := f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{}, dispatcher.Change{Now: t0.Add(30 * time.Second)})
+	f.must(err)
+	f.expect("notifications while a pause holds", f.watch(t0.Add(2*time.Minute)), 0)
+	resumed := t0.Add(3 * time.Minute)
+	f.must(f.EndAppPause(f.Context(), "shop", pause.ID, dispatcher.Change{Now: resumed}))
+	f.expect("notifications while what a pause has held may begin", f.watch(resumed.Add(10*time.Second)), 0)
+	held := f.fireOf("sync")
+	f.recordFollowed(held, ended(dispatcher.RunSucceeded, resumed.Add(9*time.Second)))
+	f.followEnds(resumed.Add(9 * time.Second))
+	f.expect("what is told of a run that a pause has held", f.told("night"), "")
+	f.expect("notifications once the next fire is late since the pause", f.watch(resumed.Add(11*time.Second)), 1)
+	f.expect("how late it is", f.notifications("night")[0].LateBy, dispatcher.Duration(11*time.Second))
+}
+
+func testAlertOverrun(_ *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	a := pager("night")
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{OverrunAfter: dispatcher.Duration(5 * time.Minute)}
+	f.putAlert(a, t0)
+	f.watch(t0)
+	held := f.fireOf("sync")
+	begun := held.ClaimedAt
+	f.expect("notifications in time", f.watch(begun.Add(5*time.Minute)), 0)
+	_, err := f.UnfoldClaims(f.Context(), nodeA, time.Minute, begun.Add(5*time.Minute))
+	f.must(err)
+	f.expect("notifications when it takes longer", f.watch(begun.Add(5*time.Minute+time.Second)), 1)
+	f.expect("the run", f.notifications("night")[0].Run, held.String())
+	f.expect("notifications while it takes longer", f.watch(begun.Add(10*time.Minute)), 0)
+	f.recordFollowed(held, ended(dispatcher.RunSucceeded, begun.Add(time.Second)))
+	f.followEnds(begun.Add(11 * time.Minute))
+	f.expect("notifications when it has ended", f.watch(begun.Add(12*time.Minute)), 1)
+	f.expect("what is told", f.told("night"), "sync overrun firing, sync overrun resolved")
+}
+
+func testAlertNoSuccess(_ *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	a := pager("night")
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{NoSuccessFor: dispatcher.Duration(10 * time.Minute)}
+	f.putAlert(a, t0)
+	for range 6 {
+		f.ends("sync", dispatcher.RunSucceeded) // the last ends at t0 + 6m + 1s
+	}
+	f.ends("sync", dispatcher.RunFailed)
+	last := t0.Add(6*time.Minute + time.Second)
+	f.expect("notifications after ten minutes", f.watch(t0.Add(10*time.Minute)), 0)
+	f.expect("notifications just before", f.watch(last.Add(10*time.Minute-time.Millisecond)), 0)
+	f.expect("notifications when it is time", f.watch(last.Add(10*time.Minute)), 1)
+	f.expect("notifications later", f.watch(last.Add(30*time.Minute)), 0)
+	n := f.notifications("night")[0]
+	f.expect("since when", n.Since, last.Add(10*time.Minute))
+	f.ends("sync", dispatcher.RunSucceeded)
+	f.expect("what is told", f.told("night"), "sync no_success firing, sync no_success resolved")
+	f.expect("what holds", f.firing(), "")
+}
+
+func testAlertNoSuccessOfPaused(_ *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	a := pager("night")
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{NoSuccessFor: dispatcher.Duration(10 * time.Minute)}
+	f.putAlert(a, t0)
+	_, err := f.PauseJob(f.Context(), "shop", "sync", "", true, at(t0))
+	f.must(err)
+	for minute := range 60 {
+		f.expect("notifications while the job is paused", f.watch(t0.Add(time.Duration(minute)*time.Minute)), 0)
+	}
+	_, err = f.PauseJob(f.Context(), "shop", "sync", "", false, at(t0.Add(time.Hour)))
+	f.must(err)
+	f.expect("notifications soon after", f.watch(t0.Add(70*time.Minute-time.Second)), 0)
+	f.expect("notifications in time", f.watch(t0.Add(81*time.Minute)), 1)
+}
+
+func testAlertTest(t *testing.T, f *fixture) {
+	f.putAlert(pager("night"), t0)
+	run, err := f.TestAlert(t.Context(), "shop", "night", dispatcher.Change{Actor: "ann", Now: t0})
+	f.must(err)
+	f.expect("the kind of the run", run.Kind, dispatcher.KindAlert)
+	n := f.notifications("night")[0]
+	f.expect("the transition", n.Transition, dispatcher.AlertTest)
+	f.expect("who tests", n.By, "ann")
+	f.expect("runs that a node adopts", len(f.adoptIdle(nodeA, t0)), 1)
+}
+
+func testAlertRecoveryRace(_ *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	f.putAlert(pager("night"), t0)
+	failed, succeeded := f.fireOf("sync"), f.fireOf("sync")
+	f.recordFollowed(succeeded, ended(dispatcher.RunSucceeded, succeeded.ScheduledAt)) // before the failure is known
+	f.recordFollowed(failed, ended(dispatcher.RunFailed, failed.ScheduledAt))
+	f.followEnds(succeeded.ScheduledAt.Add(time.Second))
+	f.expect("what is told at first", f.told("night"), "sync failure firing")
+	f.expect("notifications a while later", f.watch(succeeded.ScheduledAt.Add(2*time.Minute)), 1)
+	f.expect("what is told in the end", f.told("night"), "sync failure firing, sync failure resolved")
+}
+
+func testAlertStatesExpire(_ *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	f.putAlert(pager("night"), t0)
+	f.ends("sync", dispatcher.RunFailed, dispatcher.RunSucceeded)
+	count := func() int {
+		all, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: dispatcher.Page{Limit: 9}})
+		f.must(err)
+		return len(all)
+	}
+	f.watch(t0.Add(23 * time.Hour))
+	f.expect("states within a day", count(), 1)
+	f.watch(t0.Add(25 * time.Hour))
+	f.expect("states after a day", count(), 0)
+}
+
+func testAlertEventsExpire(_ *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	f.putAlert(pager("night"), t0)
+	f.ends("sync", dispatcher.RunFailed)
+	f.purge(t0.Add(dispatcher.DefaultRetention.Std()))
+	f.expect("events within the retention", f.alertEvents(), "sync failure firing")
+	f.purge(t0.Add(dispatcher.DefaultRetention.Std() + time.Hour))
+	f.expect("events after it", f.alertEvents(), "")
+}
+
+func testAlertImport(t *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	f.putAlert(pager("night"), t0)
+	_, err := f.MuteAlert(t.Context(), "shop", "night", dispatcher.AlertMute{Reason: "moving"}, at(t0))
+	f.must(err)
+	_, _, err = f.PutApp(t.Context(), dispatcher.App{Name: "shop"}, at(t0))
+	f.must(err)
+	export, err := f.ExportApp(t.Context(), "shop")
+	f.must(err)
+	f.expect("alerts of the export", len(export.Alerts), 1)
+	f.must(f.DeleteJob(t.Context(), "shop", "sync", at(t0)))
+	f.must(f.DeleteAlert(t.Context(), "shop", "night", at(t0)))
+	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
+	export.App.Enabled = true
+	_, err = f.ImportApp(t.Context(), export, at(t0))
+	f.must(err)
+	alert, err := f.Alert(t.Context(), "shop", "night")
+	f.must(err)
+	f.expect("why it is muted", alert.Muted.Reason, "moving")
+	f.expect("what the job follows", f.prepared(dispatcher.JobID("shop", "sync")).Follows, dispatcher.FollowsAlerts)
+}

@@ -1,0 +1,148 @@
+package storetest
+
+import (
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func testAlertMute(t *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	f.watched("brief", nil)
+	f.putAlert(pager("night"), t0)
+	until := t0.Add(time.Hour)
+	_, err := f.MuteAlert(t.Context(), "shop", "night", dispatcher.AlertMute{Until: &until, Reason: "release"}, at(t0))
+	f.must(err)
+	f.ends("sync", dispatcher.RunFailed)
+	f.ends("brief", dispatcher.RunFailed, dispatcher.RunSucceeded)
+	f.expect("what is told while muted", f.told("night"), "")
+	f.expect("events", f.alertEvents(), "[sync failure firing muted], [brief failure firing muted], [brief failure resolved not_told]")
+	states, err := f.AlertStates(t.Context(), dispatcher.AlertStateQuery{App: "shop", Job: "sync", Now: t0, Page: dispatcher.Page{Limit: 9}})
+	f.must(err)
+	wantDiff(t, "until when it is muted", &until, states[0].MutedUntil)
+	f.expect("notifications before the end", f.watch(until.Add(-time.Second)), 0)
+	f.expect("notifications at the end", f.watch(until), 1)
+	f.expect("notifications afterwards", f.watch(until.Add(time.Minute)), 0)
+	f.expect("what is told", f.told("night"), "sync failure firing")
+
+	_, err = f.MuteAlert(t.Context(), "shop", "night", dispatcher.AlertMute{}, at(until))
+	f.must(err)
+	f.ends("sync", dispatcher.RunSucceeded)
+	_, err = f.UnmuteAlert(t.Context(), "shop", "night", at(until.Add(time.Hour)))
+	f.must(err)
+	f.expect("notifications when it is unmuted", f.watch(until.Add(time.Hour)), 1)
+	f.expect("what is told in the end", f.told("night"), "sync failure firing, sync failure resolved")
+	if _, err := f.MuteAlert(t.Context(), "shop", "night", dispatcher.AlertMute{Until: &t0}, at(until)); err == nil {
+		t.Error("MuteAlert takes a time that has passed")
+	}
+}
+
+func testAlertAcknowledgement(t *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	a := pager("night")
+	a.Failure.RepeatEvery = 1
+	f.putAlert(a, t0)
+	ack := dispatcher.AlertAcknowledgement{Job: "sync", Until: new(t0.Add(time.Hour)), Reason: "on it"}
+	by := dispatcher.Change{Actor: "ann", Now: t0.Add(time.Minute)}
+	if _, err := f.AcknowledgeAlert(t.Context(), "shop", "night", ack, by); !errors.Is(err, dispatcher.ErrConflict) {
+		t.Errorf("AcknowledgeAlert of what does not hold: %v", err)
+	}
+	f.ends("sync", dispatcher.RunFailed)
+	states, err := f.AcknowledgeAlert(t.Context(), "shop", "night", ack, by)
+	f.must(err)
+	f.expect("states that were acknowledged", len(states), 1)
+	wantDiff(t, "who knows", &dispatcher.AcknowledgedAlert{By: "ann", At: by.Now, Until: ack.Until, Reason: "on it"}, states[0].Acknowledged)
+	f.ends("sync", dispatcher.RunFailed)
+	f.expect("notifications before it ends", f.watch(t0.Add(time.Hour-time.Second)), 0)
+	f.expect("notifications when it ends", f.watch(t0.Add(time.Hour)), 1)
+	f.expect("what is told", f.told("night"), "sync failure firing, sync failure acknowledged, sync failure still_firing")
+	_, err = f.AcknowledgeAlert(t.Context(), "shop", "night", dispatcher.AlertAcknowledgement{Job: "sync"}, at(t0.Add(time.Hour)))
+	f.must(err)
+	_, err = f.WithdrawAcknowledgement(t.Context(), "shop", "night", "sync", dispatcher.AlertFailure, at(t0.Add(time.Hour)))
+	f.must(err)
+	f.ends("sync", dispatcher.RunFailed, dispatcher.RunSucceeded)
+	f.expect("the end of what is told", strings.TrimPrefix(f.told("night"),
+		"sync failure firing, sync failure acknowledged, sync failure still_firing, "),
+		"sync failure acknowledged, sync failure still_firing, sync failure resolved")
+}
+
+func testAlertOfDeletedJob(t *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	f.putAlert(pager("night"), t0)
+	f.ends("sync", dispatcher.RunFailed)
+	f.must(f.DeleteJob(t.Context(), "shop", "sync", at(t0.Add(time.Hour))))
+	f.expect("what is told", f.told("night"), "sync failure firing, sync failure resolved")
+	f.expect("why", f.notifications("night")[1].Reason, "the job was deleted")
+	f.expect("what holds", f.firing(), "")
+	f.expect("notifications later", f.watch(t0.Add(48*time.Hour)), 0)
+}
+
+func testAlertOfRenamedJob(_ *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	a := pager("night")
+	a.Jobs = []string{"sync"}
+	f.putAlert(a, t0)
+	f.ends("sync", dispatcher.RunFailed)
+	f.rename("sync", "sync2", nil, t0.Add(time.Hour))
+	f.expect("notifications before the alert follows", f.watch(t0.Add(time.Hour+30*time.Second)), 0)
+	a.Jobs = []string{"sync2"}
+	f.putAlert(a, t0.Add(time.Hour+40*time.Second))
+	f.expect("notifications once it has", f.watch(t0.Add(2*time.Hour)), 0)
+	f.expect("what holds", f.firing(), "sync2 failure")
+	f.ends("sync", dispatcher.RunSucceeded) // the trigger keeps its key
+	f.expect("what is told", f.told("night"), "sync failure firing, sync2 failure resolved")
+
+	f.ends("sync", dispatcher.RunFailed)
+	f.rename("sync2", "sync3", nil, t0.Add(3*time.Hour))
+	f.expect("notifications when the alert does not follow", f.watch(t0.Add(3*time.Hour+2*time.Minute)), 1)
+	f.expect("why", f.notifications("night")[3].Reason, "the alert no longer applies to the job")
+}
+
+func testAlertChanged(_ *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	f.putAlert(pager("night"), t0)
+	f.ends("sync", dispatcher.RunFailed)
+	other := pager("night")
+	other.AlertConditionsOf = dispatcher.AlertConditionsOf{Missed: true}
+	f.putAlert(other, t0.Add(90*time.Second))
+	f.expect("what is told when the condition goes", f.told("night"), "sync failure firing, sync failure resolved")
+	f.putAlert(pager("night"), t0.Add(90*time.Second))
+	f.ends("sync", dispatcher.RunFailed)
+	own := pager("own")
+	own.Jobs = []string{"sync"}
+	f.putAlert(own, t0.Add(3*time.Minute)) // the job has no default any more
+	f.expect("what is told when another alert takes the job", f.told("night"),
+		"sync failure firing, sync failure resolved, sync failure firing, sync failure resolved")
+}
+
+func testAlertDeleted(t *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	f.putAlert(pager("night"), t0)
+	f.ends("sync", dispatcher.RunFailed)
+	f.must(f.DeleteAlert(t.Context(), "shop", "night", at(t0.Add(time.Hour))))
+	f.expect("what holds", f.firing(), "")
+	f.expect("events", f.alertEvents(), "sync failure firing")
+	f.ends("sync", dispatcher.RunFailed, dispatcher.RunSucceeded)
+	f.expect("events afterwards", f.alertEvents(), "sync failure firing")
+	f.expect("notifications afterwards", f.watch(t0.Add(48*time.Hour)), 0)
+}
+
+func testAlertUndelivered(t *testing.T, f *fixture) {
+	f.watched("sync", nil)
+	f.putAlert(pager("night"), t0)
+	f.ends("sync", dispatcher.RunFailed)
+	held := f.adoptIdle(nodeA, t0.Add(time.Hour))
+	f.expect("runs to deliver", len(held), 1)
+	o := ended(dispatcher.RunFailed, t0.Add(time.Hour))
+	r := record(held[0], o)
+	r.Followed = true
+	f.must(f.Record(t.Context(), []dispatcher.Record{r}))
+	f.expect("runs that follow a failed delivery", f.followEnds(t0.Add(time.Hour)), 0)
+	states, err := f.AlertStates(t.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: dispatcher.Page{Limit: 9}})
+	f.must(err)
+	wantDiff(t, "what became of the notification", &dispatcher.AlertDelivery{Run: held[0].String(), Transition: dispatcher.AlertFiring,
+		At: held[0].ScheduledAt, State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx, Error: "broken"}, states[0].Notification)
+}

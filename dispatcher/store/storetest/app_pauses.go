@@ -1,0 +1,374 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// appPauseTests are those of pauses of apps, and of pauses that end by themselves.
+func appPauseTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"a pause of an app holds its jobs, also later ones":       testPauseApp,
+		"a pause of an app by labels holds jobs that have them":   testPauseByLabels,
+		"a pause of an app says who, when, why and until when":    testPauseAppShown,
+		"a pause of an app reaches many jobs in portions":         testPauseManyJobs,
+		"a pause of an app stops a fire that a node knows":        testPauseKnownFire,
+		"a pause of an app holds retries and waits for hosts":     testPauseAppRetries,
+		"a pause of an app is interrupted and goes on":            testInterruptedPause,
+		"pauses end when their time is over":                      testPausesExpire,
+		"a pause that is renewed outlives its first end":          testRenewedPause,
+		"a deleted app leaves no pauses behind":                   testPauseOfDeletedApp,
+		"explain knows the pauses of an app that held a job then": testPausesInHistory,
+		"explain says which pause of an app held a fire":          testExplainPauses,
+		"ended pauses of apps go with the history":                testRetentionOfPauses,
+	}
+}
+
+var payments = dispatcher.Labels{"team": "payments"}
+
+// labelled is a job of the app "shop" with a trigger that fires each minute.
+func labelled(name string, labels dispatcher.Labels) dispatcher.Job {
+	j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
+	j.Labels = labels
+	return j
+}
+
+// pauseApp pauses jobs of the app "shop".
+func (f *fixture) pauseApp(labels dispatcher.Labels) dispatcher.AppPause {
+	f.Helper()
+	pause, err := f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{Labels: labels}, at(t0))
+	f.must(err)
+	return pause
+}
+
+// dueJobs are the names of the jobs among these whose trigger is due a minute after t0, in their order.
+func (f *fixture) dueJobs(names ...string) (due []string) {
+	f.Helper()
+	found := map[int64]bool{}
+	for _, d := range f.dueAll(t0.Add(time.Minute)) {
+		found[d.ID] = true
+	}
+	for _, name := range names {
+		if found[dispatcher.TriggerID("shop", name, "tick")] {
+			due = append(due, name)
+		}
+	}
+	return due
+}
+
+func testPauseApp(t *testing.T, f *fixture) {
+	f.put(labelled("before", nil), t0)
+	first, second := f.pauseApp(nil), f.pauseApp(nil)
+	f.put(labelled("later", payments), t0)
+	f.put(labelled("before", payments), t0) // a change of the definition leaves it held
+	names := []string{"before", "later"}
+	check := func(when string, want ...string) {
+		t.Helper()
+		wantDiff(t, "due "+when, want, f.dueJobs(names...))
+	}
+	check("while two pauses hold all jobs")
+	for _, name := range names {
+		j, err := f.Job(t.Context(), "shop", name)
+		f.must(err)
+		if len(j.Pauses) != 2 || j.Paused || j.Triggers["tick"].State != dispatcher.TriggerPaused || j.Triggers["tick"].Paused {
+			t.Errorf("job %s shows the pauses %+v, paused %t, and its trigger in state %s", name, j.Pauses, j.Paused, j.Triggers["tick"].State)
+		}
+	}
+	f.must(f.EndAppPause(t.Context(), "shop", first.ID, at(t0)))
+	check("while one of them is left")
+	wantError(t, "end it again", f.EndAppPause(t.Context(), "shop", first.ID, at(t0)), dispatcher.ErrNotFound)
+	f.must(f.PauseJob(t.Context(), "shop", "later", "", true, at(t0)))
+	f.must(f.EndAppPause(t.Context(), "shop", second.ID, at(t0)))
+	check("when both are over, and a job has a pause of its own", "before")
+	f.must(f.PauseJob(t.Context(), "shop", "later", "", false, at(t0)))
+	check("when all are over", names...)
+	third := f.pauseApp(nil)
+	f.must(f.PauseJob(t.Context(), "shop", "later", "", true, at(t0)))
+	f.must(f.PauseJob(t.Context(), "shop", "later", "", false, at(t0)))
+	check("when a job is resumed while its app is paused")
+	f.rollUp()
+	if j, err := f.Job(t.Context(), "shop", "before"); err != nil || j.State != dispatcher.JobPaused {
+		t.Errorf("rolled up: the job is in state %s, %v, want PAUSED", j.State, err)
+	}
+	f.must(f.EndAppPause(t.Context(), "shop", third.ID, at(t0)))
+	_, err := f.PauseApp(t.Context(), "none", dispatcher.AppPauseRequest{}, at(t0))
+	wantError(t, "pause no app", err, dispatcher.ErrNotFound)
+	wantError(t, "end no pause", f.EndAppPause(t.Context(), "shop", "none", at(t0)), dispatcher.ErrNotFound)
+}
+
+func testPauseByLabels(t *testing.T, f *fixture) {
+	both := dispatcher.Labels{"team": "payments", "tier": "gold"}
+	names := []string{"none", "team", "both"}
+	f.put(labelled("none", nil), t0)
+	f.put(labelled("team", payments), t0)
+	f.put(labelled("both", both), t0)
+	team, gold := f.pauseApp(payments), f.pauseApp(both)
+	check := func(when string, want ...string) {
+		t.Helper()
+		wantDiff(t, "due "+when, want, f.dueJobs(names...))
+	}
+	check("while a team is paused", "none")
+	f.put(labelled("none", payments), t0)
+	f.put(labelled("team", nil), t0)
+	check("when a job got the label and another lost it", "team")
+	f.must(f.EndAppPause(t.Context(), "shop", team.ID, at(t0)))
+	check("while jobs with two labels are paused", "none", "team")
+	f.must(f.DeleteJob(t.Context(), "shop", "both", at(t0)))
+	f.put(labelled("both", nil), t0)
+	check("when a job was declared again without labels", "none", "team", "both")
+	f.must(f.EndAppPause(t.Context(), "shop", gold.ID, at(t0)))
+	f.put(labelled("both", both), t0)
+	check("when the pauses are over", "none", "team", "both")
+}
+
+func testPauseAppShown(t *testing.T, f *fixture) {
+	until := t0.Add(time.Hour)
+	asked := dispatcher.AppPauseRequest{Labels: payments, Reason: "the ledger is being migrated", Until: &until}
+	change := at(t0)
+	change.Actor = "ann"
+	pause, err := f.PauseApp(t.Context(), "shop", asked, change)
+	f.must(err)
+	want := dispatcher.AppPause{ID: pause.ID, App: "shop", AppPauseRequest: asked, PausedBy: "ann", PausedAt: t0}
+	wantDiff(t, "as it was returned", want, pause)
+	listed, err := f.AppPauses(t.Context(), "shop")
+	f.must(err)
+	wantDiff(t, "listed", []dispatcher.AppPause{want}, listed)
+	app, err := f.App(t.Context(), "shop")
+	f.must(err)
+	wantDiff(t, "of the app", []dispatcher.AppPause{want}, app.Pauses)
+	wantDiff(t, "of a job that is put", []dispatcher.AppPause{want}, f.put(labelled("team", payments), t0).Pauses)
+	all, err := f.Jobs(t.Context(), "shop", dispatcher.Page{Limit: 10})
+	f.must(err)
+	wantDiff(t, "of a job in a list", []dispatcher.AppPause{want}, all[0].Pauses)
+	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
+	var entries []string
+	for _, e := range f.auditLog(dispatcher.AuditQuery{Subject: "pause " + pause.ID, OldestFirst: true}) {
+		entries = append(entries, fmt.Sprint(e.Actor, " ", e.Action, " ", e.App, " ", string(e.Before), string(e.After)))
+	}
+	text := `{"labels":{"team":"payments"},"reason":"the ledger is being migrated","until":"2026-05-01T11:00:00Z"}`
+	wantDiff(t, "audit log", []string{"ann pause shop " + text, "test resume shop " + text}, entries)
+	_, err = f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Until: &t0}, at(t0))
+	f.wantProblem("a pause that is over", err, "at_past /until")
+	_, err = f.PauseJob(t.Context(), "shop", "team", "", true, dispatcher.Change{Actor: "ann", Until: &t0, Now: t0})
+	f.wantProblem("a pause of a job that is over", err, "at_past /until")
+	for range dispatcher.MaxAppPauses {
+		f.pauseApp(nil)
+	}
+	_, err = f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{}, at(t0))
+	f.wantProblem("one pause too many", err, "too_many")
+}
+
+func testPauseManyJobs(t *testing.T, f *fixture) {
+	f.putMany(nil)
+	pause := f.pauseApp(nil)
+	if n := f.dueCount(); n != left || !pause.Pending {
+		t.Errorf("at once %d triggers are due, and pending is %t; want the last %d, and true", n, pause.Pending, left)
+	}
+	if pauses, err := f.AppPauses(t.Context(), "shop"); err != nil || !pauses[0].Pending {
+		t.Errorf("the pause is listed as %+v, %v, want it pending", pauses, err)
+	}
+	for more := true; more; {
+		var err error
+		more, err = f.FollowPauses(t.Context(), "shop", 40)
+		f.must(err)
+	}
+	if pauses, err := f.AppPauses(t.Context(), "shop"); err != nil || pauses[0].Pending || f.dueCount() != 0 {
+		t.Errorf("in the end %d triggers are due, and the pause is %+v, %v", f.dueCount(), pauses, err)
+	}
+	if n, more := f.follow(40); n != 0 || more {
+		t.Errorf("after that %d triggers follow, want none", n)
+	}
+	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
+	if n := f.dueCount(); n != many-left {
+		t.Errorf("once it is over %d triggers are due at once, want %d", n, many-left)
+	}
+	f.followAll()
+	if n := f.dueCount(); n != many {
+		t.Errorf("in the end %d triggers are due, want all %d", n, many)
+	}
+	// A pause that ends before all follow it leaves none behind.
+	pause = f.pauseApp(nil)
+	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
+	f.followAll()
+	if n := f.dueCount(); n != many {
+		t.Errorf("paused and resumed %d triggers are due, want all %d", n, many)
+	}
+}
+
+func testPauseKnownFire(t *testing.T, f *fixture) {
+	f.put(labelled("team", payments), t0)
+	known := f.nextAdvance()
+	pause := f.pauseApp(payments)
+	if won := f.claim(known); len(won) != 0 {
+		t.Errorf("%d fires of a paused job were claimed, want none", len(won))
+	}
+	settled, err := f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token2, Now: t0.Add(time.Hour),
+		Settlements: []dispatcher.Settlement{{Advance: known, To: known.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late"}}})
+	f.must(err)
+	if missed, err := f.Misfires(t.Context(), dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 1}}); err != nil ||
+		len(missed)+len(settled) > 0 {
+		t.Errorf("a fire of a paused job was settled: %+v, %v", missed, err)
+	}
+	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
+	if won := f.claim(known); len(won) != 1 {
+		t.Errorf("%d fires were claimed when the pause was over, want the one that is owed", len(won))
+	}
+}
+
+func testPauseAppRetries(t *testing.T, f *fixture) {
+	start := t0.Add(time.Minute)
+	due := start.Add(time.Second)
+	f.again(f.claimOne("retries"), failure(start), failedUntil(due))
+	wait := waitOf("waits", "down.example.com")
+	f.waits(f.claimOne("waits"), wait)
+	pause := f.pauseApp(nil)
+	manual := f.requested("retries")
+	wantDiff(t, "retries while the app is paused", 0, len(f.adoptRetries(due)))
+	wantDiff(t, "waits for hosts while the app is paused", 0, len(f.dueHosts(wait.ProbeAt))+len(f.waitingFor(wait, wait.ProbeAt)))
+	if got := f.adoptIdle(nodeA, t0); len(got) != 1 || got[0].RunKey != manual {
+		t.Errorf("adopted %+v while the app is paused, want the run that was asked for by hand", got)
+	}
+	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
+	wantDiff(t, "retries when the pause is over", 1, len(f.adoptRetries(due)))
+	wantDiff(t, "waits for hosts when the pause is over", 2, len(f.dueHosts(wait.ProbeAt))+len(f.waitingFor(wait, wait.ProbeAt)))
+}
+
+// The node that serves the request dies after its first portion, and another one meets an error.
+func testInterruptedPause(t *testing.T, f *fixture) {
+	f.putMany(nil)
+	f.pauseApp(nil)
+	dead, cancel := context.WithCancel(t.Context())
+	cancel()
+	if more, err := f.FollowPauses(dead, "shop", 40); !errors.Is(err, context.Canceled) || more {
+		t.Errorf("interrupted: %v, more to do is %t; want the error, and not to be called at once again", err, more)
+	}
+	if n, more := f.follow(1000); n != left || more {
+		t.Errorf("the handler let %d triggers follow, want %d and no more", n, left)
+	}
+	if n := f.dueCount(); n != 0 {
+		t.Errorf("%d triggers are due, want none", n)
+	}
+}
+
+// expire ends pauses whose time is over, and returns how many.
+func (f *fixture) expire(now time.Time) int {
+	f.Helper()
+	ended, err := f.ExpirePauses(f.Context(), 10, now)
+	f.must(err)
+	return ended
+}
+
+func testPausesExpire(t *testing.T, f *fixture) {
+	until := t0.Add(time.Hour)
+	f.put(labelled("app", payments), t0)
+	f.put(labelled("job", nil), t0)
+	f.put(labelled("trigger", nil), t0)
+	names := []string{"app", "job", "trigger"}
+	f.must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: payments, Until: &until}, at(t0)))
+	f.must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: dispatcher.Labels{"team": "none"}}, at(t0)))
+	change := at(t0)
+	change.Until = &until
+	paused, err := f.PauseJob(t.Context(), "shop", "job", "", true, change)
+	f.must(err)
+	wantDiff(t, "until when the job is paused", &until, paused.PausedUntil)
+	f.must(f.PauseJob(t.Context(), "shop", "trigger", "tick", true, change))
+	if n := f.expire(until.Add(-time.Millisecond)); n != 0 || len(f.dueJobs(names...)) != 0 {
+		t.Errorf("before their time is over, %d pauses ended, and %v are due", n, f.dueJobs(names...))
+	}
+	if n := f.expire(until); n != 3 {
+		t.Errorf("%d pauses ended, want 3", n)
+	}
+	wantDiff(t, "due", names, f.dueJobs(names...))
+	if n := f.expire(until); n != 0 {
+		t.Errorf("%d pauses ended again, want none", n)
+	}
+	resumed := f.auditLog(dispatcher.AuditQuery{Action: "resume"})
+	if len(resumed) != 3 || resumed[0].Actor != "system" || !resumed[0].At.Equal(until) {
+		t.Errorf("audit log: %+v, want 3 entries by system", resumed)
+	}
+	if pauses, err := f.AppPauses(t.Context(), "shop"); err != nil || len(pauses) != 1 || pauses[0].Until != nil {
+		t.Errorf("left are the pauses %+v, %v, want the one that somebody has to end", pauses, err)
+	}
+}
+
+func testRenewedPause(t *testing.T, f *fixture) {
+	f.put(labelled("job", nil), t0)
+	for _, until := range []time.Time{t0.Add(time.Hour), t0.Add(2 * time.Hour)} {
+		f.must(f.PauseJob(t.Context(), "shop", "job", "", false, at(t0)))
+		change := at(t0)
+		change.Until = &until
+		f.must(f.PauseJob(t.Context(), "shop", "job", "", true, change))
+	}
+	f.put(labelled("job", payments), t0) // a change of the definition leaves the pause as it is
+	wantDiff(t, "pauses that ended at the first end", 0, f.expire(t0.Add(time.Hour)))
+	wantDiff(t, "pauses that ended at the second end", 1, f.expire(t0.Add(2*time.Hour)))
+	f.must(f.PauseJob(t.Context(), "shop", "job", "", true, at(t0)))
+	wantDiff(t, "pauses without an end that ended", 0, f.expire(t0.Add(3*time.Hour)))
+}
+
+func testPauseOfDeletedApp(t *testing.T, f *fixture) {
+	f.put(labelled("job", nil), t0)
+	f.pauseApp(nil)
+	f.must(f.DeleteJob(t.Context(), "shop", "job", at(t0)))
+	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
+	f.putApp("shop")
+	f.put(labelled("job", nil), t0)
+	wantDiff(t, "due in the app that was declared again", []string{"job"}, f.dueJobs("job"))
+	if pauses, err := f.AppPauses(t.Context(), "shop"); err != nil || len(pauses) != 0 {
+		t.Errorf("the app that was declared again has the pauses %+v, %v", pauses, err)
+	}
+}
+
+func testPausesInHistory(t *testing.T, f *fixture) {
+	minute := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Minute) }
+	f.put(labelled("team", payments), t0)
+	for i, labels := range []dispatcher.Labels{payments, {"team": "other"}} {
+		from := minute(1).Add(time.Duration(i) * time.Second)
+		pause, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: labels, Reason: fmt.Sprint(i)}, at(from))
+		f.must(err)
+		f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(minute(3))))
+	}
+	f.must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Reason: "now"}, at(minute(5))))
+	got := map[int][]string{}
+	for _, n := range []int{0, 1, 2, 3, 6} {
+		history, err := f.AppHistory(t.Context(), "shop", minute(n), minute(6))
+		f.must(err)
+		for _, p := range history.Pauses {
+			got[n] = append(got[n], p.Reason)
+		}
+	}
+	want := map[int][]string{0: {"now"}, 1: {"0", "now"}, 2: {"0", "1", "now"}, 3: {"now"}, 6: {"now"}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error("pauses around minutes (-want +got):\n" + diff)
+	}
+	histories, err := f.TriggerHistories(t.Context(), dispatcher.JobID("shop", "team"), t0)
+	f.must(err)
+	wantDiff(t, "labels of the revision", payments, histories[0].Revisions[0].Labels)
+}
+
+func testRetentionOfPauses(t *testing.T, f *fixture) {
+	over, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Reason: "over"}, at(t0))
+	f.must(err)
+	f.must(f.EndAppPause(t.Context(), "shop", over.ID, at(t0.Add(time.Minute))))
+	f.must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Reason: "held"}, at(t0)))
+	known := func() map[string]bool {
+		t.Helper()
+		history, err := f.AppHistory(t.Context(), "shop", t0, t0)
+		f.must(err)
+		reasons := map[string]bool{}
+		for _, p := range history.Pauses {
+			reasons[p.Reason] = true
+		}
+		return reasons
+	}
+	wantDiff(t, "known at first", map[string]bool{"over": true, "held": true}, known())
+	f.purge(t0.Add(2 * dispatcher.DefaultRetention.Std()))
+	wantDiff(t, "known after their retention", map[string]bool{"held": true}, known())
+}

@@ -1,0 +1,231 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// backfilling is a backfill of the job "tick", which fires every minute from t0 + 1 min on.
+type backfilling struct {
+	*fixture
+	id  int64
+	now time.Time
+}
+
+// backfill puts the job and begins a backfill of it, ten minutes after its first fires.
+func (f *fixture) backfill(change func(*dispatcher.BackfillSpec)) *backfilling {
+	f.Helper()
+	f.putEvery("tick", time.Minute)
+	return f.backfillOf(change)
+}
+
+func (f *fixture) backfillOf(change func(*dispatcher.BackfillSpec)) *backfilling {
+	f.Helper()
+	b := &backfilling{fixture: f, now: t0.Add(10 * time.Minute)}
+	request := dispatcher.BackfillRequest{BackfillSpec: dispatcher.BackfillSpec{From: t0, To: t0.Add(6 * time.Minute)}}
+	request.SetDefaults()
+	if change != nil {
+		change(&request.BackfillSpec)
+	}
+	created, err := f.CreateBackfill(f.Context(), "shop", "tick", request.BackfillSpec, 6, at(b.now))
+	f.must(err)
+	b.id, err = dispatcher.ParseBackfillID(created.ID)
+	f.must(err)
+	return b
+}
+
+// feed makes steps until nothing more can be queued, and returns what is queued, in minutes since t0.
+func (b *backfilling) feed() (queued []int) {
+	b.Helper()
+	for more := true; more; {
+		fed, err := b.FeedBackfill(b.Context(), b.id, b.now)
+		b.must(err)
+		more = fed.More
+	}
+	for _, run := range b.adoptIdle(nodeA, b.now) {
+		if run.Kind != dispatcher.KindBackfill || !run.HasInput {
+			b.Errorf("run %s is of kind %s and has an input: %v, want a backfill with one", run.RunKey, run.Kind, run.HasInput)
+		}
+		queued = append(queued, int(run.ScheduledAt.Sub(t0)/time.Minute))
+	}
+	return queued
+}
+
+// held are the runs of the backfill that nodeA holds.
+func (b *backfilling) held() []dispatcher.HeldRun {
+	b.Helper()
+	held, err := b.Held(b.Context(), nodeA, 0)
+	b.must(err)
+	return slices.DeleteFunc(held, func(r dispatcher.HeldRun) bool { return r.Kind != dispatcher.KindBackfill })
+}
+
+// endAll ends what nodeA holds.
+func (b *backfilling) endAll(state dispatcher.RunState) {
+	b.Helper()
+	for _, run := range b.held() {
+		o := outcome(b.now)
+		o.State = state
+		b.must(b.Record(b.Context(), []dispatcher.Record{record(run, o)}))
+	}
+}
+
+// shown is the state of the backfill and its counts.
+func (b *backfilling) shown() string {
+	b.Helper()
+	got, err := b.Store.Backfill(b.Context(), "shop", dispatcher.BackfillID(b.id))
+	b.must(err)
+	return fmt.Sprintf("%s total=%d queued=%d skipped=%d running=%d succeeded=%d failed=%d cancelled=%d", got.State, got.Total, got.Queued,
+		got.Skipped, got.Running, got.Succeeded, got.Failed, got.Cancelled)
+}
+
+func (b *backfilling) want(when, want string) {
+	b.Helper()
+	if got := b.shown(); got != want {
+		b.Errorf("%s: %s, want %s", when, got, want)
+	}
+}
+
+// wantQueued feeds the backfill and compares what it queued.
+func (b *backfilling) wantQueued(when string, want ...int) {
+	b.Helper()
+	if diff := cmp.Diff(want, b.feed()); diff != "" {
+		b.Errorf("%s: queued minutes (-want +got):\n%s", when, diff)
+	}
+}
+
+// Each instant of the range is queued once, in order, and never more runs are under way than the concurrency.
+func testBackfill(t *testing.T, f *fixture) {
+	b := f.backfill(func(s *dispatcher.BackfillSpec) { s.Concurrency, s.Payload = 4, json.RawMessage(`{"again":"<1>"}`) })
+	b.wantQueued("at first", 1, 2, 3, 4)
+	b.wantQueued("again")
+	b.want("under way", "running total=6 queued=4 skipped=0 running=4 succeeded=0 failed=0 cancelled=0")
+	run := f.run(b.held()[0].RunKey)
+	want := &dispatcher.RunCause{Backfill: dispatcher.BackfillID(b.id), Range: &dispatcher.Range{From: t0, To: t0.Add(6 * time.Minute)}}
+	if diff := cmp.Diff(want, run.Cause); diff != "" || run.Trigger != "tick" || string(run.Payload) != `{"again":"<1>"}` {
+		t.Errorf("run of trigger %q with payload %s, cause (-want +got):\n%s", run.Trigger, run.Payload, diff)
+	}
+	b.endAll(dispatcher.RunFailed)
+	b.wantQueued("once they failed", 5, 6)
+	b.endAll(dispatcher.RunSucceeded)
+	b.wantQueued("at the end")
+	b.want("at the end", "complete total=6 queued=6 skipped=0 running=0 succeeded=2 failed=4 cancelled=0")
+	counts, err := f.Backfilled(t.Context(), dispatcher.JobID("shop", "tick"), t0.Add(2*time.Minute), t0.Add(5*time.Minute))
+	if f.must(err); counts[dispatcher.TriggerID("shop", "tick", "tick")] != 4 {
+		t.Errorf("verify counts %v runs in four minutes, want 4", counts)
+	}
+	_, err = f.ChangeBackfill(t.Context(), "shop", dispatcher.BackfillID(b.id), dispatcher.PauseBackfill, at(b.now))
+	wantError(t, "pause one that has ended", err, dispatcher.ErrConflict)
+	if open, err := f.OpenBackfills(t.Context()); err != nil || len(open) != 0 {
+		t.Errorf("open backfills %v, %v, want none", open, err)
+	}
+}
+
+// The latest instant goes first if it is wanted so.
+func testBackfillLatestFirst(_ *testing.T, f *fixture) {
+	b := f.backfill(func(s *dispatcher.BackfillSpec) { s.Order = dispatcher.BackfillLatestFirst })
+	for want := 6; want > 0; want-- {
+		b.wantQueued("next", want)
+		b.endAll(dispatcher.RunSucceeded)
+	}
+	b.wantQueued("at the end")
+	b.want("at the end", "complete total=6 queued=6 skipped=0 running=0 succeeded=6 failed=0 cancelled=0")
+}
+
+// Of what the ledger has, the option decides. A backfill brings back runs of one before it.
+func testBackfillExisting(t *testing.T, f *fixture) {
+	for i, tt := range []struct {
+		existing dispatcher.BackfillExisting
+		want     []int
+	}{
+		{dispatcher.ExistingSkip, []int{3, 4, 5, 6}},
+		{dispatcher.ExistingSkip, nil},
+		{dispatcher.ExistingFailed, []int{2}},
+		{dispatcher.ExistingRun, []int{1, 2, 3, 4, 5, 6}},
+	} {
+		if i == 0 { // minute 1 succeeded, and minute 2 failed
+			held := f.claimOne("tick")
+			f.must(f.Record(t.Context(), []dispatcher.Record{record(held, outcome(held.ScheduledAt))}))
+			second := f.claim(f.nextAdvance())[0]
+			failed := outcome(second.ScheduledAt)
+			failed.State = dispatcher.RunFailed
+			f.must(f.Record(t.Context(), []dispatcher.Record{record(second, failed)}))
+		}
+		b := f.backfillOf(func(s *dispatcher.BackfillSpec) { s.Existing, s.Concurrency = tt.existing, 10 })
+		b.wantQueued(fmt.Sprint(i, " ", tt.existing), tt.want...)
+		for _, run := range b.held() {
+			if cause := f.run(run.RunKey).Cause; cause == nil || cause.Backfill != dispatcher.BackfillID(b.id) {
+				t.Errorf("%d %s: run %s is of %+v, want of backfill %s", i, tt.existing, run.RunKey, cause, dispatcher.BackfillID(b.id))
+			}
+		}
+		b.endAll(dispatcher.RunSucceeded)
+		b.feed()
+		if got := b.shown(); !strings.HasPrefix(got, "complete") {
+			t.Errorf("%d %s: %s, want it complete", i, tt.existing, got)
+		}
+	}
+}
+
+// A pause keeps what is under way, and a cancel ends what waits.
+func testBackfillChanges(t *testing.T, f *fixture) {
+	b := f.backfill(func(s *dispatcher.BackfillSpec) { s.Concurrency = 2 })
+	id := dispatcher.BackfillID(b.id)
+	_, err := f.CreateBackfill(t.Context(), "shop", "tick", dispatcher.BackfillSpec{From: t0, To: t0}, 1, at(b.now))
+	wantError(t, "another backfill of the job", err, dispatcher.ErrConflict)
+	b.wantQueued("at first", 1, 2)
+	f.must(f.ChangeBackfill(t.Context(), "shop", id, dispatcher.PauseBackfill, at(b.now)))
+	b.endAll(dispatcher.RunSucceeded)
+	b.wantQueued("paused")
+	b.want("paused", "paused total=6 queued=2 skipped=0 running=0 succeeded=2 failed=0 cancelled=0")
+	f.must(f.ChangeBackfill(t.Context(), "shop", id, dispatcher.ResumeBackfill, at(b.now)))
+	b.wantQueued("resumed", 3, 4)
+	b.must(f.Release(t.Context(), b.held()[:1]))
+	f.must(f.ChangeBackfill(t.Context(), "shop", id, dispatcher.CancelBackfill, at(b.now)))
+	b.wantQueued("cancelled")
+	b.want("while a run is in flight", "cancelling total=6 queued=4 skipped=0 running=1 succeeded=2 failed=0 cancelled=1")
+	b.endAll(dispatcher.RunSucceeded)
+	b.feed()
+	b.want("at the end", "cancelled total=6 queued=4 skipped=0 running=0 succeeded=3 failed=0 cancelled=1")
+	all, err := f.Backfills(t.Context(), dispatcher.BackfillQuery{App: "shop", Job: "tick", Page: dispatcher.Page{Limit: 10}})
+	if f.must(err); len(all) != 1 || all[0].ID != id {
+		t.Errorf("listed %+v, want one backfill", all)
+	}
+	if _, err := f.Store.Backfill(t.Context(), "other", id); !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("read from another app: error %v, want ErrNotFound", err)
+	}
+}
+
+// The pace holds on average: what was not used in a second is made up for.
+func testBackfillPace(t *testing.T, f *fixture) {
+	b := f.backfill(func(s *dispatcher.BackfillSpec) {
+		s.Concurrency, s.Pace = 10, dispatcher.Duration(400*time.Millisecond)
+	})
+	b.wantQueued("at first", 1, 2, 3)
+	fed, err := f.FeedBackfill(t.Context(), b.id, b.now)
+	if f.must(err); !fed.NextAt.Equal(b.now.Add(200 * time.Millisecond)) {
+		t.Errorf("goes on at %s, want 200 ms later", fed.NextAt)
+	}
+	b.now = b.now.Add(199 * time.Millisecond)
+	b.wantQueued("before it may")
+	b.now = b.now.Add(time.Millisecond)
+	b.wantQueued("when it may", 4)
+}
+
+// A backfill of a job that is deleted, or of which the trigger is removed, ends, and says why.
+func testBackfillOfDeletedJob(t *testing.T, f *fixture) {
+	b := f.backfill(nil)
+	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(b.now)))
+	b.feed()
+	if got, err := f.Store.Backfill(t.Context(), "shop", dispatcher.BackfillID(b.id)); err != nil ||
+		got.State != dispatcher.BackfillCancelled || got.Error != "the job was deleted" {
+		t.Errorf("got %+v, %v, want it cancelled because the job was deleted", got, err)
+	}
+}

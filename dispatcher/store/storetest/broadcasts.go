@@ -1,0 +1,278 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// broadcastTests are those of runs that are spread over the endpoints of a group.
+func broadcastTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"a broadcast has a shard for each endpoint":                  testBroadcast,
+		"a broadcast is spread by the node that holds it":            testBroadcastFence,
+		"shards are adopted in pages":                                testShardPages,
+		"a retried shard goes alone":                                 testRetryShard,
+		"a retried broadcast repeats the shards that failed":         testRetryBroadcast,
+		"a cancelled broadcast cancels its shards":                   testCancelBroadcast,
+		"a cancelled shard ends its broadcast if it was the last":    testCancelShard,
+		"a broadcast has one slot":                                   testBroadcastSlot,
+		"a replaced broadcast keeps its slot until its shards stop":  testReplaceBroadcast,
+		"a skipped broadcast cancels the shards that a retry queued": testSkipRetriedBroadcast,
+		"a fixed delay counts from the end of a broadcast":           testBroadcastDelay,
+		"shards of a dead node go on":                                testShardsOfTheDead,
+		"shards end with their broadcast":                            testOrphanedShards,
+		"a broadcast counts as one fire":                             testVerifyBroadcast,
+		"a catch-up is one broadcast":                                testBroadcastCatchUp,
+		"shards go with their broadcast":                             testRetentionOfBroadcasts,
+		"a broadcast is ended once":                                  testEndBroadcastRace,
+		"pauses hold retries of shards":                              testHeldShards,
+	}
+}
+
+// spread spreads a run of nodeA over endpoints e0, e1 and so on.
+func (f *fixture) spread(run dispatcher.HeldRun, endpoints int) {
+	f.Helper()
+	held, err := f.Broadcast(f.Context(), run, endpointIDs(endpoints), run.ScheduledAt.Add(time.Second))
+	f.must(err)
+	if !held {
+		f.Fatalf("run %s was not spread", run)
+	}
+}
+
+func endpointIDs(n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("e%d", i)
+	}
+	return ids
+}
+
+// shards lists those of a run as index, state, attempt.
+func (f *fixture) shards(parent dispatcher.RunKey) []string {
+	f.Helper()
+	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Parent: parent.String(), Page: dispatcher.Page{Limit: 1000}})
+	f.must(err)
+	list := []string{}
+	for _, run := range slices.Backward(runs) {
+		list = append(list, fmt.Sprintf("%d/%d %s %s #%d", run.Shard.Index, run.Shard.Total, run.Shard.Endpoint, run.State, run.Attempt))
+	}
+	return list
+}
+
+// finishShard records a shard in a state.
+func (f *fixture) finishShard(run dispatcher.HeldRun, state dispatcher.RunState) {
+	f.Helper()
+	o := outcome(run.ScheduledAt.Add(2 * time.Second))
+	if o.State = state; state != dispatcher.RunSucceeded {
+		o.HTTPStatus, o.Class, o.Error = 500, dispatcher.ClassHTTP5xx, "the server responded 500"
+	}
+	f.must(f.Record(f.Context(), []dispatcher.Record{record(run, o)}))
+}
+
+// endBroadcasts ends those that are done among some, or all.
+func (f *fixture) endBroadcasts(parents ...dispatcher.RunKey) int {
+	f.Helper()
+	n, err := f.EndBroadcasts(f.Context(), parents, t0.Add(time.Hour))
+	f.must(err)
+	return n
+}
+
+// summary is the state of a run and the counts of its shards.
+func (f *fixture) summary(key dispatcher.RunKey) string {
+	f.Helper()
+	run := f.run(key)
+	text := string(run.State)
+	if run.Shards != nil {
+		text += fmt.Sprintf(" %d: %d succeeded, %d failed, %d live", run.Shards.Total, run.Shards.Succeeded, run.Shards.Failed, run.Shards.Live)
+	}
+	return text
+}
+
+func testBroadcast(t *testing.T, f *fixture) {
+	run := f.claimOne("tick") // in a claim, without a row of its own
+	f.spread(run, 3)
+	again, err := f.Broadcast(t.Context(), run, endpointIDs(5), t0)
+	f.must(err)
+	f.expect("held at the second call", again, false)
+	f.expect("the parent", f.summary(run.RunKey), "waiting_shards 3: 0 succeeded, 0 failed, 3 live")
+	f.expect("shards", f.shards(run.RunKey), []string{"0/3 e0 queued #0", "1/3 e1 queued #0", "2/3 e2 queued #0"})
+	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	if len(listed) != 1 || listed[0].ID != run.String() {
+		t.Errorf("the list of runs is %+v, want the parent alone", listed)
+	}
+	held := f.adopted(nodeA, token2)
+	events := map[string]bool{f.run(run.RunKey).EventID: true}
+	for i, shard := range held {
+		f.expect("key", shard.RunKey, run.OfIndex(i))
+		one := f.run(shard.RunKey)
+		events[one.EventID] = true
+		f.expect("its parent", one.Parent, run.String())
+		f.expect("which it is", *one.Shard, dispatcher.Shard{Index: i, Total: 3, Endpoint: fmt.Sprint("e", i)})
+	}
+	f.expect("event ids", len(events), 4)
+	f.finishShard(held[0], dispatcher.RunSucceeded)
+	f.finishShard(held[2], dispatcher.RunFailed)
+	f.expect("ended while one is in flight", f.endBroadcasts(run.RunKey), 0)
+	f.finishShard(held[1], dispatcher.RunTimedOut)
+	f.expect("ended", f.endBroadcasts(run.RunKey), 1)
+	f.expect("ended again", f.endBroadcasts(), 0)
+	f.expect("the parent", f.summary(run.RunKey), "failed 3: 1 succeeded, 2 failed, 0 live")
+	parent := f.run(run.RunKey)
+	f.expect("why", parent.Error,
+		"2 of 3 shards failed: shard 1 timed_out: the server responded 500; shard 2 failed: the server responded 500")
+	f.expect("class", parent.Class, dispatcher.ClassHTTP5xx)
+	if parent.Node != nil || parent.StartedAt == nil || parent.EndedAt == nil || len(parent.Attempts) != 0 {
+		t.Errorf("the parent is %+v, want it without attempts of its own", parent)
+	}
+}
+
+// Only the node that holds a run spreads it, in the attempt that it holds.
+func testBroadcastFence(t *testing.T, f *fixture) {
+	run := f.claimOne("tick")
+	other := run
+	other.Token, other.Live = token2, true
+	held, err := f.Broadcast(t.Context(), other, endpointIDs(2), t0)
+	f.must(err)
+	f.expect("held under another token", held, false)
+	f.expect("shards", f.shards(run.RunKey), []string{})
+	if _, err := f.BroadcastEndpoints(t.Context(), run.OfIndex(0)); !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("endpoints of a run that was not spread: %v, want ErrNotFound", err)
+	}
+	f.spread(run, 2)
+	endpoints, err := f.BroadcastEndpoints(t.Context(), run.OfIndex(1))
+	f.must(err)
+	f.expect("endpoints", endpoints, []string{"e0", "e1"})
+}
+
+// The shards of a run differ in nothing but their kind, by which a page must go on.
+func testShardPages(t *testing.T, f *fixture) {
+	run := f.claimOne("tick")
+	f.spread(run, 7)
+	query := dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 3, Now: t0.Add(time.Hour)}
+	var found []int
+	for range 4 {
+		page, err := f.Adoptable(t.Context(), query)
+		f.must(err)
+		for _, one := range page {
+			found = append(found, one.Shard-1)
+			query.After = one
+		}
+	}
+	f.expect("indexes", found, []int{0, 1, 2, 3, 4, 5, 6})
+	// Retries of all of them are due at once.
+	held := f.adopted(nodeA, token2)
+	next := dispatcher.NextAttempt{At: t0.Add(time.Minute), Until: t0.Add(time.Hour), CountsAsFailure: true}
+	for _, shard := range held {
+		one := record(shard, dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: t0, EndedAt: t0, Class: dispatcher.ClassHTTP5xx})
+		one.Next = &next
+		f.must(f.Record(t.Context(), []dispatcher.Record{one}))
+	}
+	query.Retries, query.After, query.Now, found = true, dispatcher.Adoptable{}, t0.Add(2*time.Minute), nil
+	for range 4 {
+		page, err := f.Adoptable(t.Context(), query)
+		f.must(err)
+		for _, one := range page {
+			found = append(found, one.Shard-1)
+			query.After = one
+		}
+	}
+	f.expect("indexes of retries", found, []int{0, 1, 2, 3, 4, 5, 6})
+	f.expect("the parent", f.summary(run.RunKey), "waiting_shards 7: 0 succeeded, 0 failed, 7 live")
+}
+
+// failedBroadcast is a broadcast of three shards of which the second failed.
+func (f *fixture) failedBroadcast() dispatcher.HeldRun {
+	f.Helper()
+	run := f.claimOne("tick")
+	f.spread(run, 3)
+	for i, shard := range f.adopted(nodeA, token2) {
+		f.finishShard(shard, []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunSucceeded}[i])
+	}
+	f.expect("ended", f.endBroadcasts(run.RunKey), 1)
+	return run
+}
+
+func testRetryShard(t *testing.T, f *fixture) {
+	run := f.failedBroadcast()
+	retried, err := f.RetryRun(t.Context(), run.OfIndex(1).String(), at(t0.Add(time.Minute)))
+	f.must(err)
+	f.expect("the shard", retried.State, dispatcher.RunQueued)
+	f.expect("the parent", f.summary(run.RunKey), "queued 3: 2 succeeded, 0 failed, 1 live")
+	f.goOn(run, dispatcher.RunSucceeded)
+	f.expect("the parent", f.summary(run.RunKey), "succeeded 3: 3 succeeded, 0 failed, 0 live")
+	attempts := f.run(run.OfIndex(1)).Attempts
+	if len(attempts) != 2 || attempts[0].State != dispatcher.RunFailed || attempts[1].State != dispatcher.RunSucceeded {
+		t.Errorf("attempts of the shard: %+v, want both", attempts)
+	}
+	f.expect("of its neighbour", len(f.run(run.OfIndex(0)).Attempts), 1)
+}
+
+// goOn spreads a broadcast that was retried, over other endpoints, and ends its second shard.
+func (f *fixture) goOn(run dispatcher.HeldRun, state dispatcher.RunState) {
+	f.Helper()
+	again := f.adopted(nodeA, 77)
+	if len(again) != 1 || again[0].RunKey != run.RunKey {
+		f.Fatalf("adopted %v, want the parent alone, for its shard waits for it", again)
+	}
+	f.spread(again[0], 9)
+	f.expect("shards", f.shards(run.RunKey), []string{"0/3 e0 succeeded #1", "1/3 e1 queued #1", "2/3 e2 succeeded #1"})
+	shards := f.adopted(nodeA, 78)
+	if len(shards) != 1 || shards[0].RunKey != run.OfIndex(1) || shards[0].Attempt != 2 {
+		f.Fatalf("adopted %+v, want the second attempt of the second shard", shards)
+	}
+	f.finishShard(shards[0], state)
+	f.expect("ended", f.endBroadcasts(run.RunKey), 1)
+}
+
+func testRetryBroadcast(t *testing.T, f *fixture) {
+	run := f.failedBroadcast()
+	f.must(f.RetryRun(t.Context(), run.String(), at(t0.Add(time.Minute))))
+	f.expect("the parent", f.summary(run.RunKey), "queued 3: 2 succeeded, 0 failed, 1 live")
+	f.goOn(run, dispatcher.RunSucceeded)
+	// Nothing failed, so all of it is repeated. While it waits for its shards, it cannot be retried.
+	f.must(f.RetryRun(t.Context(), run.String(), at(t0.Add(time.Minute))))
+	f.expect("the parent", f.summary(run.RunKey), "queued 3: 0 succeeded, 0 failed, 3 live")
+	f.spread(f.adopted(nodeA, 80)[0], 1)
+	f.expect("adopted", len(f.adopted(nodeA, 81)), 3)
+	if _, err := f.RetryRun(t.Context(), run.String(), at(t0)); !errors.Is(err, dispatcher.ErrConflict) {
+		t.Errorf("retry of a broadcast under way: %v, want ErrConflict", err)
+	}
+}
+
+func testCancelBroadcast(t *testing.T, f *fixture) {
+	run := f.claimOne("tick")
+	f.spread(run, 3)
+	held := f.adopted(nodeA, token2)
+	f.finishShard(held[0], dispatcher.RunSucceeded)
+	notifications := f.listen()
+	cancelled, err := f.CancelRun(t.Context(), run.String(), at(t0.Add(2*time.Minute)))
+	f.must(err)
+	f.expect("the parent", cancelled.State, dispatcher.RunCancelled)
+	f.expect("shards", f.shards(run.RunKey), []string{"0/3 e0 succeeded #1", "1/3 e1 cancelled #1", "2/3 e2 cancelled #1"})
+	for _, shard := range held[1:] {
+		notifications.await(t, dispatcher.Notification{Run: shard.String(), Token: shard.Token, Attempt: 1})
+	}
+	f.finishShard(held[1], dispatcher.RunSucceeded)
+	if late := f.run(held[1].RunKey).Attempts; len(late) != 1 || late[0].Late == nil {
+		t.Errorf("attempts of a cancelled shard: %+v, want its late result", late)
+	}
+	f.expect("ended", f.endBroadcasts(), 0)
+}
+
+func testCancelShard(t *testing.T, f *fixture) {
+	run := f.claimOne("tick")
+	f.spread(run, 2)
+	held := f.adopted(nodeA, token2)
+	f.must(f.CancelRun(t.Context(), held[1].String(), at(t0.Add(2*time.Minute))))
+	f.expect("the parent", f.summary(run.RunKey), "waiting_shards 2: 0 succeeded, 1 failed, 1 live")
+	f.must(f.CancelRun(t.Context(), held[0].String(), at(t0.Add(2*time.Minute))))
+	f.expect("the parent", f.summary(run.RunKey), "failed 2: 0 succeeded, 2 failed, 0 live")
+	f.expect("why", f.run(run.RunKey).Error,
+		"2 of 2 shards failed: shard 0 cancelled: cancelled on request; shard 1 cancelled: cancelled on request")
+}

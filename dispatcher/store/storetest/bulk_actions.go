@@ -1,0 +1,226 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// bulkTests are those of actions on all that a filter selects.
+func bulkTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"a bulk action pauses and resumes jobs":       testBulkPause,
+		"a bulk action runs each job once":            testBulkRunsOnce,
+		"a bulk action cancels and retries runs":      testBulkRuns,
+		"a bulk action waits for a quota":             testBulkQuota,
+		"a bulk action is cancelled and does no more": testBulkCancel,
+		"a bulk action ends when its job is gone":     testBulkOfDeletedJob,
+		"bulk actions are listed and removed":         testBulkList,
+	}
+}
+
+// bulk begins a bulk action on shop, and returns it with its key.
+func (f *fixture) bulk(action dispatcher.BulkVerb, filter dispatcher.BulkFilter) (dispatcher.BulkAction, int64) {
+	f.Helper()
+	spec := dispatcher.BulkSpec{Action: action, Filter: filter, Reason: "freeze"}
+	f.must(spec.Validate())
+	count, err := f.CountBulk(f.Context(), "shop", spec)
+	f.must(err)
+	by := dispatcher.Change{Actor: "ada", TokenID: "t1", Address: "192.0.2.1", RequestID: "q1", Now: t0}
+	created, err := f.CreateBulkAction(f.Context(), "shop", spec, count, by)
+	f.must(err)
+	id, err := dispatcher.ParseBulkActionID(created.ID)
+	f.must(err)
+	return created, id
+}
+
+// stepBulk makes steps until an action goes no further, and returns it.
+func (f *fixture) stepBulk(b dispatcher.BulkAction, id int64) dispatcher.BulkAction {
+	f.Helper()
+	for more := true; more; {
+		step, err := f.StepBulkAction(f.Context(), id, t0)
+		f.must(err)
+		more = step.More
+	}
+	found, err := f.BulkAction(f.Context(), "shop", b.ID)
+	f.must(err)
+	return found
+}
+
+// progressOf writes how far an action is.
+func progressOf(b dispatcher.BulkAction) string {
+	return fmt.Sprintf("%s: %d of %d, %d skipped", b.State, b.Done, b.Total, b.Skipped)
+}
+
+func (f *fixture) wantProgress(b dispatcher.BulkAction, want string) {
+	f.Helper()
+	if got := progressOf(b); got != want {
+		f.Errorf("the action is %q, want %q", got, want)
+	}
+}
+
+func testBulkPause(t *testing.T, f *fixture) {
+	for i := range 60 { // more than a step
+		f.putEvery(fmt.Sprintf("job-%02d", i), time.Minute)
+	}
+	if _, err := f.PauseJob(t.Context(), "shop", "job-07", "", true, dispatcher.Change{Actor: "bob", Reason: "mine",
+		Now: t0}); err != nil {
+		t.Fatal(err)
+	}
+	f.putEvery("other", time.Minute)
+	b, id := f.bulk(dispatcher.BulkPauseJobs, dispatcher.BulkFilter{Name: "job-"})
+	f.wantProgress(f.stepBulk(b, id), "complete: 59 of 60, 1 skipped")
+	for name, want := range map[string]string{"job-00": "true ada freeze", "job-59": "true ada freeze", "job-07": "true bob mine",
+		"other": "false  "} {
+		job, err := f.Job(t.Context(), "shop", name)
+		f.must(err)
+		if got := fmt.Sprint(job.Paused, " ", job.PausedBy, " ", job.PauseReason); got != want {
+			t.Errorf("job %s is paused %q, want %q", name, got, want)
+		}
+	}
+	var changed []string
+	for _, entry := range f.auditLog(dispatcher.AuditQuery{Actor: "ada", Action: "pause", Page: dispatcher.Page{Limit: 100}}) {
+		changed = append(changed, entry.Subject)
+		if entry.TokenID != "t1" || entry.Address != "192.0.2.1" || entry.RequestID != "q1" {
+			t.Errorf("the log says %+v of %s, want who asked", entry, entry.Subject)
+		}
+	}
+	if len(changed) != 59 {
+		t.Errorf("the log has %d changes of jobs by who asked, want one for each of 59", len(changed))
+	}
+	b, id = f.bulk(dispatcher.BulkResumeJobs, dispatcher.BulkFilter{})
+	f.wantProgress(f.stepBulk(b, id), "complete: 60 of 61, 1 skipped")
+}
+
+func testBulkRunsOnce(t *testing.T, f *fixture) {
+	for _, name := range []string{"a", "b", "c"} {
+		f.putEvery(name, time.Minute)
+	}
+	b, id := f.bulk(dispatcher.BulkRunJobs, dispatcher.BulkFilter{})
+	errs := make(chan error, 4)
+	for range cap(errs) { // several nodes at once
+		go func() {
+			_, err := f.StepBulkAction(t.Context(), id, t0)
+			errs <- err
+		}()
+	}
+	for range cap(errs) {
+		f.must(<-errs)
+	}
+	f.wantProgress(f.stepBulk(b, id), "complete: 3 of 3, 0 skipped")
+	var runs []string
+	for _, run := range f.adoptIdle(nodeA, t0.Add(time.Second)) {
+		runs = append(runs, string(run.Kind))
+	}
+	if diff := cmp.Diff([]string{"manual", "manual", "manual"}, runs); diff != "" {
+		t.Errorf("the runs (-want +got):\n%s", diff)
+	}
+}
+
+func testBulkRuns(t *testing.T, f *fixture) {
+	f.deadLetters("a", dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunFailed)
+	f.deadLetters("b", dispatcher.RunFailed)
+	b, id := f.bulk(dispatcher.BulkRetryRuns, dispatcher.BulkFilter{Job: "a", State: "failed"})
+	f.wantProgress(f.stepBulk(b, id), "complete: 2 of 2, 0 skipped")
+	left, err := f.DeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	if len(left) != 2 {
+		t.Errorf("%d dead letters are left, want the one that timed out and that of the other job", len(left))
+	}
+	b, id = f.bulk(dispatcher.BulkCancelRuns, dispatcher.BulkFilter{Job: "a", State: "queued"})
+	f.wantProgress(f.stepBulk(b, id), "complete: 2 of 2, 0 skipped")
+	cancelled, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", State: dispatcher.RunCancelled,
+		Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	if len(cancelled) != 2 {
+		t.Errorf("%d runs are cancelled, want 2", len(cancelled))
+	}
+}
+
+func testBulkQuota(t *testing.T, f *fixture) {
+	for _, name := range []string{"a", "b", "c"} {
+		f.putEvery(name, time.Minute)
+	}
+	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ManualRunsPerMinute: 2}})
+	b, id := f.bulk(dispatcher.BulkRunJobs, dispatcher.BulkFilter{})
+	step, err := f.StepBulkAction(t.Context(), id, t0)
+	f.must(err)
+	b = f.stepBulk(b, id)
+	f.wantProgress(b, "running: 2 of 3, 0 skipped")
+	if !strings.Contains(b.Waits, "manual_runs_per_minute") || step.Waits == 0 || step.More {
+		t.Errorf("the action waits because %q, for %s", b.Waits, step.Waits)
+	}
+	if _, err := f.StepBulkAction(t.Context(), id, t0.Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	b = f.stepBulk(b, id)
+	f.wantProgress(b, "complete: 3 of 3, 0 skipped")
+	if b.Waits != "" || b.EndedAt == nil {
+		t.Errorf("the action waits because %q at its end, %v", b.Waits, b.EndedAt)
+	}
+}
+
+func testBulkCancel(t *testing.T, f *fixture) {
+	f.putEvery("a", time.Minute)
+	b, id := f.bulk(dispatcher.BulkPauseJobs, dispatcher.BulkFilter{})
+	for range 2 {
+		cancelled, err := f.CancelBulkAction(t.Context(), "shop", b.ID, at(t0))
+		f.must(err)
+		f.wantProgress(cancelled, "cancelled: 0 of 1, 0 skipped")
+	}
+	f.wantProgress(f.stepBulk(b, id), "cancelled: 0 of 1, 0 skipped")
+	if open, err := f.OpenBulkActions(t.Context()); err != nil || len(open) != 0 {
+		t.Errorf("open actions: %v, %v, want none", open, err)
+	}
+	b, id = f.bulk(dispatcher.BulkPauseJobs, dispatcher.BulkFilter{})
+	f.stepBulk(b, id)
+	if _, err := f.CancelBulkAction(t.Context(), "shop", b.ID, at(t0)); !errors.Is(err, dispatcher.ErrConflict) {
+		t.Errorf("cancel of one that is complete: %v, want ErrConflict", err)
+	}
+	for _, id := range []string{"none", "1"} {
+		if _, err := f.BulkAction(t.Context(), "shop", id); !errors.Is(err, dispatcher.ErrNotFound) {
+			t.Errorf("action %s: %v, want ErrNotFound", id, err)
+		}
+	}
+}
+
+func testBulkOfDeletedJob(t *testing.T, f *fixture) {
+	f.putEvery("a", time.Minute)
+	b, id := f.bulk(dispatcher.BulkCancelRuns, dispatcher.BulkFilter{Job: "a", State: "queued"})
+	f.must(f.DeleteJob(t.Context(), "shop", "a", at(t0)))
+	f.wantProgress(f.stepBulk(b, id), "complete: 0 of 0, 0 skipped")
+}
+
+func testBulkList(t *testing.T, f *fixture) {
+	f.putEvery("a", time.Minute)
+	var ids []string
+	for i := range 3 {
+		b, id := f.bulk(dispatcher.BulkPauseJobs, dispatcher.BulkFilter{})
+		ids = append(ids, b.ID)
+		if i < 2 {
+			f.stepBulk(b, id)
+		}
+	}
+	list := func(cursor string) (found []string) {
+		page, err := f.BulkActions(t.Context(), "shop", dispatcher.Page{Limit: 2, Cursor: cursor})
+		f.must(err)
+		for _, b := range page {
+			found = append(found, b.ID)
+		}
+		return found
+	}
+	all := list("")
+	if all = append(all, list(all[1])...); len(all) != 3 {
+		t.Errorf("the list has %q, want %q", all, ids)
+	}
+	f.purge(t0.Add(2 * 400 * 24 * time.Hour))
+	if left := list(""); len(left) != 1 {
+		t.Errorf("retention left %q, want the one that has not ended", left)
+	}
+}

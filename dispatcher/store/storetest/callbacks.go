@@ -1,0 +1,406 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// callbackTests are those of runs whose target accepts an attempt and says later how it ended.
+func callbackTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"an accepted run waits for its callback":                  testCallbackWaits,
+		"runs that wait for a callback are counted":               testCallbacksCounted,
+		"a callback completes a run":                              testCallbackCompletes,
+		"a callback that fails makes the run due at once":         testCallbackFails,
+		"a callback that does not come makes the run due":         testCallbackDeadline,
+		"a heartbeat moves the deadline of a callback":            testCallbackHeartbeat,
+		"a callback may come before its record":                   testCallbackBeforeRecord,
+		"a failure before its record is kept":                     testCallbackFailsBeforeRecord,
+		"callbacks of another attempt are refused":                testCallbackOfAnotherAttempt,
+		"a run that waits for a callback can be cancelled":        testCallbackCancel,
+		"a run that waits for a callback cannot be retried":       testCallbackRetryRequest,
+		"a pause does not hold the end of an accepted attempt":    testCallbackPause,
+		"a deleted job's accepted run can be completed":           testCallbackDeletedJob,
+		"a run that waits for a callback keeps its slot":          testCallbackSlots,
+		"replace cancels a run that waits for a callback":         testCallbackReplace,
+		"a fixed delay goes on when its callback has come":        testCallbackFixedDelay,
+		"the end of an accepted attempt survives its node":        testCallbackNodeDies,
+		"the end of an accepted attempt can be handed back":       testCallbackHandedBack,
+		"an attempt after an accepted one counts its failures":    testCallbackSecondAttempt,
+		"a run that waits for a callback is found by its number":  testAwaitedAttempt,
+		"the key of callbacks is drawn once":                      testCallbackKey,
+		"a run that waits for a callback is not idle":             testCallbackNotIdle,
+		"a run that waits for a callback is given up by no retry": testCallbackNotGivenUp,
+	}
+}
+
+// within is how long the targets of these tests have for their callbacks.
+const within = time.Hour
+
+// accept records that the target accepted the attempt of a run that began at start and took a second.
+func (f *fixture) accept(held dispatcher.HeldRun, start time.Time) (deadline time.Time) {
+	f.Helper()
+	return f.acceptAs(held, start, dispatcher.Callback{Within: within})
+}
+
+// acceptAs is accept with all that is said of the callback.
+func (f *fixture) acceptAs(held dispatcher.HeldRun, start time.Time, callback dispatcher.Callback) (deadline time.Time) {
+	f.Helper()
+	o := outcome(start)
+	o.State, o.HTTPStatus = dispatcher.RunWaitingCallback, 202
+	deadline = o.EndedAt.Add(callback.Within)
+	r := record(held, o)
+	r.Next = &dispatcher.NextAttempt{At: deadline, Callback: &callback}
+	f.must(f.Record(f.Context(), []dispatcher.Record{r}))
+	return deadline
+}
+
+// accepted claims a run whose target accepts it.
+func (f *fixture) accepted() (held dispatcher.HeldRun, start, deadline time.Time) {
+	f.Helper()
+	held, start = f.claimOne("tick"), t0.Add(time.Minute)
+	return held, start, f.accept(held, start)
+}
+
+// complete completes an attempt of a run, by its target.
+func (f *fixture) complete(key dispatcher.RunKey, attempt int, now time.Time) error {
+	_, err := f.CompleteRun(f.Context(), key.String(), attempt, dispatcher.CallbackResult{Message: "42 rows"}, byTarget(now))
+	return err
+}
+
+// fail fails one.
+func (f *fixture) fail(key dispatcher.RunKey, attempt int, now time.Time) error {
+	_, err := f.FailRun(f.Context(), key.String(), attempt, dispatcher.CallbackResult{Message: "disk full"}, byTarget(now))
+	return err
+}
+
+// byTarget is a change that a target makes.
+func byTarget(now time.Time) dispatcher.Change {
+	return dispatcher.Change{Actor: dispatcher.ActorCallback, Now: now}
+}
+
+// adoptEnded adopts the run whose accepted attempt is over.
+func (f *fixture) adoptEnded(now time.Time) dispatcher.HeldRun {
+	f.Helper()
+	adopted := f.adoptRetries(now)
+	if len(adopted) != 1 || adopted[0].Accepted == nil {
+		f.Fatalf("adopted %+v, want one run whose attempt is over", adopted)
+	}
+	return adopted[0]
+}
+
+func wantConflict(t *testing.T, what string, err error) {
+	t.Helper()
+	if !errors.Is(err, dispatcher.ErrConflict) {
+		t.Errorf("%s: got error %v, want ErrConflict", what, err)
+	}
+}
+
+func testCallbackWaits(t *testing.T, f *fixture) {
+	held, _, deadline := f.accepted()
+	f.accept(held, t0.Add(time.Minute)) // once more, as after a lost response
+	run := f.run(held.RunKey)
+	wantDiff(t, "the run", retryFacts{State: dispatcher.RunWaitingCallback, Attempt: 1, HTTPStatus: 202}, f.retryFacts(held.RunKey))
+	wantDiff(t, "its callback", &dispatcher.CallbackState{Deadline: deadline}, run.Callback)
+	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", State: dispatcher.RunWaitingCallback,
+		Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	wantDiff(t, "listed runs that wait", 1, len(listed))
+	ours, err := f.Held(t.Context(), nodeA, 0)
+	f.must(err)
+	wantDiff(t, "runs that the node holds meanwhile", 0, len(ours))
+	next, err := f.NextRetry(t.Context(), time.Time{}, t0)
+	f.must(err)
+	wantDiff(t, "when a node looks at it", deadline, next.Next)
+}
+
+func testCallbackCompletes(t *testing.T, f *fixture) {
+	held, start, _ := f.accepted()
+	end := start.Add(20 * time.Minute)
+	for range 2 { // a repeated callback changes nothing
+		f.must(f.complete(held.RunKey, 1, end))
+	}
+	run := f.run(held.RunKey)
+	want := []dispatcher.Attempt{{Attempt: 1, Node: nodeA, State: dispatcher.RunSucceeded, StartedAt: start, EndedAt: end, HTTPStatus: 202,
+		Response: &dispatcher.Response{CallbackResult: "42 rows"}}}
+	wantDiff(t, "its attempts", want, run.Attempts)
+	wantDiff(t, "its state", dispatcher.RunSucceeded, run.State)
+	wantDiff(t, "its callback", (*dispatcher.CallbackState)(nil), run.Callback)
+	f.accept(held, start) // the record, once more
+	wantDiff(t, "its attempts after a repeated record", want, f.run(held.RunKey).Attempts)
+	wantConflict(t, "fail what is complete", f.fail(held.RunKey, 1, end))
+	_, err := f.ExtendRun(t.Context(), held.String(), 1, 0, dispatcher.Progress{}, byTarget(end))
+	wantConflict(t, "a heartbeat of what is complete", err)
+}
+
+func testCallbackFails(t *testing.T, f *fixture) {
+	held, start, _ := f.accepted()
+	now := start.Add(20 * time.Minute)
+	for range 2 {
+		f.must(f.fail(held.RunKey, 1, now))
+	}
+	wantConflict(t, "complete what has failed", f.complete(held.RunKey, 1, now))
+	adopted := f.adoptEnded(now)
+	wantDiff(t, "the attempt that is adopted", 1, adopted.Attempt)
+	wantDiff(t, "what is known of it", dispatcher.AcceptedAttempt{StartedAt: start, HTTPStatus: 202, Failed: true, Message: "disk full",
+		Within: within}, *adopted.Accepted)
+	f.again(adopted, dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: start, EndedAt: now, HTTPStatus: 202,
+		Class: dispatcher.ClassCallback, Error: "disk full"}, failedUntil(now.Add(time.Minute)))
+	wantDiff(t, "the run", retryFacts{State: dispatcher.RunRetrying, Attempt: 1, NextAttemptAt: now.Add(time.Minute), HTTPStatus: 202,
+		Class: dispatcher.ClassCallback, Error: "disk full", Attempts: []dispatcher.RunState{dispatcher.RunFailed}}, f.retryFacts(held.RunKey))
+	f.must(f.fail(held.RunKey, 1, now)) // once more
+	wantConflict(t, "complete an attempt that is over", f.complete(held.RunKey, 1, now))
+	second := f.adoptRetries(now.Add(time.Minute))
+	if len(second) != 1 || second[0].Attempt != 2 || second[0].Accepted != nil {
+		t.Errorf("adopted %+v, want a second attempt to make", second)
+	}
+}
+
+func testCallbackDeadline(t *testing.T, f *fixture) {
+	held, start, deadline := f.accepted()
+	wantDiff(t, "adopted before its deadline", 0, len(f.adoptRetries(deadline.Add(-time.Millisecond))))
+	adopted := f.adoptEnded(deadline)
+	wantDiff(t, "what is known of it", dispatcher.AcceptedAttempt{StartedAt: start, HTTPStatus: 202, Within: within}, *adopted.Accepted)
+	_, err := f.ExtendRun(t.Context(), held.String(), 1, 0, dispatcher.Progress{}, byTarget(deadline))
+	wantConflict(t, "a heartbeat after the deadline", err)
+	f.must(f.Record(t.Context(), []dispatcher.Record{record(adopted, dispatcher.Outcome{State: dispatcher.RunTimedOut, StartedAt: start,
+		EndedAt: deadline, HTTPStatus: 202, Class: dispatcher.ClassCallbackTime, Error: "late"})}))
+	wantDiff(t, "the run", retryFacts{State: dispatcher.RunTimedOut, Attempt: 1, Ended: true, HTTPStatus: 202,
+		Class: dispatcher.ClassCallbackTime, Error: "late", Attempts: []dispatcher.RunState{dispatcher.RunTimedOut}}, f.retryFacts(held.RunKey))
+	wantConflict(t, "complete after the end", f.complete(held.RunKey, 1, deadline))
+}
+
+func testCallbackHeartbeat(t *testing.T, f *fixture) {
+	held, start, deadline := f.accepted()
+	half := 50
+	beat := func(now time.Time, progress dispatcher.Progress) dispatcher.Run {
+		t.Helper()
+		run, err := f.ExtendRun(t.Context(), held.String(), 1, 0, progress, byTarget(now))
+		f.must(err)
+		return run
+	}
+	at1 := start.Add(30 * time.Minute)
+	run := beat(at1, dispatcher.Progress{Text: "half", Percent: &half})
+	wantDiff(t, "its callback", &dispatcher.CallbackState{Deadline: at1.Add(within), HeartbeatAt: &at1, Progress: "half", Percent: &half},
+		run.Callback)
+	wantDiff(t, "adopted at its old deadline", 0, len(f.adoptRetries(deadline)))
+	at2 := start.Add(31 * time.Minute)
+	wantDiff(t, "its callback after another heartbeat",
+		&dispatcher.CallbackState{Deadline: at2.Add(within), HeartbeatAt: &at2, Progress: "half", Percent: &half},
+		beat(at2, dispatcher.Progress{}).Callback)
+	last := start.Add(dispatcher.MostCallbackWait)
+	_, err := f.ExtendRun(t.Context(), held.String(), 1, 30*24*time.Hour, dispatcher.Progress{}, byTarget(at2))
+	f.must(err)
+	wantDiff(t, "the longest deadline", last, f.run(held.RunKey).Callback.Deadline)
+	f.adoptEnded(last)
+}
+
+func testCallbackBeforeRecord(t *testing.T, f *fixture) {
+	held, start := f.claimOne("tick"), t0.Add(time.Minute)
+	end := start.Add(500 * time.Millisecond)
+	f.must(f.complete(held.RunKey, 1, end))
+	f.accept(held, start)
+	run := f.run(held.RunKey)
+	wantDiff(t, "its state", dispatcher.RunSucceeded, run.State)
+	if len(run.Attempts) != 1 || run.Attempts[0].State != dispatcher.RunSucceeded || run.Attempts[0].Late == nil ||
+		run.Attempts[0].Late.State != dispatcher.RunWaitingCallback {
+		t.Errorf("attempts: got %+v, want one that succeeded, with the acceptance as a late result", run.Attempts)
+	}
+}
+
+func testCallbackFailsBeforeRecord(t *testing.T, f *fixture) {
+	held, start := f.claimOne("tick"), t0.Add(time.Minute)
+	f.must(f.fail(held.RunKey, 1, start))
+	wantDiff(t, "its state", dispatcher.RunClaimed, f.run(held.RunKey).State)
+	f.accept(held, start)
+	adopted := f.adoptEnded(start.Add(time.Second)) // when the response was there
+	if !adopted.Accepted.Failed || adopted.Accepted.Message != "disk full" {
+		t.Errorf("adopted %+v, want the failure", adopted.Accepted)
+	}
+}
+
+func testCallbackOfAnotherAttempt(t *testing.T, f *fixture) {
+	held, _, due := f.failOnce()
+	wantConflict(t, "complete an attempt that failed", f.complete(held.RunKey, 1, due))
+	second := f.adoptRetries(due)
+	wantConflict(t, "complete the first attempt during the second", f.complete(held.RunKey, 1, due))
+	wantConflict(t, "complete a third attempt", f.complete(held.RunKey, 3, due))
+	f.accept(second[0], due)
+	wantConflict(t, "fail the first attempt while the second waits", f.fail(held.RunKey, 1, due))
+	f.must(f.complete(held.RunKey, 2, due))
+	wantDiff(t, "the run", []dispatcher.RunState{dispatcher.RunTimedOut, dispatcher.RunSucceeded}, f.retryFacts(held.RunKey).Attempts)
+	err := f.complete(dispatcher.RunKey{TriggerID: 1, ScheduledAt: t0, Kind: dispatcher.KindSchedule}, 1, due)
+	if !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("complete a run that never was: got error %v, want ErrNotFound", err)
+	}
+}
+
+func testCallbackCancel(t *testing.T, f *fixture) {
+	held, start, _ := f.accepted()
+	now := start.Add(time.Minute)
+	f.must(f.CancelRun(t.Context(), held.String(), at(now)))
+	run := f.run(held.RunKey)
+	wantDiff(t, "its state", dispatcher.RunCancelled, run.State)
+	wantDiff(t, "its end", &now, run.EndedAt)
+	wantConflict(t, "complete what is cancelled", f.complete(held.RunKey, 1, now))
+	wantConflict(t, "fail what is cancelled", f.fail(held.RunKey, 1, now))
+}
+
+func testCallbackRetryRequest(t *testing.T, f *fixture) {
+	held, start, _ := f.accepted()
+	_, err := f.RetryRun(t.Context(), held.String(), at(start))
+	wantConflict(t, "retry a run that waits", err)
+	f.must(f.complete(held.RunKey, 1, start))
+	f.must(f.RetryRun(t.Context(), held.String(), at(start)))
+	adopted := f.adoptIdle(nodeA, start.Add(time.Minute))
+	if len(adopted) != 1 || adopted[0].Attempt != 2 || adopted[0].Accepted != nil {
+		t.Errorf("adopted %+v, want a second attempt to make", adopted)
+	}
+}
+
+func testCallbackPause(t *testing.T, f *fixture) {
+	_, start, deadline := f.accepted()
+	f.must(f.PauseJob(t.Context(), "shop", "tick", "", true, at(start)))
+	f.adoptEnded(deadline)
+}
+
+func testCallbackDeletedJob(t *testing.T, f *fixture) {
+	held, start, _ := f.accepted()
+	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(start)))
+	f.must(f.complete(held.RunKey, 1, start.Add(time.Minute)))
+	wantDiff(t, "its state", dispatcher.RunSucceeded, f.run(held.RunKey).State)
+}
+
+func testCallbackSlots(t *testing.T, f *fixture) {
+	held := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
+	wantDiff(t, "granted", []int{1}, f.acquire(held[0]))
+	f.accept(held[0], held[0].ScheduledAt)
+	f.must(f.ReleaseSlots(t.Context(), held[:1])) // the attempt is over for its node
+	wantDiff(t, "granted while the first waits", []int{}, f.acquire(held[1]))
+	slots, err := f.Slots(t.Context(), "shop", "tick")
+	f.must(err)
+	wantDiff(t, "slots that are taken", 1, len(slots))
+	wantDiff(t, "runs to adopt while the first waits", 0, len(f.adoptIdle(nodeA, held[1].ScheduledAt)))
+	f.must(f.complete(held[0].RunKey, 1, held[1].ScheduledAt))
+	wantDiff(t, "runs to adopt when it is complete", 1, len(f.adoptIdle(nodeA, held[1].ScheduledAt)))
+}
+
+func testCallbackReplace(t *testing.T, f *fixture) {
+	held := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace })
+	wantDiff(t, "granted", []int{1}, f.acquire(held[0]))
+	f.accept(held[0], held[0].ScheduledAt)
+	f.must(f.ReleaseSlots(t.Context(), held))
+	wantDiff(t, "granted in place of the first", []int{2}, f.acquire(f.claimNext(token2)))
+	wantDiff(t, "the first run", dispatcher.RunCancelled, f.run(held[0].RunKey).State)
+}
+
+func testCallbackFixedDelay(t *testing.T, f *fixture) {
+	f.putDelay("tick")
+	held := f.claim(f.nextAdvance())[0]
+	f.accept(held, held.ScheduledAt)
+	waits, err := f.EndedDelays(t.Context(), nil, 10)
+	f.must(err)
+	wantDiff(t, "ended delays while it waits", 0, len(waits))
+	end := held.ScheduledAt.Add(time.Minute)
+	f.must(f.complete(held.RunKey, 1, end))
+	ended, err := f.EndedDelays(t.Context(), nil, 10)
+	f.must(err)
+	if len(ended) != 1 || !ended[0].EndedAt.Equal(end) {
+		t.Errorf("ended delays: got %+v, want one that ended at %s", ended, end)
+	}
+}
+
+// The node that records the end of an attempt dies before it has: the next one records the same attempt.
+func testCallbackNodeDies(t *testing.T, f *fixture) {
+	held, start, _ := f.accepted()
+	now := start.Add(time.Minute)
+	f.must(f.fail(held.RunKey, 1, now))
+	adopted := f.adoptEnded(now)
+	again, err := f.Held(t.Context(), nodeA, token2)
+	f.must(err)
+	wantDiff(t, "what the node holds, read again", []dispatcher.HeldRun{adopted}, again)
+	f.must(f.SetNodeState(t.Context(), nodeA, dispatcher.NodeDead, at(now)))
+	f.register(nodeB)
+	next, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeB, Token: 103, Limit: 10, Now: now})
+	f.must(err)
+	if len(next) != 1 || next[0].Attempt != 1 || next[0].Accepted == nil || next[0].Accepted.Message != "disk full" {
+		t.Fatalf("adopted %+v, want the end of the same attempt", next)
+	}
+	wantDiff(t, "lost attempts", 0, len(f.run(held.RunKey).Attempts))
+}
+
+func testCallbackHandedBack(t *testing.T, f *fixture) {
+	held, start, _ := f.accepted()
+	now := start.Add(time.Minute)
+	f.must(f.fail(held.RunKey, 1, now))
+	f.must(f.Release(t.Context(), []dispatcher.HeldRun{f.adoptEnded(now)}))
+	next := f.adoptIdle(nodeA, now)
+	if len(next) != 1 || next[0].Attempt != 1 || next[0].Accepted == nil {
+		t.Errorf("adopted %+v, want the end of the same attempt", next)
+	}
+}
+
+func testCallbackSecondAttempt(t *testing.T, f *fixture) {
+	held, _, due := f.failOnce() // its retries end an hour after due
+	second := f.adoptRetries(due)[0]
+	deadline := f.accept(second, due)
+	given, err := f.GiveUp(t.Context(), deadline.Add(time.Hour))
+	f.must(err)
+	wantDiff(t, "runs given up", 0, given)
+	adopted := f.adoptEnded(deadline)
+	wantDiff(t, "its attempt", 2, adopted.Attempt)
+	wantDiff(t, "its failures", 1, adopted.Failures)
+	wantDiff(t, "the end of its retries", due.Add(time.Hour), adopted.RetryUntil)
+	wantDiff(t, "its run", held.RunKey, adopted.RunKey)
+}
+
+func testAwaitedAttempt(t *testing.T, f *fixture) {
+	held, start := f.claimOne("tick"), t0.Add(time.Minute)
+	const number = 1<<62 + 7
+	missing := func(what, app string) {
+		t.Helper()
+		if got, err := f.AwaitedAttempt(t.Context(), app, number); !errors.Is(err, dispatcher.ErrNotFound) {
+			t.Errorf("%s: got %+v, error %v, want ErrNotFound", what, got, err)
+		}
+	}
+	missing("before it waits", "shop")
+	f.acceptAs(held, start, dispatcher.Callback{ID: number, Group: "billing", Within: within})
+	f.putApp("other")
+	missing("from another app", "other")
+	beat, err := f.ExtendRun(t.Context(), held.String(), 1, 0, dispatcher.Progress{Text: "half"}, byTarget(start))
+	f.must(err)
+	wantDiff(t, "its state", dispatcher.RunWaitingCallback, beat.State)
+	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(start)))
+	got, err := f.AwaitedAttempt(t.Context(), "shop", number)
+	f.must(err)
+	wantDiff(t, "the attempt, of a job that was deleted", dispatcher.AwaitedAttempt{Run: held.String(), Attempt: 1, Group: "billing"}, got)
+	f.must(f.complete(held.RunKey, 1, start))
+	missing("after its end", "shop")
+}
+
+func testCallbackKey(t *testing.T, f *fixture) {
+	first, err := f.CallbackKey(t.Context())
+	f.must(err)
+	again, err := f.CallbackKey(t.Context())
+	f.must(err)
+	wantDiff(t, "the key, read again", first, again)
+	wantDiff(t, "its bytes", 32, len(first))
+}
+
+func testCallbackNotIdle(t *testing.T, f *fixture) {
+	_, _, deadline := f.accepted()
+	f.must(f.SetNodeState(t.Context(), nodeA, dispatcher.NodeDead, at(t0)))
+	f.register(nodeB)
+	wantDiff(t, "adopted from its dead node", 0, len(f.adoptIdle(nodeB, deadline.Add(time.Hour))))
+}
+
+func testCallbackNotGivenUp(t *testing.T, f *fixture) {
+	held, _, deadline := f.accepted()
+	given, err := f.GiveUp(t.Context(), deadline.Add(365*24*time.Hour))
+	f.must(err)
+	wantDiff(t, "runs given up", 0, given)
+	wantDiff(t, "its state", dispatcher.RunWaitingCallback, f.run(held.RunKey).State)
+}

@@ -1,0 +1,192 @@
+package storetest
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// overviewTests are those of what people look at over many jobs.
+func overviewTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"an overview lists jobs of all apps":             testSummaries,
+		"an overview selects jobs":                       testSummariesSelected,
+		"an overview has pages that meet":                testSummaryPages,
+		"an overview ends a page after bounded work":     testSummariesBounded,
+		"an overview shows the latest run":               testSummaryRuns,
+		"an overview shows what asks for attention":      testAttention,
+		"an overview of an app shows nothing of others":  testAttentionOfApp,
+		"an overview shows budgets that burn":            testAttentionObjectives,
+		"an overview tells nodes that left from dead":    testAttentionNodes,
+		"an overview lists triggers that are to fire":    testUpcomingTriggers,
+		"an overview bounds what it shows of each thing": testAttentionBounds,
+	}
+}
+
+// summaries lists jobs as APP/NAME, page after page.
+func (f *fixture) summaries(query dispatcher.JobQuery) string {
+	f.Helper()
+	var all []string
+	for range 100 {
+		found, next, err := f.JobSummaries(f.Context(), query)
+		f.must(err)
+		for _, s := range found {
+			all = append(all, s.App+"/"+s.Name)
+		}
+		if next == "" {
+			return strings.Join(all, " ")
+		}
+		query.Page.Cursor = next
+	}
+	f.Fatal("the pages have no end")
+	return ""
+}
+
+// summary returns the summary of a job.
+func (f *fixture) summaryOf(name string) dispatcher.JobSummary {
+	f.Helper()
+	found, _, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Apps: []string{"shop"}, Name: name, Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	if len(found) != 1 {
+		f.Fatalf("got %d summaries of %s, want one", len(found), name)
+	}
+	return found[0]
+}
+
+// putIn stores a job in an app.
+func (f *fixture) putIn(app, name string, change func(*dispatcher.Job)) dispatcher.Job {
+	f.Helper()
+	j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Hour, t0.Add(time.Hour))})
+	j.App = app
+	if change != nil {
+		change(&j)
+	}
+	return f.put(j, t0)
+}
+
+func testSummaries(t *testing.T, f *fixture) {
+	f.putApp("billing")
+	f.putIn("shop", "a", func(j *dispatcher.Job) {
+		j.Description, j.Labels = "first", dispatcher.Labels{"team": "x"}
+		j.Triggers["late"] = every(time.Hour, t0.Add(2*time.Hour))
+		j.Target.Webhook.URL = "https://API.example.com:8443/x"
+	})
+	f.putIn("billing", "z", func(j *dispatcher.Job) { j.Target.Webhook.URL = "http://[::1]:80/x" })
+	paused, err := f.PauseJob(f.Context(), "billing", "z", "", true, dispatcher.Change{Actor: "ann", Reason: "why", Now: t0})
+	f.must(err)
+	f.putIn("shop", "gone", nil)
+	f.must(f.DeleteJob(f.Context(), "shop", "gone", at(t0)))
+
+	found, next, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	want := []dispatcher.JobSummary{{
+		App: "billing", Name: "z", State: dispatcher.JobPaused, Enabled: true, Paused: true, Pause: paused.Pause, Revision: 2,
+		Target: dispatcher.TargetSummary{Kind: dispatcher.TargetWebhook, Name: "[::1]"}, Triggers: 1,
+	}, {
+		App: "shop", Name: "a", Description: "first", Labels: dispatcher.Labels{"team": "x"}, State: dispatcher.JobExecuting, Enabled: true,
+		Revision: 1, Target: dispatcher.TargetSummary{Kind: dispatcher.TargetWebhook, Name: "api.example.com:8443"}, Triggers: 2,
+		NextFireTime: new(t0.Add(time.Hour)),
+	}}
+	if diff := cmp.Diff(want, found); diff != "" || next != "" {
+		t.Errorf("summaries, and next %q (-want +got):\n%s", next, diff)
+	}
+}
+
+func testSummariesSelected(t *testing.T, f *fixture) {
+	f.putApp("billing")
+	f.putIn("shop", "report_eu", func(j *dispatcher.Job) { j.Labels = dispatcher.Labels{"team": "x"} })
+	f.putIn("shop", "report-us", func(j *dispatcher.Job) { j.Enabled = false })
+	f.putIn("billing", "report_eu", nil)
+	f.putIn("billing", "other", func(j *dispatcher.Job) { j.Target.Webhook.URL = "https://other.example.com/" })
+	for want, query := range map[string]dispatcher.JobQuery{
+		"billing/other billing/report_eu shop/report-us shop/report_eu":  {},
+		"shop/report-us shop/report_eu":                                  {Apps: []string{"shop"}},
+		"billing/other billing/report_eu shop/report-us shop/report_eu ": {Apps: []string{"shop", "billing", "shop"}},
+		"billing/report_eu shop/report_eu":                               {Name: "port_e"},
+		"billing/other":                                                  {Host: "other.example.com"},
+		"shop/report_eu":                                                 {Page: dispatcher.Page{Labels: dispatcher.Labels{"team": "x"}}},
+		"shop/report-us":                                                 {State: dispatcher.JobInit},
+		"":                                                               {Result: dispatcher.RunFailed},
+	} {
+		for limit := 1; limit < 4; limit++ {
+			query.Page.Limit = limit
+			f.expect(fmt.Sprintf("%+v", query), f.summaries(query), strings.TrimSpace(want))
+		}
+	}
+}
+
+func testSummaryPages(t *testing.T, f *fixture) {
+	f.putApp("b")
+	var want []string
+	for _, app := range []string{"b", "shop"} {
+		for n := range 3 {
+			name := fmt.Sprintf("j%d", n)
+			f.putIn(app, name, nil)
+			want = append(want, app+"/"+name)
+		}
+	}
+	for limit := 1; limit < 8; limit++ {
+		query := dispatcher.JobQuery{Page: dispatcher.Page{Limit: limit}}
+		f.expect(fmt.Sprintf("pages of %d", limit), f.summaries(query), strings.Join(want, " "))
+	}
+	_, _, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Page: dispatcher.Page{Limit: 1, Cursor: "nothing"}})
+	if err == nil {
+		t.Error("a cursor that is none was accepted")
+	}
+}
+
+// A result is looked up job by job, so a page looks at 1,000 jobs.
+func testSummariesBounded(t *testing.T, f *fixture) {
+	if testing.Short() {
+		t.Skip("it stores 1,001 jobs")
+	}
+	const jobs = 1_001
+	for n := range jobs {
+		j := job(fmt.Sprintf("j%04d", n), nil)
+		_, _, err := f.PutJob(f.Context(), j, at(t0))
+		f.must(err)
+	}
+	f.putEvery("z", time.Minute)
+	held := f.fireOf("z")
+	f.must(f.Record(f.Context(), []dispatcher.Record{record(held, ended(dispatcher.RunFailed, held.ScheduledAt))}))
+	query := dispatcher.JobQuery{Result: dispatcher.RunFailed, Page: dispatcher.Page{Limit: 10}}
+	found, next, err := f.JobSummaries(f.Context(), query)
+	f.must(err)
+	if len(found) != 0 || next != "shop/j0999" {
+		t.Errorf("the first page has %d jobs and next %q, want none and shop/j0999", len(found), next)
+	}
+	f.expect("all pages", f.summaries(query), "shop/z")
+}
+
+func testSummaryRuns(t *testing.T, f *fixture) {
+	f.deadLetters("tick", dispatcher.RunFailed)
+	failed := f.summaryOf("tick")
+	want := &dispatcher.RunSummary{ID: failed.LatestRun.ID, State: dispatcher.RunFailed, Class: failed.LatestRun.Class,
+		ScheduledAt: t0.Add(time.Minute), EndedAt: failed.LatestRun.EndedAt, Lateness: new(dispatcher.Duration(0))}
+	if diff := cmp.Diff(want, failed.LatestRun); diff != "" || failed.Result != dispatcher.RunFailed || failed.LatestRun.EndedAt == nil {
+		t.Errorf("result %s, latest run (-want +got):\n%s", failed.Result, diff)
+	}
+	f.expect("failed", f.summaries(dispatcher.JobQuery{Result: dispatcher.RunFailed, Page: dispatcher.Page{Limit: 1}}), "shop/tick")
+
+	held := f.fireOf("tick")
+	claimed := f.summaryOf("tick")
+	if claimed.LatestRun.ID != held.String() || claimed.LatestRun.State != dispatcher.RunClaimed || claimed.Result != dispatcher.RunFailed {
+		t.Errorf("with a claimed run: %+v after %s", claimed.LatestRun, claimed.Result)
+	}
+	f.began(held, 2*time.Second)
+	done := f.summaryOf("tick")
+	if done.LatestRun.Lateness == nil || done.LatestRun.Lateness.Std() != 2*time.Second || done.Result != dispatcher.RunSucceeded {
+		t.Errorf("after a late run: %+v, %s, want 2s late and succeeded", done.LatestRun, done.Result)
+	}
+	_, err := f.RequestRun(f.Context(), "shop", "tick", nil, at(t0.Add(time.Hour)))
+	f.must(err)
+	if live := f.summaryOf("tick"); live.LatestRun.State != dispatcher.RunQueued || live.LatestRun.EndedAt != nil ||
+		live.Result != dispatcher.RunSucceeded {
+		t.Errorf("with a queued run: %+v after %s", live.LatestRun, live.Result)
+	}
+}

@@ -1,0 +1,88 @@
+package storetest
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// A run that is asked for with a payload has it until the history forgets the run: while it is live, once it has ended,
+// and when it is retried.
+func testRunInputs(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	f.putBrief()
+	for _, name := range []string{"with", "without"} {
+		j := job(name, nil)
+		j.App = "brief"
+		f.put(j, t0)
+	}
+	given := json.RawMessage(`{"region":"eu <&> 壊","n":12345678901234567890}`)
+	with, err := f.RequestRun(ctx, "brief", "with", given, at(t0))
+	f.must(err)
+	f.must(f.RequestRun(ctx, "brief", "without", nil, at(t0)))
+	key, err := dispatcher.ParseRunKey(with.ID)
+	f.must(err)
+	want := map[dispatcher.RunKey]dispatcher.RunInput{key: {Payload: given}}
+	check := func(when string, held dispatcher.HeldRun) {
+		t.Helper()
+		got, err := f.RunInputs(ctx, []dispatcher.RunKey{held.RunKey, {TriggerID: 5, ScheduledAt: t0, Kind: dispatcher.KindManual}})
+		f.must(err)
+		if diff := cmp.Diff(want, got); diff != "" || !held.HasInput {
+			t.Errorf("%s: the held run has an input: %v, want true; inputs (-want +got):\n%s", when, held.HasInput, diff)
+		}
+		if got := f.run(key).Payload; string(got) != string(given) {
+			t.Errorf("%s: the run shows payload %s, want %s", when, got, given)
+		}
+	}
+	now := t0.Add(time.Second)
+	adopt := func() (one dispatcher.HeldRun) {
+		t.Helper()
+		for _, run := range f.adoptIdle(nodeA, now) {
+			if run.RunKey == key {
+				one = run
+			} else if run.HasInput {
+				t.Errorf("run %s has an input, want none", run.RunKey)
+			}
+		}
+		return one
+	}
+	held := adopt()
+	check("adopted", held)
+	f.end(held, now)
+	f.must(f.RetryRun(ctx, with.ID, at(now)))
+	check("retried", adopt())
+	listed, err := f.Held(ctx, nodeA, 0)
+	f.must(err)
+	for _, run := range listed {
+		if run.RunKey == key {
+			check("read again", run)
+			f.end(run, now)
+		}
+	}
+	f.purge(now.Add(100 * time.Hour))
+	if got, err := f.RunInputs(ctx, []dispatcher.RunKey{key}); err != nil || len(got) != 0 {
+		t.Errorf("once the history has forgotten the run: inputs %v, %v, want none", got, err)
+	}
+}
+
+// A payload that could not be sent or stored is refused before anything is queued.
+func testRunInputRefused(t *testing.T, f *fixture) {
+	f.put(job("job", nil), t0)
+	for what, payload := range map[string]string{
+		"no JSON": "{", "NUL": `"a\u0000b"`, "half a character": `"\ud800"`, "too large": `"` + strings.Repeat("x", dispatcher.MaxPayload) + `"`,
+		"too deep": strings.Repeat("[", 33) + strings.Repeat("]", 33),
+	} {
+		if _, err := f.RequestRun(t.Context(), "shop", "job", json.RawMessage(payload), at(t0)); !errors.As(err, new(dispatcher.Problems)) {
+			t.Errorf("%s: got error %v, want Problems", what, err)
+		}
+	}
+	if runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}}); err != nil || len(runs) != 0 {
+		t.Errorf("got runs %v, %v, want none", runs, err)
+	}
+}

@@ -1,0 +1,165 @@
+package storetest
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func sessionTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"a session lives as long as its token and its use":             testSessions,
+		"a session of an identity keeps what the rules permitted":      testIdentitySessions,
+		"sessions of a token are bounded, and the least used one ends": testSessionBound,
+		"ended sessions are purged":                                    testSessionPurge,
+	}
+}
+
+// aSession is one that begins at t0.
+func aSession(id string, token dispatcher.APIToken) dispatcher.Session {
+	return dispatcher.Session{
+		ID: id, Hash: [32]byte{1, id[0], byte(len(id)), id[len(id)-1]}, Token: token,
+		CreatedAt: t0, UsedAt: t0, EndsAt: t0.Add(dispatcher.SessionLife),
+	}
+}
+
+// entries returns what the audit log says of sessions, earliest first.
+func (f *fixture) entries(t *testing.T) (all []string) {
+	t.Helper()
+	page, err := f.AuditEntries(t.Context(), dispatcher.AuditQuery{OldestFirst: true, Page: dispatcher.Page{Limit: 100}})
+	f.must(err)
+	for _, e := range page.Entries {
+		if e.Action == "login" || e.Action == "logout" {
+			all = append(all, e.Actor+" "+e.Action+" "+e.Subject)
+		}
+	}
+	return all
+}
+
+func testSessions(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	by := dispatcher.Change{Actor: "ann", Now: t0}
+	token := aToken("1", "ann", dispatcher.ScopeRead)
+	f.must(f.CreateToken(ctx, token))
+	session := aSession("s1", token)
+	f.must(f.CreateSession(ctx, session, by))
+	f.must(f.CreateSession(ctx, aSession("s2", token), by))
+	f.must(f.CreateSession(ctx, aSession("s3", token), by))
+
+	got, err := f.Session(ctx, session.Hash, t0.Add(59*time.Second))
+	f.must(err)
+	if diff := cmp.Diff(session, got); diff != "" {
+		t.Error("a session that was just used (-want +got):\n" + diff)
+	}
+	_, err = f.Session(ctx, [32]byte{9}, t0)
+	wantError(t, "a session that there never was", err, dispatcher.ErrNotFound)
+
+	// Its use is recorded, and counts for its idle end.
+	used := t0.Add(59 * time.Minute)
+	session.UsedAt = used
+	if got, err = f.Session(ctx, session.Hash, used); err != nil || !got.UsedAt.Equal(used) {
+		t.Errorf("a session that is used again: %+v, %v, want used at %s", got, err, used)
+	}
+	_, err = f.Session(ctx, session.Hash, used.Add(59*time.Minute))
+	f.must(err)
+	_, err = f.Session(ctx, aSession("s2", token).Hash, t0.Add(time.Hour))
+	wantError(t, "a session that nobody used for an hour", err, dispatcher.ErrNotFound)
+	for now := t0.Add(2 * time.Hour); now.Before(session.EndsAt); now = now.Add(30 * time.Minute) {
+		_, err = f.Session(ctx, session.Hash, now)
+		f.must(err)
+	}
+	_, err = f.Session(ctx, session.Hash, session.EndsAt)
+	wantError(t, "a session at its end", err, dispatcher.ErrNotFound)
+
+	f.must(f.EndSession(ctx, "s3", by))
+	f.must(f.EndSession(ctx, "s3", by))
+	_, err = f.Session(ctx, aSession("s3", token).Hash, t0)
+	wantError(t, "a session that was ended", err, dispatcher.ErrNotFound)
+	if n, err := f.EndSessions(ctx, token.ID, by); err != nil || n != 2 {
+		t.Errorf("%d sessions ended, %v, want 2", n, err)
+	}
+	want := []string{
+		"ann login session s1", "ann login session s2", "ann login session s3", "ann logout session s3", "ann logout session s1",
+		"ann logout session s2",
+	}
+	if diff := cmp.Diff(want[:4], f.entries(t)[:4]); diff != "" || len(f.entries(t)) != len(want) {
+		t.Errorf("audit log %v, want %v in some order of the last two", f.entries(t), want)
+	}
+
+	f.must(f.CreateSession(ctx, session, by))
+	f.must(f.DeleteToken(ctx, "ann", dispatcher.Change{}))
+	_, err = f.Session(ctx, session.Hash, t0)
+	wantError(t, "a session whose token was revoked", err, dispatcher.ErrNotFound)
+
+	expires := t0.Add(time.Minute)
+	token = aToken("2", "ben", dispatcher.ScopeRead)
+	token.ExpiresAt = &expires
+	f.must(f.CreateToken(ctx, token))
+	session = aSession("s4", token)
+	f.must(f.CreateSession(ctx, session, by))
+	_, err = f.Session(ctx, session.Hash, expires.Add(-time.Second))
+	f.must(err)
+	_, err = f.Session(ctx, session.Hash, expires)
+	wantError(t, "a session whose token expired", err, dispatcher.ErrNotFound)
+}
+
+func testIdentitySessions(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	session := aSession("s1", dispatcher.APIToken{
+		ID: "oidc:1", Name: "ann@example.com", Scopes: []dispatcher.Scope{dispatcher.ScopeRead}, Apps: []string{"shop"},
+		ExpiresAt: new(t0.Add(time.Hour)),
+	})
+	session.Rules = "rules-1"
+	f.must(f.CreateSession(ctx, session, dispatcher.Change{Actor: "ann@example.com", TokenID: "oidc:1", Now: t0}))
+	got, err := f.Session(ctx, session.Hash, t0)
+	f.must(err)
+	if diff := cmp.Diff(session, got); diff != "" {
+		t.Error("session (-want +got):\n" + diff)
+	}
+	if n, err := f.EndSessions(ctx, "oidc:1", dispatcher.Change{Now: t0}); err != nil || n != 1 {
+		t.Errorf("%d sessions of the identity ended, %v, want 1", n, err)
+	}
+}
+
+func testSessionBound(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	token := aToken("1", "ann", dispatcher.ScopeRead)
+	f.must(f.CreateToken(ctx, token))
+	begin := func(i int) dispatcher.Session {
+		session := aSession(fmt.Sprintf("%c", 'a'+i), token)
+		f.must(f.CreateSession(ctx, session, dispatcher.Change{Now: t0.Add(time.Duration(i) * time.Second)}))
+		return session
+	}
+	first, second := begin(0), begin(1)
+	_, err := f.Session(ctx, first.Hash, t0.Add(2*time.Minute)) // the second is now the one that was not used for the longest time
+	f.must(err)
+	for i := 2; i <= dispatcher.MaxTokenSessions; i++ {
+		begin(i)
+	}
+	_, err = f.Session(ctx, first.Hash, t0.Add(3*time.Minute))
+	f.must(err)
+	_, err = f.Session(ctx, second.Hash, t0.Add(3*time.Minute))
+	wantError(t, "the least used session of a token that has too many", err, dispatcher.ErrNotFound)
+}
+
+func testSessionPurge(t *testing.T, f *fixture) {
+	ctx := t.Context()
+	token := aToken("1", "ann", dispatcher.ScopeRead)
+	f.must(f.CreateToken(ctx, token))
+	idle, used := aSession("idle", token), aSession("used", token)
+	for _, session := range []dispatcher.Session{idle, used} {
+		f.must(f.CreateSession(ctx, session, dispatcher.Change{Now: t0}))
+	}
+	_, err := f.Session(ctx, used.Hash, t0.Add(30*time.Minute))
+	f.must(err)
+	f.purge(t0.Add(time.Hour))
+	if _, err = f.Session(ctx, idle.Hash, t0); err == nil { // by its own time it would still live
+		t.Error("the purge left a session that nobody has used for an hour")
+	}
+	_, err = f.Session(ctx, used.Hash, t0.Add(time.Hour))
+	f.must(err)
+}

@@ -1,0 +1,175 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// statisticsTests are those of what the runs of each day came to.
+func statisticsTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"statistics count each run and misfire once":         testStatistics,
+		"statistics count late runs on the day of their end": testStatisticsOfLateRuns,
+		"statistics of concurrent nodes count each run once": testStatisticsRace,
+		"statistics of some apps leave out the others":       testStatisticsOfApps,
+		"statistics count the lateness of fires alone":       testStatisticsOfManualRuns,
+		"statistics are kept longer than history":            testStatisticsKept,
+	}
+}
+
+// tally counts all that there is to count at now.
+func (f *fixture) tally(now time.Time) {
+	f.Helper()
+	for more := true; more; {
+		rolled, err := f.RollUpStatistics(f.Context(), now)
+		f.must(err)
+		more = rolled.More
+	}
+}
+
+// days returns the statistics of some apps up to now, a line a day.
+func (f *fixture) days(now time.Time, apps ...string) []string {
+	f.Helper()
+	found, err := f.Statistics(f.Context(), dispatcher.StatisticsQuery{Apps: apps, Now: now})
+	f.must(err)
+	lines := []string{}
+	for _, d := range found.Days {
+		lines = append(lines, fmt.Sprintf("%s %v, %d attempts, %d missed, %d began late by %s, %s at most, final %v",
+			d.Day, d.Runs, d.Attempts, d.Misfires, d.Started, d.LateMean, d.LateMost, d.Final))
+	}
+	return lines
+}
+
+func (f *fixture) wantDays(what string, got []string, want ...string) {
+	f.Helper()
+	if want == nil {
+		want = []string{}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		f.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+const secondDay = 24 * time.Hour
+
+func testStatistics(t *testing.T, f *fixture) {
+	f.putEvery("tick", time.Minute)
+	f.tally(t0)
+	f.wantDays("before any run", f.days(t0))
+	runs := make([]dispatcher.HeldRun, 6)
+	for i := range runs {
+		runs[i] = f.claimNext(dispatcher.Token(1000 + i))
+	}
+	for i, late := range []time.Duration{0, 500 * time.Millisecond, time.Second} {
+		f.began(runs[i], late)
+	}
+	f.again(runs[3], failure(runs[3].ScheduledAt.Add(100*time.Millisecond)), failedUntil(runs[3].ScheduledAt.Add(time.Minute)))
+	for _, held := range f.adoptRetries(minutes(20)) {
+		f.began(held, 10*time.Minute)
+	}
+	f.must(f.CancelRun(t.Context(), runs[4].String(), at(minutes(9)))) // it never began
+	f.settleAll("tick", minutes(15))                                   // 7 to 15
+	now := minutes(30)
+	first := "2026-05-01 map[cancelled:1 succeeded:4], 6 attempts, 9 missed, 4 began late by 400ms, 1s at most, final false"
+	for range 2 {
+		f.tally(now)
+		f.wantDays("the first day, without what runs still", f.days(now), first)
+	}
+	f.began(runs[5], 2*time.Hour)
+	f.tally(minutes(40))
+	f.wantDays("what ends after its portion was counted", f.days(now), first)
+	f.tally(t0.Add(secondDay + 20*time.Hour))
+	final := "2026-05-01 map[cancelled:1 succeeded:5], 7 attempts, 9 missed, 5 began late by 24m0.32s, 2h0m0s at most, final true"
+	f.wantDays("the day for good", f.days(t0.Add(secondDay+20*time.Hour)), final)
+	f.tally(t0.Add(3 * secondDay))
+	f.wantDays("the same later", f.days(t0.Add(3*secondDay)), final)
+	found, err := f.Statistics(t.Context(), dispatcher.StatisticsQuery{From: t0.Add(secondDay), To: t0.Add(2 * secondDay)})
+	f.must(err)
+	if want := t0.Add(3*secondDay - 5*time.Minute); len(found.Days) != 0 || !found.CountedTo.Equal(want) {
+		t.Errorf("other days: got %+v, want none, counted up to %s", found, want)
+	}
+}
+
+func testStatisticsOfLateRuns(_ *testing.T, f *fixture) {
+	f.putEvery("tick", time.Minute)
+	f.tally(t0)
+	held := f.claimNext(token1)
+	f.began(held, 30*time.Hour)                         // ends on the second day
+	f.settleAll("tick", t0.Add(secondDay+12*time.Hour)) // so is this decided
+	now := t0.Add(4 * secondDay)
+	f.tally(now)
+	f.wantDays("late", f.days(now),
+		"2026-05-02 map[succeeded:1], 1 attempts, 2159 missed, 1 began late by 30h0m0s, 30h0m0s at most, final true")
+}
+
+func testStatisticsRace(t *testing.T, f *fixture) {
+	f.putEvery("tick", time.Minute)
+	f.tally(t0)
+	f.fireUntil(minutes(40))
+	now := t0.Add(2 * secondDay)
+	var nodes sync.WaitGroup
+	for range 4 {
+		nodes.Go(func() { f.tally(now) })
+	}
+	nodes.Wait()
+	found, err := f.Statistics(t.Context(), dispatcher.StatisticsQuery{Now: now})
+	f.must(err)
+	if len(found.Days) != 1 || found.Days[0].Runs[dispatcher.RunSucceeded] != 40 || !found.Days[0].Final {
+		t.Errorf("got %+v, want 40 runs on one day", found.Days)
+	}
+}
+
+func testStatisticsOfApps(t *testing.T, f *fixture) {
+	f.putEvery("tick", time.Minute)
+	f.putApp("other")
+	f.tally(t0)
+	f.began(f.claimNext(token1), 0)
+	now := minutes(30)
+	f.tally(now)
+	one := "2026-05-01 map[succeeded:1], 1 attempts, 0 missed, 1 began late by 0s, 0s at most, final false"
+	f.wantDays("of both", f.days(now, "other", "shop"), one)
+	f.wantDays("of the one", f.days(now, "shop"), one)
+	f.wantDays("of the other", f.days(now, "other"))
+	none, err := f.Statistics(t.Context(), dispatcher.StatisticsQuery{Apps: []string{}, Now: now})
+	f.must(err)
+	if len(none.Days) != 0 {
+		t.Errorf("of no app: got %+v, want nothing", none.Days)
+	}
+}
+
+func testStatisticsOfManualRuns(_ *testing.T, f *fixture) {
+	f.putEvery("tick", time.Minute)
+	f.tally(t0)
+	run, err := f.RequestRun(f.Context(), "shop", "tick", nil, at(minutes(1)))
+	f.must(err)
+	f.must(f.CancelRun(f.Context(), run.ID, at(minutes(2))))
+	now := minutes(30)
+	f.tally(now)
+	f.wantDays("a manual run has no lateness", f.days(now),
+		"2026-05-01 map[cancelled:1], 0 attempts, 0 missed, 0 began late by 0s, 0s at most, final false")
+}
+
+func testStatisticsKept(_ *testing.T, f *fixture) {
+	f.putEvery("tick", time.Minute)
+	f.tally(t0)
+	f.began(f.claimNext(token1), 0)
+	f.tally(t0.Add(3 * secondDay))
+	later := t0.Add(60 * secondDay)
+	f.purge(later)
+	of := dispatcher.StatisticsQuery{From: t0, To: t0, Now: later}
+	found, err := f.Statistics(f.Context(), of)
+	f.must(err)
+	if len(found.Days) != 1 {
+		f.Errorf("after the history is gone: got %+v, want the day", found.Days)
+	}
+	f.tally(t0.Add(dispatcher.StatisticsKept + 5*secondDay))
+	if found, err = f.Statistics(f.Context(), of); err != nil || len(found.Days) != 0 {
+		f.Errorf("after all that time: got %+v, %v, want nothing", found.Days, err)
+	}
+}

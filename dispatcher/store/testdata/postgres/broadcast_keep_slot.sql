@@ -1,0 +1,21 @@
+WITH n AS MATERIALIZED (
+  SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint) AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[], $5::integer[], $6::bigint[],
+      $7::bigint[], $8::text[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node,
+      job_id, endpoint)
+  CROSS JOIN n
+  WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
+    AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
+)
+INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
+SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, s.endpoint, b.node, b.token, s.since
+FROM b
+JOIN slots AS s ON s.job_id = b.job_id
+  AND s.scheduled_at = b.scheduled_at
+  AND s.trigger_id = b.trigger_id
+  AND s.kind = b.kind % 16
+  AND s.endpoint = ''
+ON CONFLICT DO NOTHING

@@ -1,0 +1,34 @@
+WITH n AS MATERIALIZED (
+  SELECT CAST(floor(extract(epoch FROM clock_timestamp()) * 1000) AS bigint) AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM unnest($1::bigint[], $2::text[]) AS u(id, endpoint)
+  CROSS JOIN n
+  WHERE (u.id = u.id + 0) IS NOT FALSE
+    AND (u.id = u.id - 0) IS NOT FALSE
+)
+SELECT b.id, b.endpoint
+FROM b
+WHERE NOT EXISTS (
+  SELECT 1
+  FROM jobs AS j
+  JOIN endpoint_groups AS g ON g.app_id = j.app_id
+    AND g.name = j.target_group
+    AND g.deleted_at IS NULL
+  JOIN endpoints AS e ON e.group_id = g.id
+  WHERE j.id = b.id
+    AND e.id = b.endpoint
+    AND NOT e.draining
+  LIMIT 1 OFFSET 0
+)
+  AND NOT EXISTS (
+  SELECT 1
+  FROM jobs AS j
+  JOIN endpoint_groups AS g ON g.app_id = j.app_id
+    AND g.name = j.target_group
+  WHERE j.id = b.id
+    AND g.deleted_at IS NULL
+    AND g.definition LIKE '%"dns":{%'
+  LIMIT 1 OFFSET 0
+)

@@ -1,0 +1,22 @@
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS node,
+        value ->> 6 AS job_id, value ->> 7 AS endpoint
+    FROM jsonb_each($1)
+  ) AS u
+  CROSS JOIN n
+)
+INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)
+SELECT b.job_id, b.scheduled_at, b.trigger_id, b.kind, s.endpoint, b.node, b.token, s.since
+FROM b
+JOIN slots AS s ON s.job_id = b.job_id
+  AND s.scheduled_at = b.scheduled_at
+  AND s.trigger_id = b.trigger_id
+  AND s.kind = b.kind % 16
+  AND s.endpoint = ''
+ON CONFLICT DO NOTHING

@@ -1,0 +1,19 @@
+WITH n AS MATERIALIZED (
+  SELECT CASE WHEN 0 = 0 THEN CAST(unixepoch('subsec') * 1000 AS INTEGER) ELSE 0 END AS now
+),
+b AS MATERIALIZED (
+  SELECT u.*, n.now, TRUE AS yes, FALSE AS no
+  FROM (
+    SELECT value ->> 0 AS scheduled_at, value ->> 1 AS trigger_id, value ->> 2 AS kind,
+        value ->> 3 AS token, value ->> 4 AS attempt, value ->> 5 AS job_id
+    FROM jsonb_each($3)
+  ) AS u
+  CROSS JOIN n
+)
+INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt,
+    state, has_input)
+SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, CAST($1 AS BIGINT), 0, 0, 0, 'queued',
+    CAST($2 AS BOOLEAN)
+FROM b
+WHERE 1 = 1
+ON CONFLICT DO NOTHING

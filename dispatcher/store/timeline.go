@@ -1,0 +1,243 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// What a timeline reads of each job, at most, however long its history is.
+const (
+	timelineRuns     = 400 // the latest, and as many that are not over
+	timelineDead     = 100 // the latest that failed
+	timelineMisfires = 100
+	// timelineMissed is how long before the timeline a misfire may begin that reaches into it.
+	timelineMissed = 31 * dayMillis
+)
+
+// timelineJob is a row of a timeline with its job.
+type timelineJob struct {
+	id int64
+	dispatcher.Job
+	dispatcher.TimelineRow
+}
+
+// Timeline returns a page of the jobs of an app with their runs, misfires and planned fires. It takes the same number of
+// statements for each page.
+func (s *store) Timeline(ctx context.Context, query dispatcher.TimelineQuery) (page dispatcher.Timeline, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	page = dispatcher.Timeline{From: query.From, To: query.To, Items: []dispatcher.TimelineRow{}}
+	if page.Now, err = s.orClock(ctx, query.Now); err != nil {
+		return page, err
+	}
+	step := dispatcher.TimelineStep(query.From, query.To)
+	page.Step = dispatcher.Duration(step)
+	jobs, err := s.timelineJobs(ctx, query)
+	if err != nil {
+		return page, err
+	}
+	if len(jobs) > query.Page.Limit {
+		jobs = jobs[:query.Page.Limit]
+		page.Next = jobs[len(jobs)-1].Name
+	}
+	if len(jobs) == 0 {
+		return page, nil
+	}
+	byID, ids := make(map[int64]*timelineJob, len(jobs)), make([]int64, len(jobs))
+	for i := range jobs {
+		ids[i], byID[jobs[i].id] = jobs[i].id, &jobs[i]
+	}
+	for _, add := range []func() error{
+		func() error { return s.addTimelineRuns(ctx, byID, ids, query) },
+		func() error { return s.addTimelineMisfires(ctx, byID, ids, query) },
+		func() error { return s.addPlanned(ctx, byID, ids, query, page.Now, step) },
+	} {
+		if err := add(); err != nil {
+			return page, fmt.Errorf("timeline of app %s: %w", query.App, err)
+		}
+	}
+	for i := range jobs {
+		jobs[i].Group(page.Now, step)
+		page.Items = append(page.Items, jobs[i].TimelineRow)
+	}
+	return page, nil
+}
+
+// timelineJobs returns the jobs of a page and one more, if there is one.
+func (s *store) timelineJobs(ctx context.Context, query dispatcher.TimelineQuery) ([]timelineJob, error) {
+	if _, err := findApp(ctx, s.read, query.App, ""); err != nil {
+		return nil, err
+	}
+	// $1 app, $2 last name of the page before, $3 how many, $4 the only name; empty: any
+	const list = `SELECT j.id, j.name, j.origin FROM jobs AS j WHERE j.app_id = $1 AND j.name > $2 AND j.part_of = 0
+		AND j.deleted_at IS NULL AND ($4 = '' OR j.name = $4) ORDER BY j.name LIMIT $3`
+	jobs, err := collect(ctx, s.read, func(row scanner) (j timelineJob, err error) {
+		j.App = query.App
+		err = row.Scan(&j.id, &j.Name, &j.Origin)
+		j.TimelineRow.Job, j.Marks = j.Name, []dispatcher.TimelineMark{}
+		return j, err
+	}, list, dispatcher.AppID(query.App), query.Page.Cursor, query.Page.Limit+1, query.Job)
+	if err == nil && len(jobs) == 0 && query.Job != "" {
+		err = dispatcher.NotFound("job", query.App+"/"+query.Job)
+	}
+	return jobs, err
+}
+
+// timelineRun is a run as a timeline shows it.
+type timelineRun struct {
+	job int64
+	dispatcher.TimelineMark
+}
+
+func scanTimelineRun(row scanner) (run timelineRun, err error) {
+	var key dispatcher.RunKey
+	run.What, run.Count = dispatcher.MarkRun, 1
+	err = row.Scan(&run.job, &run.Trigger, instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &run.State, &run.Class,
+		optionalColumn(&run.StartedAt), optionalColumn(&run.EndedAt))
+	run.ScheduledAt, run.Run = key.ScheduledAt, key.String()
+	return run, err
+}
+
+// addTimelineRuns adds the latest runs of each job, those that failed, and those that are not over. Of a run that is in two of
+// these lists, or that moves from one to the other meanwhile, one mark is made.
+func (s *store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query dispatcher.TimelineQuery) error {
+	const (
+		ended = `r.job_id, r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded') AS state, coalesce(r.class, '') AS class,
+			r.ended_at - r.started_ms AS started_at, r.ended_at`
+		live   = `r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.state, r.class, r.started_at, CAST(NULL AS BIGINT) AS ended_at`
+		inTime = `r.scheduled_at >= $1 AND r.scheduled_at <= $2 AND r.kind < 16`
+	)
+	// $1 from, $2 to, $3 on: the jobs
+	list := s.rows(0, 3, "", idColumns...) + ` SELECT r.job_id, coalesce(t.name, ''), r.scheduled_at, r.trigger_id, r.kind, r.state, r.class,
+			r.started_at, r.ended_at
+		FROM (` + s.latestOfEach(ended, `runs`, `r.scheduled_at`, inTime, timelineRuns) + `
+			UNION ` + s.latestOfEach(ended, `runs`, `r.scheduled_at`, inTime+` AND `+isDead, timelineDead) + `
+			UNION ` + s.latestOfEach(live, `live_runs`, `r.scheduled_at + 0`, `r.scheduled_at + 0 >= $1 AND r.scheduled_at + 0 <= $2
+				AND r.kind < 16`, timelineRuns) + `
+			UNION SELECT f.job_id, f.scheduled_at, f.trigger_id, CAST(1 AS SMALLINT), 'claimed', '', CAST(NULL AS BIGINT), CAST(NULL AS BIGINT)
+			FROM (` + s.claimedFires() + `) AS f WHERE f.job_id IN (SELECT b.id FROM b) AND f.scheduled_at >= $1 AND f.scheduled_at <= $2
+		) AS r LEFT JOIN triggers AS t ON t.id = r.trigger_id
+		ORDER BY r.job_id, r.scheduled_at DESC, r.trigger_id, r.kind`
+	runs, err := collect(ctx, s.read, scanTimelineRun, list, append([]any{query.From.UnixMilli(), query.To.UnixMilli()}, s.batch(ids)...)...)
+	if err != nil {
+		return fmt.Errorf("runs: %w", err)
+	}
+	seen := make(map[string]int, len(runs))
+	for _, run := range runs {
+		job := jobs[run.job]
+		if i, twice := seen[run.Run]; twice {
+			if run.EndedAt != nil {
+				job.Marks[i] = run.TimelineMark
+			}
+			continue
+		}
+		seen[run.Run] = len(job.Marks)
+		job.Marks = append(job.Marks, run.TimelineMark)
+	}
+	for _, job := range jobs {
+		job.More = len(job.Marks) >= timelineRuns
+	}
+	return nil
+}
+
+// latestOfEach selects the latest rows of each job of a batch. The order begins with the job for the reason that endedOfEach has.
+func (p *postgres) latestOfEach(columns, table, at, conditions string, limit int) string {
+	return ` SELECT r.* FROM b CROSS JOIN LATERAL (SELECT ` + columns + ` FROM ` + table + ` AS r WHERE r.job_id >= b.id AND r.job_id <= b.id
+		AND ` + conditions + ` ORDER BY r.job_id DESC, ` + at + ` DESC LIMIT ` + strconv.Itoa(limit) + `) AS r`
+}
+
+// latestOfEach has no LATERAL: it looks for the oldest of the latest rows of each job first. $1 is before all of them.
+func (s *sqlite) latestOfEach(columns, table, at, conditions string, limit int) string {
+	oldest := `SELECT ` + at + ` FROM ` + table + ` AS r WHERE r.job_id = b.id AND ` + conditions +
+		` ORDER BY ` + at + ` DESC LIMIT 1 OFFSET ` + strconv.Itoa(limit-1)
+	return ` SELECT ` + columns + ` FROM b CROSS JOIN ` + table + ` AS r WHERE r.job_id = b.id
+		AND ` + at + ` >= coalesce((` + oldest + `), $1) AND ` + conditions
+}
+
+// addTimelineMisfires adds the latest misfire decisions of each job.
+func (s *store) addTimelineMisfires(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query dispatcher.TimelineQuery) error {
+	// $1 the earliest beginning, $2 to, $3 from, $4 on: the jobs
+	list := s.rows(0, 4, "", idColumns...) + ` SELECT m.job_id, t.name, m.from_at, m.to_at, m.count, m.decision FROM (` +
+		s.latestOfEach(`r.*`, `misfires`, `r.from_at`, `r.from_at >= $1 AND r.from_at <= $2 AND r.to_at >= $3`, timelineMisfires) +
+		`) AS m JOIN triggers AS t ON t.id = m.trigger_id ORDER BY m.from_at DESC`
+	type missed struct {
+		job int64
+		dispatcher.TimelineMark
+	}
+	all, err := collect(ctx, s.read, func(row scanner) (m missed, err error) {
+		m.What = dispatcher.MarkMisfire
+		err = row.Scan(&m.job, &m.Trigger, instantColumn(&m.ScheduledAt), optionalColumn(&m.Last), &m.Count, &m.Decision)
+		if m.Last != nil && m.Last.Equal(m.ScheduledAt) {
+			m.Last = nil
+		}
+		return m, err
+	}, list, append([]any{query.From.UnixMilli() - timelineMissed, query.To.UnixMilli(), query.From.UnixMilli()}, s.batch(ids)...)...)
+	if err != nil {
+		return fmt.Errorf("misfires: %w", err)
+	}
+	for _, m := range all {
+		jobs[m.job].Marks = append(jobs[m.job].Marks, m.TimelineMark)
+	}
+	return nil
+}
+
+// addPlanned adds the fires after now of the triggers that nothing keeps from firing. What takes too long to evaluate is left out.
+func (s *store) addPlanned(
+	ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query dispatcher.TimelineQuery, now time.Time, step time.Duration,
+) error {
+	if !query.To.After(now) {
+		return nil
+	}
+	// $1 to, $2 on: the jobs
+	list := s.rows(0, 2, "", idColumns...) + ` SELECT ` + triggerColumns + ` FROM b JOIN triggers AS t ON t.job_id = b.id` + withClock + `
+		WHERE c.next_fire_time <= $1 AND c.state = 'waiting' AND c.off = 0 AND t.deleted_at IS NULL`
+	triggers, err := collect(ctx, s.read, scanTrigger, list, append([]any{query.To.UnixMilli()}, s.batch(ids)...)...)
+	if err != nil {
+		return fmt.Errorf("triggers: %w", err)
+	}
+	_, all, err := s.AppCalendars(ctx, query.App)
+	if err != nil {
+		return err
+	}
+	calendars, budget := dispatcher.CompileCalendars(all), dispatcher.NewPlannedBudget(ctx)
+	from := now
+	if query.From.After(now) {
+		from = query.From.Add(-time.Millisecond)
+	}
+	for _, t := range triggers {
+		job := jobs[t.jobID]
+		marks, err := planned(budget, job.Job, t, calendars, from, query.To, step)
+		var costly schedule.Errors
+		switch {
+		case errors.As(err, &costly):
+			job.More = true
+		case err != nil:
+			return fmt.Errorf("trigger %s/%s/%s: %w", query.App, job.Name, t.name, err)
+		}
+		job.Marks = append(job.Marks, marks...)
+	}
+	return nil
+}
+
+// planned returns the marks of the fires of one trigger.
+func planned(budget *schedule.Budget, job dispatcher.Job, t triggerRow, calendars dispatcher.Calendars, from, to time.Time,
+	step time.Duration) ([]dispatcher.TimelineMark, error) {
+	job.Triggers = map[string]dispatcher.Trigger{t.name: t.Trigger}
+	s, err := t.Parse(job.Identity(t.name), t.AnchorAt, calendars)
+	if err != nil {
+		return nil, nil //nolint:nilerr // the trigger is put into quarantine when it is due
+	}
+	if _, delayed := s.FixedDelay(); delayed {
+		if !t.NextFireTime.After(from) {
+			return nil, nil
+		}
+		return []dispatcher.TimelineMark{{What: dispatcher.MarkPlanned, ScheduledAt: *t.NextFireTime, Count: 1, Trigger: t.name}}, nil
+	}
+	return dispatcher.PlannedMarks(budget, s, t.name, from, to, step)
+}

@@ -1,0 +1,89 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+)
+
+// Alerts are the alerts of apps, their states and events. Writes of definitions are as those of Definitions.
+//
+// The notifications of an alert are runs of a job that belongs to it, of kind alert: they are delivered, retried, listed and
+// cancelled as other runs. A transition is stored in the transaction that queues its notification.
+type Alerts interface {
+	// PutAlert creates or replaces an alert. It returns it as stored, without the values of its secrets, and whether it was
+	// created. ErrNotFound: the app does not exist. Problems: the definition is wrong, outside the bounds of the app, or one
+	// too many, or its secrets cannot be stored. States of conditions that the alert no longer has, and of jobs that it no
+	// longer selects, end within two handler intervals, with a notification to the new destination.
+	PutAlert(ctx context.Context, alert Alert, change Change) (stored Alert, created bool, err error)
+	// Alert returns ErrNotFound if there is none of that name.
+	Alert(ctx context.Context, app, name string) (Alert, error)
+	// Alerts lists by name.
+	Alerts(ctx context.Context, app string, page Page) ([]Alert, error)
+	// DeleteAlert removes an alert with its states. Notifications that wait are not delivered. The events stay.
+	DeleteAlert(ctx context.Context, app, name string, change Change) error
+
+	// MuteAlert mutes an alert until mute.Until, or until UnmuteAlert, whatever its definition says. It replaces the mute
+	// that stands. Problems: Until is in the past.
+	MuteAlert(ctx context.Context, app, name string, mute AlertMute, change Change) (Alert, error)
+	// UnmuteAlert lifts an operator's mute, but no window of the definition. What was kept back is notified within two handler
+	// intervals. Without a mute it changes nothing.
+	UnmuteAlert(ctx context.Context, app, name string, change Change) (Alert, error)
+
+	// AlertStates lists the states of an app, by alert, job and condition. ErrNotFound: there is no such app, or alert if the
+	// query names one.
+	AlertStates(ctx context.Context, query AlertStateQuery) ([]AlertState, error)
+	// AcknowledgeAlert acknowledges what holds for a job, and notifies of it once. It returns the states that it acknowledged.
+	// ErrNotFound: there is no such alert. ErrConflict: nothing of it holds for the job. Problems: Until is in the past.
+	AcknowledgeAlert(ctx context.Context, app, alert string, ack AlertAcknowledgement, change Change) ([]AlertState, error)
+	// WithdrawAcknowledgement takes back what AcknowledgeAlert did, for a job and a condition, empty: all. It notifies nobody.
+	// ErrNotFound: there is no such alert.
+	WithdrawAcknowledgement(ctx context.Context, app, alert, job string, condition AlertCondition, change Change) ([]AlertState, error)
+
+	// AlertEvents lists the transitions of an app, latest first; also those of deleted alerts and jobs.
+	AlertEvents(ctx context.Context, query AlertEventQuery) ([]AlertEvent, error)
+	// TestAlert queues a notification with transition test, also while the alert is muted, and returns its run.
+	TestAlert(ctx context.Context, app, alert string, change Change) (Run, error)
+}
+
+// AlertStateQuery selects states. Empty fields select all.
+type AlertStateQuery struct {
+	App, Alert, Job string
+	// Firing selects conditions that hold.
+	Firing bool
+	Now    time.Time // MutedUntil is told by it
+	Page   Page      // the cursor is AlertState.Cursor
+}
+
+// AlertEventQuery selects events. Empty fields select all.
+type AlertEventQuery struct {
+	App, Alert, Job string
+	// From and To bound when they happened, both inclusive; zero: unbounded.
+	From, To time.Time
+	Page     Page // the cursor is AlertEvent.Cursor
+}
+
+// Cursor is the key of s in lists.
+func (s *AlertState) Cursor() string { return s.Alert + "/" + s.Job + "/" + string(s.Condition) }
+
+// AlertsWatched is what one call of WatchAlerts did.
+type AlertsWatched struct {
+	Jobs     int  // jobs that follow a change of alerts now
+	Looked   int  // states that were looked at
+	Late     int  // jobs of which a fire has not begun in time
+	Notified int  // notifications that were queued
+	More     bool // there is more to do now
+}
+
+// AlertWatch is what the handler does for alerts. The ends of runs are judged by Follows.
+type AlertWatch interface {
+	// WatchAlerts does a portion of what is due: it lets jobs follow the changes of alerts, looks at conditions that time
+	// decides about, and finds fires after a late one that have not begun in time, at most limit of each. The first call of a
+	// round is given a zero LateFire, and the next one what the call before it returned; nil: there are no more late fires.
+	WatchAlerts(ctx context.Context, after *LateFire, limit int, now time.Time) (AlertsWatched, *LateFire, error)
+}
+
+// LateFire is a fire that has not begun in time; see WatchAlerts.
+type LateFire struct {
+	DueAt     time.Time
+	TriggerID int64
+}

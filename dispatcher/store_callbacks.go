@@ -1,0 +1,109 @@
+package dispatcher
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+)
+
+// Callback is how a target that accepted an attempt says later how it ended. The run waits in state
+// waiting_callback, and no node holds it.
+type Callback struct {
+	// ID is a number of 63 bits by which the target names the attempt; 0: it names the run.
+	ID int64
+	// Group is the endpoint group whose executors have the attempt; empty: it has none.
+	Group string
+	// Within is how long after the end of the attempt, and after each heartbeat, the callback may come. 0 stands for
+	// DefaultCallbackTimeout.
+	Within time.Duration
+	// StateRevision is that of the state that the attempt was given; nil: the job carries none.
+	StateRevision *int64
+}
+
+// AwaitedAttempt is an attempt whose target says how it ended.
+type AwaitedAttempt struct {
+	Run     string // its id
+	Attempt int
+	// Group is Callback.Group, as it was when the target accepted the attempt: the job may be another one by now.
+	Group string
+}
+
+// Bounds of callbacks.
+const (
+	DefaultCallbackTimeout = Duration(time.Hour)
+	// MinCallbackTimeout is the shortest time for a callback.
+	MinCallbackTimeout = time.Second
+	// MostCallbackWait bounds how long a run waits in total, whatever heartbeats come.
+	MostCallbackWait = 7 * 24 * time.Hour
+	// MostCallbackText bounds a message or a progress text, in bytes.
+	MostCallbackText = 1024
+)
+
+// CallbackState is what is known of a run that waits for a callback.
+type CallbackState struct {
+	// Endpoint is the id of the endpoint of a group that accepted the attempt, empty if the target is no group.
+	Endpoint string `json:"endpoint,omitempty"`
+	// Deadline is when the run ends as timed_out without a callback. A heartbeat moves it.
+	Deadline time.Time `json:"deadline"`
+	// HeartbeatAt is when the latest heartbeat came, nil if none did.
+	HeartbeatAt *time.Time `json:"heartbeat_at,omitempty"`
+	// Progress and Percent, 0 to 100, are what the latest heartbeat that said so said of the progress of the work.
+	Progress string `json:"progress,omitempty"`
+	Percent  *int   `json:"percent,omitempty"`
+}
+
+// CallbackReply is what a callback learns of the run.
+type CallbackReply struct {
+	Run   string   `json:"run"`
+	State RunState `json:"state"`
+	// Attempt is the one that the callback was of.
+	Attempt int `json:"attempt"`
+	// Callback has the deadline while the run waits.
+	Callback *CallbackState `json:"callback,omitempty"`
+}
+
+// Progress is what a heartbeat says of the work.
+type Progress struct {
+	Text    string // at most MostCallbackText bytes; empty: as before
+	Percent *int   // 0 to 100; nil: as before
+}
+
+// CallbackResult is what a callback says of the end of an attempt.
+type CallbackResult struct {
+	// Message is the failure in words, or the result. Of more than MostCallbackText bytes the rest is dropped.
+	Message string
+	// State is what the target returns as the state of the job, as ReadCarriedState returns it; nil: it returns none.
+	State json.RawMessage
+}
+
+// AcceptedAttempt is an attempt that its target accepted and that is over now: the target said that it failed, or nothing
+// within its time. The node that adopted its run calls nothing; it records the end, and what follows by the job's policies.
+type AcceptedAttempt struct {
+	StartedAt  time.Time // zero: the node that called the target did not record it
+	HTTPStatus int
+	Failed     bool   // the target said so; else its time is over
+	Message    string // of the target
+	Within     time.Duration
+}
+
+// Callbacks are how targets end the attempts that they accepted. A callback names the run and the number of the attempt.
+// ErrConflict: this attempt is over, in another way than the callback says, or another one has begun. A callback may come
+// before the node has recorded that the target accepted the attempt. One that is repeated changes nothing and is no error.
+type Callbacks interface {
+	// AwaitedAttempt returns the attempt of an app that has a Callback.ID and whose run waits.
+	AwaitedAttempt(ctx context.Context, app string, id int64) (AwaitedAttempt, error)
+	// CompleteRun ends a run as succeeded. Problems: it returns a state, and its attempt may not.
+	CompleteRun(ctx context.Context, runID string, attempt int, result CallbackResult, change Change) (Run, error)
+	// FailRun says that an attempt failed. A node records that soon, and the run is attempted again if its job says so.
+	FailRun(ctx context.Context, runID string, attempt int, result CallbackResult, change Change) (Run, error)
+	// ExtendRun is a heartbeat: the callback may come within that time from now. 0: within the time that it had when the
+	// target accepted the attempt. MostCallbackWait after the attempt began, no heartbeat moves the deadline any more.
+	ExtendRun(ctx context.Context, runID string, attempt int, within time.Duration, progress Progress, change Change) (Run, error)
+	// CallbackKey returns the key of the installation by which the tokens of callbacks are made. It is drawn at random
+	// when it is first asked for.
+	CallbackKey(ctx context.Context) ([]byte, error)
+}
+
+// ActorCallback is the actor of a Change that a target makes by the token of its attempt. The audit log, which says what
+// people and their programs did, has no entry of it: the history has the result.
+const ActorCallback = "callback"

@@ -1,0 +1,19 @@
+package dispatcher
+
+import (
+	"context"
+	"time"
+)
+
+// Sessions are the stays of people in the console. A login and a logout are entries of the audit log.
+type Sessions interface {
+	// CreateSession stores a session. ErrConflict: there are MaxSessions already.
+	CreateSession(ctx context.Context, session Session, change Change) error
+	// Session returns the session with a hash, with its token, and records its use, once in SessionRenewal at most.
+	// ErrNotFound: there is none, it has ended at now, or its token was revoked.
+	Session(ctx context.Context, hash [32]byte, now time.Time) (Session, error)
+	// EndSession ends one session; it is no error if it has ended.
+	EndSession(ctx context.Context, id string, change Change) error
+	// EndSessions ends all sessions of a token, or of an identity, and returns how many there were.
+	EndSessions(ctx context.Context, tokenID string, change Change) (int, error)
+}

@@ -1,0 +1,77 @@
+package dispatcher_test
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func executorTarget() *dispatcher.GroupTarget {
+	return &dispatcher.GroupTarget{
+		Name: "robots", Timeout: dispatcher.DefaultTimeout, XXLJob: &dispatcher.XXLJobRun{Handler: "demoJobHandler"},
+	}
+}
+
+func TestExecutorsHaveNoOtherSettingsOfGroups(t *testing.T) {
+	t.Parallel()
+	target := executorTarget()
+	target.EndpointConcurrency = dispatcher.ConcurrencyForbid
+	if err := target.Validate(); err == nil || !strings.Contains(err.Error(), "leaves no choice of endpoint_concurrency") {
+		t.Errorf("endpoint_concurrency: err = %v", err)
+	}
+	group := dispatcher.EndpointGroup{Name: "robots", Kind: dispatcher.GroupXXLJob, HealthCheck: &dispatcher.HealthCheck{}}
+	group.AccessToken = &dispatcher.Secret{Reference: "file:token"}
+	if err := group.Validate(); err == nil || !strings.Contains(err.Error(), "leave health_check out") {
+		t.Errorf("health_check: err = %v", err)
+	}
+}
+
+func TestDefaultHeadersOfAnAppAreNotThoseOfExecutors(t *testing.T) {
+	t.Parallel()
+	job := dispatcher.Job{Target: dispatcher.Target{Group: executorTarget()}}
+	defaults := &dispatcher.JobDefaults{Headers: map[string]string{"X-Team": "crm"}}
+	defaults.Fill(&job)
+	if err := job.Target.Group.Validate(); len(job.Target.Group.Headers) != 0 || err != nil {
+		t.Errorf("headers = %v, err = %v; want none", job.Target.Group.Headers, err)
+	}
+}
+
+func TestExecutorIsToldItsShard(t *testing.T) {
+	t.Parallel()
+	for _, shard := range []*dispatcher.Shard{nil, {Index: 2, Total: 5}} {
+		call := dispatcher.Call{
+			App: "demo", Job: "j", Attempt: 1, Shard: shard, Group: &dispatcher.GroupVersion{},
+			Target: dispatcher.Target{Group: executorTarget()},
+		}
+		_, path, _, body, err := call.GroupRequest()
+		var got struct{ BroadcastIndex, BroadcastTotal int }
+		if err != nil || path != "/run" || json.Unmarshal(body, &got) != nil {
+			t.Fatalf("path = %s, body = %s, err = %v", path, body, err)
+		}
+		want := dispatcher.Shard{Total: 1}
+		if shard != nil {
+			want = *shard
+		}
+		if got.BroadcastIndex != want.Index || got.BroadcastTotal != want.Total {
+			t.Errorf("executor is told shard %d of %d, want %d of %d", got.BroadcastIndex, got.BroadcastTotal, want.Index, want.Total)
+		}
+	}
+}
+
+func TestExecutorThatInterruptsRunsTooLateIsWarnedOf(t *testing.T) {
+	t.Parallel()
+	for timeout, warned := range map[time.Duration]bool{0: false, 59 * time.Second: false, time.Minute: true, time.Hour: true} {
+		job := dispatcher.Job{App: "shop", Name: "sync"}
+		job.Target.Group = &dispatcher.GroupTarget{Name: "robots", Timeout: dispatcher.DefaultTimeout,
+			Callback: &dispatcher.CallbackPolicy{Timeout: dispatcher.Duration(time.Minute)},
+			XXLJob:   &dispatcher.XXLJobRun{Handler: "demoJobHandler", ExecutorTimeout: dispatcher.Duration(timeout)}}
+		warnings := job.Warn(dispatcher.Calendars{})
+		if got := len(warnings) == 1 && warnings[0].Code == dispatcher.CodeExecutorTimeout &&
+			warnings[0].Path == "/target/group/xxl_job/executor_timeout"; got != warned || !warned && len(warnings) > 0 {
+			t.Errorf("executor_timeout %s: warnings %+v, want one: %v", timeout, warnings, warned)
+		}
+	}
+}

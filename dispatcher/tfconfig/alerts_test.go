@@ -1,0 +1,133 @@
+package tfconfig_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
+)
+
+// watched is an app with alerts, as a server has it.
+func watched() tfconfig.Content {
+	var app dispatcher.App
+	app.SetDefaults()
+	app.Name = "billing"
+	var standard, every dispatcher.Alert
+	standard.SetDefaults()
+	standard.App, standard.Name, standard.Failure = "billing", "channel", &dispatcher.AlertFailures{After: 1}
+	standard.Destination.Webhook = &dispatcher.AlertWebhook{}
+	standard.Destination.Webhook.SetDefaults()
+	standard.Destination.Webhook.URL = "https://hooks.slack.com/"
+	standard.Destination.Webhook.Format, standard.Destination.Webhook.SecretURL = "slack", &dispatcher.Secret{Stored: true}
+	every.SetDefaults()
+	from := time.Date(2027, 12, 24, 0, 0, 0, 0, time.UTC)
+	to := from.AddDate(0, 0, 3)
+	every.App, every.Name, every.Description = "billing", "9-every", "all of ${it}"
+	every.Jobs, every.Labels = []string{"nightly"}, dispatcher.Labels{"tier": "critical"}
+	every.Failure = &dispatcher.AlertFailures{After: 3, RepeatEvery: 10}
+	every.Missed, every.Recovery, every.LateAfter = true, false, dispatcher.Duration(5*time.Minute)
+	every.Objective = true
+	every.OverrunAfter, every.NoSuccessFor = dispatcher.Duration(2*time.Hour), dispatcher.Duration(26*time.Hour)
+	every.Mutes = []dispatcher.AlertMuteWindow{
+		{Schedule: "0 22 * * *", Duration: dispatcher.Duration(8 * time.Hour), Timezone: "Europe/Berlin"}, {From: &from, To: &to},
+	}
+	every.Retry.MaxAttempts = 5
+	every.Destination.Webhook = &dispatcher.AlertWebhook{RoutingKey: &dispatcher.Secret{Reference: "file:billing/pagerduty"}, Severity: "info"}
+	every.Destination.Webhook.SetDefaults()
+	every.Destination.Webhook.URL, every.Destination.Webhook.Format = "https://events.pagerduty.com/v2/enqueue", "pagerduty"
+	topic := standard
+	topic.Name = "topic"
+	topic.Destination = dispatcher.AlertDestination{SNS: &dispatcher.AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call"}}
+	topic.Destination.SNS.SetDefaults()
+	return tfconfig.Content{App: app, Alerts: []dispatcher.Alert{every, standard, topic}}
+}
+
+func TestAlertsAreWrittenCleanAndTheSame(t *testing.T) {
+	t.Parallel()
+	dir, text := written(t, watched())
+	golden(t, filepath.Join("testdata", "alerts", "billing.tf"), text)
+	if found := lint(t, dir); found != "" {
+		t.Errorf("lint:\n%s", found)
+	}
+	if found := compare(t, dir, watched()); len(found) > 0 {
+		t.Errorf("differences %+v, want none", found)
+	}
+}
+
+func TestCompareNamesWhatDiffersInAlerts(t *testing.T) {
+	t.Parallel()
+	dir, _ := written(t, watched())
+	server := watched()
+	until := time.Now()
+	server.Alerts[0].Muted, server.Alerts[0].Firing = &dispatcher.AlertMute{Until: &until}, 3 // neither is declared
+	server.Alerts[0].Failure.After, server.Alerts[0].LateAfter = 4, 0
+	server.Alerts[0].Mutes = server.Alerts[0].Mutes[:1]
+	server.Alerts[1].Destination.Webhook.Format = "carillon"
+	server.Alerts = append(server.Alerts, dispatcher.Alert{App: "billing", Name: "old"})
+	var got []string
+	for _, d := range compare(t, dir, server) {
+		got = append(got, string(d.Change)+" "+d.Name)
+		for _, a := range d.Attributes {
+			got = append(got, a.Path)
+		}
+	}
+	want := []string{
+		"changed billing/9-every", "failure.after", "late_after", "mute[1]", "changed billing/channel", "destination.webhook.format",
+		"only_on_server billing/old",
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("differences\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// What is wrong is told at its line, and what depends on values that are not known is not judged.
+func TestLintKnowsTheRulesOfAlerts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := `
+variable "v" {}
+resource "carillon_alert" "wrong" {
+  app        = "billing"
+  name       = "wrong"
+  late_after = "1ms"
+  destination {
+    webhook {
+      url    = "https://hooks.slack.com/services/T/B/canary"
+      format = "slak"
+    }
+  }
+}
+resource "carillon_alert" "unknown" {
+  app    = "billing"
+  name   = "unknown"
+  missed = var.v
+  destination {
+    webhook {
+      url    = "https://example.com/"
+      format = var.v
+      body   = "{}"
+      routing_key {
+        reference = "env:SECRET_BILLING"
+      }
+    }
+  }
+}
+`
+	if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	found := lint(t, dir)
+	for _, want := range []string{":6:", "duration 1ms is less", ":9:", "anyone who knows this URL", ":10:", "did you mean slack?"} {
+		if !strings.Contains(found, want) {
+			t.Errorf("lint says\n%s, want %q in it", found, want)
+		}
+	}
+	if strings.Count(strings.TrimSpace(found), "\n") != 2 || strings.Contains(found, "canary") {
+		t.Errorf("lint says\n%s, want three lines without the URL", found)
+	}
+}

@@ -1,0 +1,72 @@
+resource "carillon_app" "shop" { name = "shop" }
+
+locals {
+  hook = "https://example.com/hook"
+}
+
+resource "carillon_job" "load" {
+  app  = carillon_app.shop.name
+  name = "load"
+  target {
+    webhook { url = local.hook }
+  }
+  on_success {
+    jobs    = [carillon_job.report.name, "tydi", "load"]
+    payload = "results"
+  }
+  on_failure {
+    target {
+      webhook { url = "ftp://example.com" }
+    }
+  }
+  on_misfire {}
+}
+
+# report and publish follow one another.
+resource "carillon_job" "report" {
+  app  = carillon_app.shop.name
+  name = "report"
+  target {
+    webhook { url = local.hook }
+  }
+  on_success {
+    jobs = ["publish"]
+  }
+}
+
+resource "carillon_job" "publish" {
+  app  = carillon_app.shop.name
+  name = "publish"
+  target {
+    webhook { url = local.hook }
+  }
+  on_success {
+    jobs = ["tidy"]
+  }
+  on_failure {
+    jobs = ["tidy", "report"]
+    target {
+      group { name = "workers" }
+    }
+  }
+}
+
+resource "carillon_job" "tidy" {
+  app  = carillon_app.shop.name
+  name = "tidy"
+  target {
+    webhook { url = local.hook }
+  }
+}
+
+# Jobs of an app that no file declares may be elsewhere.
+resource "carillon_job" "elsewhere" {
+  app  = "other"
+  name = "elsewhere"
+  target {
+    webhook { url = local.hook }
+  }
+  on_success {
+    jobs = ["unheard-of"]
+  }
+}

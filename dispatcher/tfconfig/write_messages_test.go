@@ -1,0 +1,32 @@
+package tfconfig_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// What is written of queues and topics says all of them and no default, and is the same when it is read.
+func TestJobsOfQueuesAndTopicsAreWrittenAndCompared(t *testing.T) {
+	t.Parallel()
+	sqs := dispatcher.SQS{QueueARN: "arn:aws:sqs:eu-central-1:123456789012:orders", Attributes: map[string]string{"app": "{{.App}}"},
+		AssumeRole: &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/r"}}
+	sqs.SetDefaults()
+	sns := dispatcher.SNS{TopicARN: "arn:aws:sns:eu-central-1:123456789012:orders.fifo", Subject: "{{.Job}}"}
+	sns.SetDefaults()
+	for want, target := range map[string]dispatcher.Target{
+		`= "arn:aws:sqs:eu-central-1:123456789012:orders"`:      {SQS: &sqs},
+		`= "arn:aws:sns:eu-central-1:123456789012:orders.fifo"`: {SNS: &sns},
+	} {
+		c := content(t)
+		c.Jobs[0].Target, c.Jobs[0].Payload = target, nil
+		dir, text := written(t, c)
+		if !strings.Contains(text, want) || strings.Contains(text, "timeout") || lint(t, dir) != "" {
+			t.Errorf("written is\n%s\nwant %s and no default; lint: %s", text, want, lint(t, dir))
+		}
+		if found := compare(t, dir, c); len(found) > 0 {
+			t.Errorf("differences %+v, want none", found)
+		}
+	}
+}

@@ -1,0 +1,184 @@
+package tracing
+
+import (
+	"context"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.43.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Begin begins the span of an attempt at now. It says whether the trace is recorded, and returns what ends the span; nil:
+// it is not recorded.
+func (t *Tracer) Begin(ctx context.Context, call dispatcher.Call, now time.Time) (dispatcher.Sampling, func(dispatcher.Outcome)) {
+	name, attributes := aboutTarget(call)
+	_, span := t.tracer.Start(context.WithValue(ctx, idsKey{}, &call), name, trace.WithNewRoot(), trace.WithTimestamp(now),
+		trace.WithSpanKind(trace.SpanKindClient), trace.WithLinks(links(call)...),
+		trace.WithAttributes(append(attributes, aboutRun(call)...)...))
+	if !span.SpanContext().IsSampled() {
+		return dispatcher.NotSampled, nil
+	}
+	return dispatcher.Sampled, func(o dispatcher.Outcome) {
+		end(span, call, o)
+	}
+}
+
+// end ends a span with the outcome of its attempt. The text of an error may repeat what a target said, so it is left out.
+func end(span trace.Span, call dispatcher.Call, o dispatcher.Outcome) {
+	span.SetAttributes(attribute.String("carillon.state", string(o.State)))
+	if o.HTTPStatus != 0 {
+		span.SetAttributes(semconv.HTTPResponseStatusCode(o.HTTPStatus))
+	}
+	if o.Class != "" {
+		span.SetAttributes(attribute.String("carillon.class", string(o.Class)), semconv.ErrorTypeKey.String(string(o.Class)))
+	}
+	if o.Response != nil && o.Response.Endpoint != "" {
+		span.SetAttributes(aboutEndpoint(call, o.Response.Endpoint)...)
+	}
+	if o.State != dispatcher.RunSucceeded && o.State != dispatcher.RunWaitingCallback {
+		span.SetStatus(codes.Error, "")
+	}
+	span.End(trace.WithTimestamp(o.EndedAt))
+}
+
+// aboutRun returns the attributes that tell which attempt it is.
+func aboutRun(call dispatcher.Call) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{
+		attribute.String("carillon.app", call.App), attribute.String("carillon.job", call.Job),
+		attribute.String("carillon.run", call.Key.String()), attribute.String("carillon.kind", string(call.Key.Kind)),
+		attribute.Int("carillon.attempt", call.Attempt),
+		attribute.String("carillon.scheduled_at", dispatcher.FormatInstant(call.Key.ScheduledAt)),
+	}
+	if call.Trigger != "" {
+		attributes = append(attributes, attribute.String("carillon.trigger", call.Trigger))
+	}
+	return attributes
+}
+
+// aboutTarget returns the name of a span, and the attributes of its target. They are of few values: the host and not the URL.
+func aboutTarget(call dispatcher.Call) (name string, attributes []attribute.KeyValue) {
+	switch target := call.Target; {
+	case target.Webhook != nil:
+		host, _ := target.Host()
+		return target.Webhook.Method, append(aboutRequest(target.Webhook.Method, call.Attempt), aboutHost(host, target.Webhook.URL)...)
+	case target.Alert != nil && target.Alert.Webhook != nil:
+		w := target.Alert.Webhook
+		host, _ := target.Host()
+		return w.Method, append(aboutRequest(w.Method, call.Attempt), aboutHost(host, w.URL)...)
+	case target.Group != nil:
+		return target.Group.Method, append(aboutRequest(target.Group.Method, call.Attempt), attribute.String("carillon.group", target.Group.Name))
+	case target.Lambda != nil:
+		function := target.Lambda.FunctionName()
+		attributes = append(attributes, semconv.FaaSInvokedName(function), semconv.FaaSInvokedProviderAWS)
+		if region := target.Lambda.FunctionRegion(); region != "" {
+			attributes = append(attributes, semconv.FaaSInvokedRegion(region))
+		}
+		if call.Key.Kind == dispatcher.KindSchedule {
+			attributes = append(attributes, semconv.FaaSTriggerTimer, semconv.FaaSTime(dispatcher.FormatInstant(call.Key.ScheduledAt)))
+		}
+		return "invoke " + function, attributes
+	case target.SQS != nil:
+		return aboutMessage(semconv.MessagingSystemAWSSQS, target.SQS.QueueARN)
+	case target.SNS != nil:
+		return aboutMessage(semconv.MessagingSystemAWSSNS, target.SNS.TopicARN)
+	case target.Alert != nil && target.Alert.SNS != nil:
+		return aboutMessage(semconv.MessagingSystemAWSSNS, target.Alert.SNS.TopicARN)
+	}
+	return "call", nil
+}
+
+func aboutRequest(method string, attempt int) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{semconv.HTTPRequestMethodKey.String(method)}
+	if attempt > 1 {
+		attributes = append(attributes, semconv.HTTPRequestResendCount(attempt-1))
+	}
+	return attributes
+}
+
+// aboutHost returns the attributes of a server. address is a URL, or the beginning of one whose end is a template.
+func aboutHost(host, address string) []attribute.KeyValue {
+	name, text, err := net.SplitHostPort(host)
+	if err != nil {
+		name, text = strings.Trim(host, "[]"), "443"
+		if scheme, _, _ := strings.Cut(address, ":"); strings.EqualFold(scheme, "http") {
+			text = "80"
+		}
+	}
+	port, _ := strconv.Atoi(text) // what is no number is refused when it is declared
+	return []attribute.KeyValue{semconv.ServerAddress(name), semconv.ServerPort(port)}
+}
+
+// aboutEndpoint returns the attributes of the endpoint of a group that an attempt went to.
+func aboutEndpoint(call dispatcher.Call, id string) []attribute.KeyValue {
+	attributes := []attribute.KeyValue{attribute.String("carillon.endpoint", id)}
+	if call.Group == nil {
+		return attributes
+	}
+	for _, endpoint := range call.Group.Live {
+		if u, err := url.Parse(endpoint.URL); endpoint.ID == id && err == nil {
+			return append(attributes, aboutHost(u.Host, endpoint.URL)...)
+		}
+	}
+	return attributes
+}
+
+func aboutMessage(system attribute.KeyValue, arn string) (string, []attribute.KeyValue) {
+	destination := arn[strings.LastIndexByte(arn, ':')+1:]
+	return "send " + destination, []attribute.KeyValue{
+		system, semconv.MessagingDestinationName(destination), semconv.MessagingOperationTypeSend, semconv.MessagingOperationName("send"),
+	}
+}
+
+// links returns what led to an attempt: the attempt before, the run that the run follows or tells of, and the request that
+// asked for the run.
+func links(call dispatcher.Call) (all []trace.Link) {
+	add := func(why string, id dispatcher.TraceID, span dispatcher.SpanID, sampled bool, more ...attribute.KeyValue) {
+		var flags trace.TraceFlags
+		all = append(all, trace.Link{
+			SpanContext: trace.NewSpanContext(trace.SpanContextConfig{
+				TraceID: trace.TraceID(id), SpanID: trace.SpanID(span), TraceFlags: flags.WithSampled(sampled), Remote: true,
+			}),
+			Attributes: append(more, attribute.String("carillon.link", why)),
+		})
+	}
+	if call.Attempt > 1 {
+		add("retry", call.TraceID(), dispatcher.SpanOf(call.Installation, call.Key.String(), call.Attempt-1), true)
+	}
+	if c := call.Cause; c != nil && c.Run != "" {
+		why := "follow"
+		if c.Alert != "" {
+			why = "alert"
+		}
+		add(why, dispatcher.TraceOf(call.Installation, c.Run), dispatcher.SpanOf(call.Installation, c.Run, 1), true,
+			attribute.String("carillon.run", c.Run))
+	}
+	if r := call.Requester; r != nil {
+		add("request", r.Trace, r.Span, r.Sampled)
+	}
+	return all
+}
+
+// ids gives spans the ids of their attempts, which Begin puts into the context.
+type ids struct{}
+
+type idsKey struct{}
+
+// NewIDs returns the ids of an attempt.
+func (ids) NewIDs(ctx context.Context) (trace.TraceID, trace.SpanID) {
+	call, _ := ctx.Value(idsKey{}).(*dispatcher.Call)
+	return trace.TraceID(call.TraceID()), trace.SpanID(call.SpanID())
+}
+
+// NewSpanID returns the id of an attempt.
+func (ids) NewSpanID(ctx context.Context, _ trace.TraceID) trace.SpanID {
+	call, _ := ctx.Value(idsKey{}).(*dispatcher.Call)
+	return trace.SpanID(call.SpanID())
+}

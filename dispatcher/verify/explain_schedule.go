@@ -1,0 +1,190 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// knownSchedules are the schedules of the revisions of an app's triggers, each evaluated once.
+type knownSchedules struct {
+	past  *dispatcher.PastSchedules
+	known map[*dispatcher.TriggerRevision]*schedule.Schedule
+}
+
+func newKnownSchedules(reader Reader, app string) *knownSchedules {
+	return &knownSchedules{dispatcher.NewPastSchedules(reader, app), map[*dispatcher.TriggerRevision]*schedule.Schedule{}}
+}
+
+// at is PastSchedules.At for a revision of a history.
+func (k *knownSchedules) at(ctx context.Context, identity string, in *dispatcher.TriggerRevision) (*schedule.Schedule, error) {
+	if s, known := k.known[in]; known {
+		return s, nil
+	}
+	s, err := k.past.At(ctx, identity, in)
+	if err == nil {
+		k.known[in] = s
+	}
+	return s, err
+}
+
+// schedule adds the schedule that was in force, and returns the span in which it scheduled the
+// time. If there is none, schedule decides why not.
+func (e *explainer) schedule(ctx context.Context) (*dispatcher.Span, error) {
+	revision, span := e.history.At(e.At)
+	if revision == nil {
+		e.undeclared()
+		return nil, nil
+	}
+	e.inForce(revision)
+	e.pauses = dispatcher.HeldBy(e.app.Pauses, revision.Labels)
+	parsed, err := e.schedules.at(ctx, e.history.Identity, revision)
+	var unreadable *dispatcher.UnreadableError
+	switch {
+	case errors.As(err, &unreadable):
+		e.decide(VerdictUnknown, "its definition cannot be evaluated: %v", err)
+		return nil, nil
+	case err != nil:
+		return nil, err
+	}
+	if next, ok := parsed.Next(e.At); ok {
+		e.NextAt = &next
+	}
+	_, delayed := parsed.FixedDelay()
+	planned := span != nil && e.At.Equal(e.history.Next)
+	if delayed && !planned {
+		e.NextAt = nil // it depends on the end of a run
+		if e.delayed = true; span == nil && e.Run == nil {
+			e.undelayed()
+		}
+		return span, nil
+	}
+	if planned || parsed.Matches(e.At) {
+		due := e.At.Add(parsed.Delay(e.At))
+		e.DueAt = &due
+		if span != nil {
+			e.step(e.At, "scheduled; due at %s", dispatcher.FormatInstant(due))
+			return span, nil
+		}
+	}
+	return nil, e.unscheduled(ctx, revision, parsed)
+}
+
+// inForce adds the steps that say which definition was in force.
+func (e *explainer) inForce(in *dispatcher.TriggerRevision) {
+	e.Revision = in.Revision
+	switch {
+	case in.Cause == dispatcher.CauseDelete:
+		e.step(in.From, "the trigger was removed")
+		return
+	case !in.Enabled:
+		e.step(in.From, "revision %d came into force (%s): disabled", in.Revision, in.Cause)
+		return
+	}
+	paused := ""
+	if in.Paused {
+		paused = ", paused"
+	}
+	bounds := ""
+	if in.Calendar != "" {
+		bounds = ", calendar " + in.Calendar
+	}
+	called := ""
+	if in.Name != e.Trigger {
+		called = ", called " + in.Name
+	}
+	e.step(in.From, "revision %d came into force (%s): %s in %s%s%s%s",
+		in.Revision, in.Cause, dispatcher.Echo(in.Expression), in.Timezone, bounds, paused, called)
+	if !e.app.Enabled && e.app.Changed != nil {
+		e.step(*e.app.Changed, "the app was disabled")
+	}
+}
+
+// undeclared explains a time before the first revision.
+func (e *explainer) undeclared() {
+	if e.At.Before(e.app.Since) {
+		e.beforeHistory()
+		return
+	}
+	first := e.history.Revisions[0]
+	e.decide(VerdictNone, "the trigger was not declared yet")
+	e.step(first.From, "first declared as revision %d", first.Revision)
+}
+
+func (e *explainer) beforeHistory() {
+	e.decide(VerdictUnknown, "the history of the app only goes back to %s", dispatcher.FormatInstant(e.app.Since))
+}
+
+// unscheduled decides why the schedule in force did not schedule the time.
+func (e *explainer) unscheduled(ctx context.Context, in *dispatcher.TriggerRevision, parsed *schedule.Schedule) error {
+	matches := parsed.Matches(e.At)
+	switch {
+	case in.Cause == dispatcher.CauseDelete:
+		e.decide(VerdictNone, "the trigger had been removed")
+	case !in.Enabled:
+		e.decide(VerdictNone, "the trigger or its job was disabled")
+	case matches && e.At.Before(e.app.Since):
+		e.beforeHistory()
+	case matches && in.NextFireTime != nil && e.At.Before(*in.NextFireTime):
+		e.decide(VerdictNone, "revision %d, in force since %s, first fires at %s",
+			in.Revision, dispatcher.FormatInstant(in.From), dispatcher.FormatInstant(*in.NextFireTime))
+	case matches && in.NextFireTime == nil:
+		e.decide(VerdictNone, "revision %d had no fires left", in.Revision)
+	case matches:
+		e.decide(VerdictNone, "the definition changed before it was due")
+	case in.StartAt != nil && e.At.Before(*in.StartAt):
+		e.decide(VerdictNone, "it is before start_at %s", dispatcher.FormatInstant(*in.StartAt))
+	case in.EndAt != nil && e.At.After(*in.EndAt):
+		e.decide(VerdictNone, "it is after end_at %s", dispatcher.FormatInstant(*in.EndAt))
+	default:
+		return e.unmatched(ctx, in, parsed)
+	}
+	return nil
+}
+
+// unmatched decides why the schedule does not fire at a time within its bounds.
+func (e *explainer) unmatched(ctx context.Context, in *dispatcher.TriggerRevision, parsed *schedule.Schedule) error {
+	e.decide(VerdictNone, "%s in %s does not fire at this time", dispatcher.Echo(in.Expression), in.Timezone)
+	uncounted := *in
+	uncounted.RepeatCount = 0
+	unbounded := uncounted
+	unbounded.Calendar = ""
+	bothPasses := unbounded
+	bothPasses.Overlap = schedule.OverlapBoth
+	for _, tried := range []struct {
+		revision *dispatcher.TriggerRevision
+		reason   string
+	}{
+		{&uncounted, fmt.Sprintf("its repeat_count of %d was used up", in.RepeatCount)},
+		{&unbounded, fmt.Sprintf("calendar %s excludes it", dispatcher.Echo(in.Calendar))},
+		{&bothPasses, "daylight saving repeats its local time, and the schedule fires in another pass"},
+	} {
+		s, err := e.schedules.past.At(ctx, e.history.Identity, tried.revision)
+		if err != nil {
+			return err
+		}
+		if s.Matches(e.At) {
+			e.Reason = tried.reason
+			e.excluded = tried.revision == &unbounded
+			return nil
+		}
+	}
+	if local, ok := skippedBySaving(parsed, e.At); ok {
+		e.Reason = fmt.Sprintf("daylight saving skips %s in %s, and the schedule does not fire", local, in.Timezone)
+	}
+	return nil
+}
+
+// skippedBySaving tells whether the local clock jumps forward at a time, over local times of a schedule, and which is the first.
+func skippedBySaving(s *schedule.Schedule, at time.Time) (local string, is bool) {
+	for _, shift := range s.Shifts(at.Add(-time.Second), at) {
+		if shift.Effect == schedule.EffectSkipped && shift.At.Equal(at) {
+			return shift.Local, true
+		}
+	}
+	return "", false
+}

@@ -1,0 +1,1 @@
+terraform import carillon_alert.on_call billing/on-call

@@ -1,0 +1,112 @@
+package lambda
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"time"
+)
+
+// Callback is how a function or worker ends an attempt that it has accepted, and so finishes work that takes longer than a
+// request. The zero value means that the job has no callback.
+type Callback struct {
+	// URL is that of the run in Carillon's API.
+	URL string `json:"url"`
+	// Token ends this attempt of this run and permits nothing else. Treat it as a secret.
+	Token string `json:"token"`
+
+	// Client makes the requests; nil: one with a timeout of 10 s.
+	Client *http.Client `json:"-"`
+}
+
+// ErrOver means that nothing waits for the callback any more: the attempt is over, in another way than the callback says, or
+// the run was cancelled. Stop the work.
+var ErrOver = errors.New("the attempt is over")
+
+// ErrNoCallback means that the job has no callback.
+var ErrNoCallback = errors.New("the job has no callback")
+
+// Progress is how far the work is.
+type Progress struct {
+	// Text is at most 1024 bytes; empty: as before.
+	Text string `json:"progress,omitempty"`
+	// Percent is 0 to 100; nil: as before.
+	Percent *int `json:"percent,omitempty"`
+}
+
+// Complete says that the work is done. The message, of at most 1024 bytes, is kept with the attempt. To complete again is no
+// error.
+func (c Callback) Complete(ctx context.Context, message string) error {
+	return c.post(ctx, "complete", map[string]string{"message": message})
+}
+
+// Fail says that the work failed, and why. Carillon attempts the run again if its job says so.
+func (c Callback) Fail(ctx context.Context, message string) error {
+	return c.post(ctx, "fail", map[string]string{"message": message})
+}
+
+// Heartbeat says that the work goes on, which moves the deadline of the callback.
+func (c Callback) Heartbeat(ctx context.Context, progress Progress) error {
+	return c.post(ctx, "heartbeat", progress)
+}
+
+// pauses are the waits before a callback that failed for reasons of the network or the server is repeated.
+var pauses = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}
+
+// post makes a callback. It repeats it a few times while the API does not answer: a node may just be replaced.
+func (c Callback) post(ctx context.Context, what string, body any) error {
+	if c.URL == "" {
+		return ErrNoCallback
+	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		return fmt.Errorf("callback %s: %w", what, err)
+	}
+	for _, pause := range append(pauses, 0) {
+		again, err := c.once(ctx, what, text)
+		if !again || pause == 0 {
+			return err
+		}
+		timer := time.NewTimer(pause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return err
+		}
+	}
+	return nil
+}
+
+// once makes one request, and tells whether another may succeed.
+func (c Callback) once(ctx context.Context, what string, body []byte) (again bool, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.URL+"/"+what, bytes.NewReader(body))
+	if err != nil {
+		return false, fmt.Errorf("callback %s: %w", what, err)
+	}
+	request.Header.Set("Authorization", "Bearer "+c.Token)
+	request.Header.Set("Content-Type", "application/json")
+	client := c.Client
+	if client == nil {
+		client = &http.Client{Timeout: 10 * time.Second}
+	}
+	response, err := client.Do(request)
+	if err != nil {
+		return ctx.Err() == nil, fmt.Errorf("callback %s: %w", what, err)
+	}
+	defer response.Body.Close()
+	text, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10))
+	switch status := response.StatusCode; {
+	case status == http.StatusOK:
+		return false, nil
+	case status == http.StatusConflict:
+		return false, fmt.Errorf("callback %s: %w: %s", what, ErrOver, text)
+	default:
+		return status == http.StatusTooManyRequests || status >= http.StatusInternalServerError,
+			fmt.Errorf("callback %s: the API responded with status %d: %s", what, status, text)
+	}
+}

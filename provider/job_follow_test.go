@@ -1,0 +1,155 @@
+package provider_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+const followDir = "testdata/follow/"
+
+// A story: jobs that follow one another are created in one apply, read back as they are, and imported; what changes outside
+// of Terraform is drift.
+func TestFollowStory(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	main := contents(t, followDir+"main.tf")
+	d := f.directory(t, main, providerBlock("")).with("TF_VAR_token=CANARY1")
+	printed := d.must(t, "plan")
+	golden(t, followDir+"plan.txt", printed)
+	printed += d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	job, err := f.outside.Job(t.Context(), "shop", "load")
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := dispatcher.Follow{Jobs: []string{"report", "wipe"}, Payload: dispatcher.FollowResult}
+	if diff := cmp.Diff(&want, job.OnSuccess); diff != "" {
+		t.Errorf("on_success (-want +got):\n%s", diff)
+	}
+	if job.OnMisfire == nil || job.OnMisfire.Target.Lambda.Function != "missed" || job.OnMisfire.Payload != dispatcher.FollowOwn {
+		t.Errorf("on_misfire = %+v", job.OnMisfire)
+	}
+
+	d.must(t, "state", "rm", "carillon_job.load")
+	d.must(t, "import", "carillon_job.load", "shop/load")
+	d.must(t, "apply", "-auto-approve") // sends the token, of which an import knows no version
+	mustChangeNothing(t, d)
+
+	if job, err = f.outside.Job(t.Context(), "shop", "load"); err != nil {
+		t.Fatal(err)
+	}
+	job.OnSuccess.Jobs, job.OnFailure = []string{"report"}, nil
+	job.OnMisfire.Target.Lambda.Timeout /= 3
+	if _, err := f.outside.PutJob(t.Context(), job, client.Condition{Existing: true}); err != nil {
+		t.Fatal(err)
+	}
+	golden(t, followDir+"drift.txt", d.must(t, "plan"))
+	printed += d.must(t, "apply", "-auto-approve") + d.must(t, "state", "pull")
+	mustChangeNothing(t, d)
+	mustNotHold(t, "the output of terraform", printed)
+
+	d.rewrite(t, strings.Replace(main, "on_misfire {", "on_misfire {\n    jobs = []", 1))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+	without, _, _ := strings.Cut(main, "  on_success {")
+	_, rest, _ := strings.Cut(main, "resource \"carillon_job\" \"report\"")
+	d.rewrite(t, without+"}\nresource \"carillon_job\" \"report\""+rest)
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "0 added, 1 changed")
+	if job, err = f.outside.Job(t.Context(), "shop", "load"); err != nil || job.FollowMask() != 0 {
+		t.Errorf("mask of the job without blocks = %d, %v", job.FollowMask(), err)
+	}
+	mustSay(t, d.must(t, "destroy", "-auto-approve"), "4 destroyed")
+}
+
+// The secret of a target that is told is sent by its version, as that of the job's target, and not to another server.
+func TestFollowSecretsAreSentByVersion(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	main := contents(t, followDir+"main.tf")
+	d := f.directory(t, main, providerBlock(""))
+	d.with("TF_VAR_token=CANARY1").must(t, "apply", "-auto-approve")
+	d = d.with("TF_VAR_token=CANARY2")
+	mustChangeNothing(t, d)
+
+	elsewhere := strings.Replace(main, "oncall.example.com", "evil.example.com", 1)
+	d.rewrite(t, elsewhere)
+	golden(t, followDir+"elsewhere.txt", errorsOf(d.mustFail(t, []string{"plan"})))
+	d.rewrite(t, strings.Replace(elsewhere, "value_version = 1", "value_version = 2", 1))
+	d.must(t, "apply", "-auto-approve")
+	mustChangeNothing(t, d)
+}
+
+// A story: everything that is wrong with what follows is told at once, at its lines.
+func TestWrongFollowsAreToldAtTheirLines(t *testing.T) {
+	t.Parallel()
+	needTerraform(t)
+	d := (&fixture{}).directory(t, contents(t, followDir+"wrong.tf"), providerBlock(""))
+	golden(t, followDir+"wrong.txt", d.mustFail(t, []string{"validate"}))
+	d.rewrite(t, strings.Replace(contents(t, followDir+"main.tf"), "on_success", "on_succes", 1))
+	d.mustFail(t, []string{"validate"}, `Did you mean "on_success"?`)
+}
+
+// jobOfShop returns a job of app shop, and followed one that another one follows when it succeeds.
+func jobOfShop(name, attributes string) string {
+	return fmt.Sprintf("resource \"carillon_job\" %q {\n  app  = \"shop\"\n  name = %[1]q\n%s%s}\n", name, hook, attributes)
+}
+
+func followed(name, by string) string {
+	return jobOfShop(name, "  on_success {\n    jobs = ["+by+"]\n  }\n")
+}
+
+// The plan tells of jobs that do not exist, and of none that the same apply creates.
+func TestMissingFollowersAreToldAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	main := contents(t, followDir+"main.tf")
+	d := f.directory(t, strings.ReplaceAll(main, "carillon_job.wipe.name", `"wpie"`), providerBlock("")).with("TF_VAR_token=CANARY")
+	golden(t, followDir+"missing.txt", errorsOf(d.mustFail(t, []string{"plan"})))
+	d.rewrite(t, main)
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, strings.ReplaceAll(main, "carillon_job.wipe.name", `"wipe"`)) // it exists
+	mustChangeNothing(t, d)
+	d.rewrite(t, strings.ReplaceAll(main, "carillon_job.wipe.name", `"wpie"`))
+	d.mustFail(t, []string{"plan"}, "did you mean wipe?")
+}
+
+// The plan tells of jobs that follow one another in a circle: by an error if it has all of them, else by a warning.
+func TestCyclesOfFollowersAreToldAtPlan(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	if _, err := f.outside.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, client.Condition{Absent: true}); err != nil {
+		t.Fatal(err)
+	}
+	chain := followed("a", "carillon_job.b.name") + followed("b", "carillon_job.c.name")
+	d := f.directory(t, chain+jobOfShop("c", ""), providerBlock(""))
+	d.must(t, "apply", "-auto-approve")
+	d.rewrite(t, chain+followed("c", `"a"`))
+	golden(t, followDir+"cycle.txt", errorsOf(d.mustFail(t, []string{"plan"})))
+
+	alone := f.directory(t, "import {\n  to = carillon_job.c\n  id = \"shop/c\"\n}\n"+followed("c", `"a"`), providerBlock(""))
+	golden(t, followDir+"cycle_warning.txt", warningsOf(t, alone.must(t, "plan")))
+}
+
+// A story: a job is not deleted while another one names it, and the error says what to do instead.
+func TestFollowerInUseStays(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t)
+	main := contents(t, followDir+"main.tf")
+	d := f.directory(t, main, providerBlock("")).with("TF_VAR_token=CANARY")
+	d.must(t, "apply", "-auto-approve")
+	unnamed := strings.NewReplacer(", carillon_job.wipe.name", "", "    jobs = [carillon_job.wipe.name]\n    target", "    target",
+		"  on_success {\n    jobs = [carillon_job.wipe.name]\n  }\n", "").Replace(main)
+	without, _, _ := strings.Cut(unnamed, "resource \"carillon_job\" \"wipe\"")
+	d.rewrite(t, without)
+	golden(t, followDir+"in_use.txt", errorsOf(d.mustFail(t, []string{"apply", "-auto-approve"})))
+	d.rewrite(t, unnamed)
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "0 added, 2 changed, 0 destroyed")
+	d.rewrite(t, without)
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "1 destroyed")
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+const (
+	// backfilledInstants are run next to steadyRate fires a second, by backfillConcurrency at once.
+	backfilledInstants  = 100_000
+	backfillConcurrency = 200
+	// backfillPatience bounds how long that may take.
+	backfillPatience = 20 * time.Minute
+)
+
+// backfill measures how late the fires of a job are next to a backfill of another, while one of two nodes is killed in the middle
+// of it, and whether each instant has one run that succeeded. The ratio is that of the lateness to that before the backfill.
+func (b *bench) backfill(ctx context.Context) error {
+	if b.pool == nil {
+		return errors.New("SQLite has one node, and one is killed; give a PostgreSQL database")
+	}
+	none := func(int) dispatcher.Target { return webhookTo("http://127.0.0.1:1/") } // calls do nothing
+	start := nextSecond(-time.Minute)
+	for _, d := range []declaration{
+		{app: "steady", triggers: steadyRate, perJob: dispatcher.MaxTriggers, target: none, schedule: spread(steadyRate), start: start},
+		{app: "past", triggers: 1, perJob: 1, target: none, start: start, schedule: func(int, time.Time) dispatcher.Schedule {
+			return dispatcher.Schedule{Expression: "0 * * * * ?"}
+		}},
+	} {
+		if err := declare(ctx, b.database, d); err != nil {
+			return err
+		}
+	}
+	s, err := store.Open(ctx, b.database, store.Options{AlongsideNode: true})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	stays, err := b.startProcess(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stays.end() }() // what it did is known by then
+	dies, err := b.startProcess(ctx, 1)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = dies.kill() }() // it is dead already, unless there was an error
+	if err := pause(ctx, settling); err != nil {
+		return err
+	}
+	if _, err := latenciesIn(stays, dies); err != nil { // those of the start
+		return err
+	}
+	if err := pause(ctx, b.Time); err != nil {
+		return err
+	}
+	before, err := latenciesIn(stays, dies)
+	if err != nil {
+		return err
+	}
+	begun := time.Now()
+	id, err := b.beginBackfill(ctx, s)
+	if err != nil {
+		return err
+	}
+	if _, err := b.awaitBackfill(ctx, s, id, b.Instants/2); err != nil {
+		return err
+	}
+	during, err := latenciesIn(stays, dies)
+	if err != nil {
+		return err
+	}
+	if err := dies.kill(); err != nil {
+		return err
+	}
+	ended, err := b.awaitBackfill(ctx, s, id, b.Instants)
+	if err != nil {
+		return err
+	}
+	took := time.Since(begun)
+	after, err := latenciesIn(stays)
+	if err != nil {
+		return err
+	}
+	during = append(during, after...)
+	slices.Sort(during)
+	r := Result{Bench: "backfill", Database: b.kind, Unit: "instants/s", Value: float64(ended.Succeeded) / took.Seconds(),
+		Missing: some(b.Instants - ended.Succeeded), P99Ratio: some(during.at(0.99) / before.at(0.99))}
+	r.lateness(during)
+	return b.Report(r)
+}
+
+// latenciesIn returns how late the fires were that some processes made since they were asked last.
+func latenciesIn(processes ...*process) (all latencies, err error) {
+	for _, p := range processes {
+		r, err := p.report()
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, r.Latencies...)
+	}
+	slices.Sort(all)
+	return all, nil
+}
+
+// beginBackfill begins the backfill of a job that fires each minute.
+func (b *bench) beginBackfill(ctx context.Context, s dispatcher.Store) (id string, err error) {
+	to := time.Now().UTC().Truncate(time.Minute).Add(-time.Hour)
+	spec := dispatcher.BackfillSpec{From: to.Add(-time.Duration(b.Instants-1) * time.Minute), To: to, Concurrency: backfillConcurrency,
+		Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip}
+	started, err := s.CreateBackfill(ctx, "past", "job-0", spec, b.Instants, byBench)
+	return started.ID, err
+}
+
+// awaitBackfill waits until so many runs of a backfill have succeeded, or it has ended.
+func (b *bench) awaitBackfill(ctx context.Context, s dispatcher.Store, id string, runs int) (f dispatcher.Backfill, err error) {
+	for patience := time.Now().Add(backfillPatience); time.Now().Before(patience); {
+		if f, err = s.Backfill(ctx, "past", id); err != nil || f.State.Ended() || f.Succeeded >= runs && runs < b.Instants {
+			return f, err
+		}
+		if err := pause(ctx, 200*time.Millisecond); err != nil {
+			return f, err
+		}
+	}
+	return f, fmt.Errorf("backfill %s: %d of %d instants after %s", id, f.Succeeded, b.Instants, backfillPatience)
+}

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+const (
+	// failingJobs fail at once, and steadyRate fires a second of another app go on next to them.
+	failingJobs = 10_000
+	steadyRate  = 500
+	// leastWindow is the least time between two fires of the jobs that fail: that of all their notifications.
+	leastWindow = 8 * time.Second
+)
+
+// failures measures how late the fires of an app are next to jobs of another app, which are all due in one instant: they succeed,
+// then all of them fail and are told of, then they recover and are told of again, in turns. The ratio is that of the latter two to
+// the first.
+func (b *bench) failures(ctx context.Context) error {
+	window := max(b.Time/time.Duration(3*b.Rounds), leastWindow).Truncate(time.Second)
+	steady, err := listen(nil)
+	if err != nil {
+		return err
+	}
+	defer steady.close()
+	var notified counter
+	alerted, err := listen(notified.take)
+	if err != nil {
+		return err
+	}
+	defer alerted.close()
+	begun := make(chan time.Time, 1) // when the first fires were due
+	start := sync.OnceValue(func() time.Time { return <-begun })
+	crowd, err := listen(func(w http.ResponseWriter, q *http.Request) {
+		_, _ = io.Copy(io.Discard, q.Body)
+		due, err := time.Parse(time.RFC3339Nano, q.Header.Get("carillon-scheduled-at"))
+		if err == nil && int(due.Sub(start())/window)%3 == 1 {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	defer crowd.close()
+	all := declaration{app: "crowd", triggers: b.Failing, perJob: 1, target: to(crowd.url),
+		schedule: func(_ int, from time.Time) dispatcher.Schedule {
+			return dispatcher.Schedule{Expression: fmt.Sprintf("rate(%s)", window), StartAt: &from}
+		}}
+	others := declaration{app: "steady", triggers: steadyRate, perJob: dispatcher.MaxTriggers, target: to(steady.url),
+		schedule: spread(steadyRate)}
+	wanted := 2 * b.Failing * b.Rounds
+	first, err := b.runNode(ctx, nodeOptions{database: b.database, sends: true, noBreaker: true},
+		func(ctx context.Context, from time.Time) error {
+			begun <- from
+			if err := b.alert(ctx, alerted.url); err != nil { // the first fires succeed, and are seconds ahead
+				return err
+			}
+			if err := pause(ctx, time.Until(from.Add(window*time.Duration(3*b.Rounds)+time.Second))); err != nil {
+				return err
+			}
+			return notified.await(ctx, wanted, time.Minute)
+		}, all, others)
+	if err != nil {
+		return err
+	}
+	told := notified.count()
+	r := Result{Bench: "failures", Database: b.kind, Unit: "notifications", Value: float64(told), Jobs: some(b.Failing),
+		Missing: some(wanted - told)}
+	var ratios rates
+	var during latencies
+	for round := range b.Rounds {
+		at := first.Add(window * time.Duration(3*round))
+		without := latenciesOf(steady.notedBetween(at, at.Add(window)))
+		with := latenciesOf(steady.notedBetween(at.Add(window), at.Add(3*window)))
+		ratios = append(ratios, with.at(0.99)/without.at(0.99))
+		during = append(during, with...)
+	}
+	slices.Sort(during)
+	r.lateness(during)
+	r.P99Ratio = some(ratios.median())
+	return b.Report(r)
+}
+
+// alert lets an alert watch all jobs of the crowd.
+func (b *bench) alert(ctx context.Context, url string) error {
+	s, err := store.Open(ctx, b.database, store.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	a := dispatcher.Alert{App: "crowd", Name: "all"}
+	a.SetDefaults()
+	a.Failure = &dispatcher.AlertFailures{After: 1}
+	a.Destination.Webhook = &dispatcher.AlertWebhook{}
+	a.Destination.Webhook.SetDefaults()
+	a.Destination.Webhook.URL = url
+	_, _, err = s.PutAlert(ctx, a, byBench)
+	return err
+}
+
+// counter counts requests, each event id once.
+type counter struct {
+	mu     sync.Mutex
+	events map[string]bool
+}
+
+// take is a receiver that counts a request.
+func (c *counter) take(_ http.ResponseWriter, q *http.Request) {
+	_, _ = io.Copy(io.Discard, q.Body)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.events == nil {
+		c.events = map[string]bool{}
+	}
+	c.events[q.Header.Get("webhook-id")] = true
+}
+
+func (c *counter) count() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.events)
+}
+
+// await waits until that many were counted, at most for the given time.
+func (c *counter) await(ctx context.Context, events int, most time.Duration) error {
+	for end := time.Now().Add(most); time.Now().Before(end) && c.count() < events; {
+		if err := pause(ctx, 50*time.Millisecond); err != nil {
+			return err
+		}
+	}
+	return nil
+}
