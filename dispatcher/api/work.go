@@ -112,10 +112,11 @@ func (t *turn) end() {
 	})
 }
 
-// takeTurn waits until the node may work on r. It is over when r.turn ends.
+// takeTurn waits until the node may work on r. It is over when r.turn ends. A callback waits for none: it costs little, has a
+// quota as each request has, and if it came too late, its target would do the work again.
 func (a *API) takeTurn(r *request) error {
 	app := r.boundApp()
-	if app == "" {
+	if app == "" || r.attempt != 0 {
 		return nil
 	}
 	t, wait := a.work.begin(r.Context(), app)

@@ -2,9 +2,12 @@ package api
 
 import (
 	"context"
+	"net/http/httptest"
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // busy works for some time on each of some requests of an app, one after the other, and returns how long it had to wait.
@@ -101,6 +104,27 @@ func TestTimeThatRequestsWaitForOthersCostsTheirAppNothing(t *testing.T) {
 		turn.end()
 		if waited := busy(t, w, "a", 100, workSaved/100); waited != 0 {
 			t.Errorf("the app had to wait %s", waited)
+		}
+	})
+}
+
+func TestCallbackWaitsForNoTurn(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		a := &API{work: newWork()}
+		a.work.turns = 1
+		token := dispatcher.APIToken{Apps: []string{"busy"}}
+		first := &request{Request: httptest.NewRequest("POST", "/", nil), token: token}
+		if err := a.takeTurn(first); err != nil {
+			t.Fatal(err)
+		}
+		defer first.turn.end()
+		callback := &request{Request: httptest.NewRequest("POST", "/", nil), token: token, attempt: 1}
+		if err := a.takeTurn(callback); err != nil || callback.turn != nil {
+			t.Errorf("a callback got turn %v, error %v, want neither", callback.turn, err)
+		}
+		if second, _ := a.work.begin(t.Context(), "busy"); second != nil {
+			t.Error("there was no turn to wait for")
 		}
 	})
 }
