@@ -53,17 +53,7 @@ func (a *arrivals) serve(t *testing.T, id string, busy func(url string) bool) st
 			return
 		}
 		group, fire := strings.Split(r.URL.Path, "/")[1], r.Header.Get("Carillon-Trigger")+" "+r.Header.Get("Carillon-Scheduled-At")
-		a.mu.Lock()
-		if a.at[group] == nil {
-			a.at[group] = map[string]string{}
-		}
-		if _, there := a.at[group][fire]; there {
-			a.again[group]++
-		}
-		if a.at[group][fire] = id; group == a.held && len(a.at[group]) == heldFires {
-			close(a.release)
-		}
-		a.mu.Unlock()
+		a.arrive(group, fire, id)
 		wake(a.came)
 		if group == a.held {
 			select {
@@ -74,6 +64,23 @@ func (a *arrivals) serve(t *testing.T, id string, busy func(url string) bool) st
 	}))
 	t.Cleanup(server.Close)
 	return server.URL
+}
+
+// arrive notes that a fire to a group has arrived at an endpoint, and releases the requests that are held with the last of
+// their fires.
+func (a *arrivals) arrive(group, fire, id string) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.at[group] == nil {
+		a.at[group] = map[string]string{}
+	}
+	if _, there := a.at[group][fire]; there {
+		a.again[group]++
+		return
+	}
+	if a.at[group][fire] = id; group == a.held && len(a.at[group]) == heldFires {
+		close(a.release)
+	}
 }
 
 // await waits until so many fires of a group have arrived.
@@ -221,6 +228,7 @@ func declareStrategy(t *testing.T, s dispatcher.Store, name string, c strategyCa
 		job.Retry.MaxAttempts, job.Retry.Delays = 100, []dispatcher.Duration{dispatcher.Duration(200 * time.Millisecond)}
 		job.Target.Group = &dispatcher.GroupTarget{Name: name, Path: "/run"}
 		job.Target.Group.SetDefaults()
+		job.Target.Group.Timeout = dispatcher.Duration(10 * time.Minute) // nor does it send a held request again
 		if c.strategy == routing.ConsistentHash {
 			job.Target.Group.HashKey = "{{.Trigger}} {{.ScheduledAt}}"
 		}
