@@ -15,7 +15,7 @@ const (
 )
 
 // names are the parts of a path that differ between pages of one kind.
-var names = regexp.MustCompile(`/(apps|jobs|triggers|runs|groups|calendars|backfills|alerts|bulk|nodes|tokens|endpoints|pauses)/[^/?]+`)
+var names = regexp.MustCompile(`/(apps|jobs|triggers|runs|groups|calendars|backfills|alerts|bulk|nodes|tokens|endpoints|pauses|dead-letters)/[^/?]+`)
 
 // kind is what pages of one kind share: their path without names, and the names of their parameters.
 func kind(address string) string {
@@ -39,10 +39,11 @@ type site struct {
 	forms map[string][]string // by the kind of what a form writes to: the pages that have one
 }
 
-// links are the addresses on a page, and forms what its forms write to.
+// links are the addresses on a page, and forms what its forms write to. A form without a button says why nothing can be done.
 const (
 	links = `[...document.querySelectorAll('a[href]')].map(a => new URL(a.getAttribute('href'), location).href.split('#')[0])`
-	forms = `[...document.querySelectorAll('form[method=post]')].map(f => new URL(f.getAttribute('action'), location).href)`
+	forms = `[...document.querySelectorAll('form[method=post]:has(button:not([type=button]))')]
+    .map(f => new URL(f.getAttribute('action'), location).href)`
 )
 
 // crawl follows all links from a page on, and calls see for each page.
