@@ -15,7 +15,8 @@ const (
 )
 
 // names are the parts of a path that differ between pages of one kind.
-var names = regexp.MustCompile(`/(apps|jobs|triggers|runs|groups|calendars|backfills|alerts|bulk|nodes|tokens|endpoints|pauses|dead-letters)/[^/?]+`)
+var names = regexp.MustCompile(
+	`/(apps|jobs|triggers|runs|groups|calendars|backfills|alerts|bulk|nodes|tokens|endpoints|pauses|dead-letters)/[^/?]+`)
 
 // kind is what pages of one kind share: their path without names, and the names of their parameters.
 func kind(address string) string {
