@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -72,7 +73,12 @@ func (a *API) version(*request) (response, error) {
 // metrics serves the node's metrics in the Prometheus text format or, if the client accepts it, in that of OpenMetrics,
 // which has exemplars.
 func (a *API) metrics(r *request) (response, error) {
-	families, err := a.opts.Metrics.Gather()
+	return exposition(r, a.opts.Metrics)
+}
+
+// exposition writes what a gatherer has in the format that the client accepts.
+func exposition(r *request, from prometheus.Gatherer) (response, error) {
+	families, err := from.Gather()
 	if err != nil {
 		return response{}, err
 	}

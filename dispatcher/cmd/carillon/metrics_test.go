@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -38,11 +39,17 @@ func TestMetricsOfANodeAreThoseOfTheDocsRulesAndDashboards(t *testing.T) {
 	live := liveMetrics(t)
 	t.Run("reference", func(t *testing.T) {
 		t.Parallel()
-		checkReference(t, live.families)
+		ofJobs := parsed(t, live.jobs)
+		if len(ofJobs) != 8 {
+			t.Errorf("/metrics/jobs has %d families, want 8:\n%s", len(ofJobs), live.jobs)
+		}
+		maps.Copy(ofJobs, live.families)
+		checkReference(t, ofJobs)
 	})
 	t.Run("promtool accepts them", func(t *testing.T) {
 		t.Parallel()
 		promtoolOn(t, live.text, "check", "metrics")
+		promtoolOn(t, live.jobs, "check", "metrics")
 	})
 	t.Run("rules", func(t *testing.T) {
 		t.Parallel()
@@ -63,6 +70,7 @@ func TestMetricsOfANodeAreThoseOfTheDocsRulesAndDashboards(t *testing.T) {
 // metricsOf is what a node serves.
 type metricsOf struct {
 	text     string
+	jobs     string // of /metrics/jobs
 	families map[string]*dto.MetricFamily
 }
 
@@ -83,13 +91,24 @@ func liveMetrics(t *testing.T) metricsOf {
 		return strings.Contains(m.text, succeeded) && !strings.Contains(m.text, succeeded+"0") &&
 			strings.Contains(m.text, `carillon_nodes{state="active"} 1`)
 	})
+	until(t, "the job has a success", func() bool {
+		m.jobs = n.get(t, "/metrics/jobs?app=shop")
+		return strings.Contains(m.jobs, `carillon_job_last_success_timestamp_seconds{app="shop",job="report"} `) &&
+			strings.Contains(m.jobs, `carillon_job_latest_lateness_seconds{app="shop",job="report"} `)
+	})
+	m.families = parsed(t, m.text)
+	return m
+}
+
+// parsed returns the families of a text of metrics, by name.
+func parsed(t *testing.T, text string) map[string]*dto.MetricFamily {
+	t.Helper()
 	parser := expfmt.NewTextParser(model.LegacyValidation)
-	families, err := parser.TextToMetricFamilies(strings.NewReader(m.text))
+	families, err := parser.TextToMetricFamilies(strings.NewReader(text))
 	if err != nil {
 		t.Fatal(err)
 	}
-	m.families = families
-	return m
+	return families
 }
 
 // repository is the path of a file of the repository.
@@ -126,7 +145,7 @@ func valuesOf(family *dto.MetricFamily, label string) []string {
 }
 
 // openLabels have values that no page lists.
-var openLabels = []string{"app", "version", "zones", "go"}
+var openLabels = []string{"app", "job", "version", "zones", "go"}
 
 var metricRow = regexp.MustCompile("(?m)^\\| `(carillon_[a-z_]+)` \\| ([a-z]+) \\| ([^|]*)\\|")
 

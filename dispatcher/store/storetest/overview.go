@@ -19,6 +19,7 @@ func overviewTests() map[string]func(*testing.T, *fixture) {
 		"an overview has pages that meet":                testSummaryPages,
 		"an overview ends a page after bounded work":     testSummariesBounded,
 		"an overview shows the latest run":               testSummaryRuns,
+		"an overview tells how jobs do, up to a bound":   testHealthOfJobs,
 		"an overview shows what asks for attention":      testAttention,
 		"an overview of an app shows nothing of others":  testAttentionOfApp,
 		"an overview shows budgets that burn":            testAttentionObjectives,
@@ -188,5 +189,34 @@ func testSummaryRuns(t *testing.T, f *fixture) {
 	if live := f.summaryOf("tick"); live.LatestRun.State != dispatcher.RunQueued || live.LatestRun.EndedAt != nil ||
 		live.Result != dispatcher.RunSucceeded {
 		t.Errorf("with a queued run: %+v after %s", live.LatestRun, live.Result)
+	}
+}
+
+func testHealthOfJobs(t *testing.T, f *fixture) {
+	f.putApp("billing")
+	f.putIn("billing", "other", nil)
+	f.putEvery("tick", time.Minute)
+	f.putIn("shop", "untouched", nil)
+	good := f.fireOf("tick")
+	f.must(f.Record(f.Context(), []dispatcher.Record{record(good, ended(dispatcher.RunSucceeded, good.ScheduledAt))}))
+	bad := f.fireOf("tick")
+	f.must(f.Record(f.Context(), []dispatcher.Record{record(bad, ended(dispatcher.RunFailed, bad.ScheduledAt))}))
+
+	for _, now := range []time.Time{t0.Add(time.Hour), t0.Add(10 * 24 * time.Hour)} {
+		jobs, more, err := f.HealthOfJobs(f.Context(), "shop", 1, now)
+		f.must(err)
+		if len(jobs) != 1 || jobs[0].Name != "tick" || more != 1 {
+			t.Fatalf("at %s: got %+v and %d more, want tick and one more", now, jobs, more)
+		}
+		succeeded := jobs[0].LastSuccess
+		if jobs[0].Result != dispatcher.RunFailed || succeeded == nil || succeeded.Before(good.ScheduledAt) ||
+			!succeeded.Before(bad.ScheduledAt) {
+			t.Errorf("at %s: tick has result %s and succeeded last at %v, want failed and the first run", now, jobs[0].Result, succeeded)
+		}
+	}
+	all, more, err := f.HealthOfJobs(f.Context(), "", 10, t0.Add(time.Hour))
+	f.must(err)
+	if len(all) != 3 || all[0].App != "billing" || all[2].LastSuccess != nil || more != 0 {
+		t.Errorf("of all apps: %+v and %d more, want other, tick and untouched without a success, and no more", all, more)
 	}
 }

@@ -1,0 +1,80 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+const (
+	// examinedSuccesses is how many of the latest runs of a job that are over are looked through for one that succeeded.
+	examinedSuccesses = 100
+	// mostUnlisted bounds what it costs to count the jobs that are not listed.
+	mostUnlisted = 100_000
+)
+
+// HealthOfJobs returns how the first jobs do, and how many more there are.
+func (s *store) HealthOfJobs(ctx context.Context, app string, most int, now time.Time) ([]dispatcher.JobHealth, int, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	now, err := s.orClock(ctx, now)
+	if err != nil {
+		return nil, 0, err
+	}
+	recent := day(now.UnixMilli()) - dayMillis
+	list := summaryList{query: dispatcher.JobQuery{Page: dispatcher.Page{Limit: most}}, left: examinedNames, recent: recent}
+	if err := s.summariesOf(ctx, &list, app); err != nil {
+		return nil, 0, fmt.Errorf("list jobs: %w", err)
+	}
+	if err := s.addFires(ctx, list.found); err != nil {
+		return nil, 0, fmt.Errorf("read the fire times of %d jobs: %w", len(list.found), err)
+	}
+	if err := s.addLatestRuns(ctx, list.found, recent); err != nil {
+		return nil, 0, fmt.Errorf("read the latest runs of %d jobs: %w", len(list.found), err)
+	}
+	jobs := make([]dispatcher.JobHealth, len(list.found))
+	for i, row := range list.found {
+		jobs[i].JobSummary = row.JobSummary
+	}
+	if err := s.addSuccesses(ctx, list.found, jobs, recent); err != nil {
+		return nil, 0, fmt.Errorf("read the latest successes of %d jobs: %w", len(list.found), err)
+	}
+	if list.next == "" {
+		return jobs, 0, nil
+	}
+	var args statementArgs
+	all := `SELECT count(*) FROM (SELECT 1` + (&summaryList{}).candidates(app, &args) + ` LIMIT ` + args.add(mostUnlisted+most) + `) AS j`
+	n, _, err := first(ctx, s.read, scanInt, all, args...)
+	if err != nil {
+		return nil, 0, fmt.Errorf("count jobs: %w", err)
+	}
+	return jobs, int(n) - len(jobs), nil
+}
+
+// addSuccesses adds to jobs when their latest successes ended.
+func (s *store) addSuccesses(ctx context.Context, rows []summaryRow, jobs []dispatcher.JobHealth, recent int64) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	ids, at := summaryIDs(rows)
+	latest := func(conditions string) string {
+		return `(SELECT max(r.ended_at) FROM (SELECT r.ended_at, r.state FROM runs AS r
+			WHERE r.job_id >= b.id AND r.job_id <= b.id AND r.kind < 16` + conditions + `
+			ORDER BY r.job_id DESC, r.scheduled_at DESC LIMIT ` + strconv.Itoa(examinedSuccesses) + `) AS r
+			WHERE coalesce(r.state, 'succeeded') = 'succeeded')`
+	}
+	// From $1 on: jobs. The latest days come first, because each day has an index of its own.
+	successes := s.rows(0, 1, "", idColumns...) + ` SELECT b.id, coalesce(` +
+		latest(` AND r.scheduled_at >= `+strconv.FormatInt(recent, 10)) + `, ` + latest(``) + `) FROM b`
+	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
+		var id int64
+		var ended *time.Time
+		err := row.Scan(&id, optionalColumn(&ended))
+		jobs[at[id]].LastSuccess = ended
+		return struct{}{}, err
+	}, successes, s.batch(ids)...)
+	return err
+}
