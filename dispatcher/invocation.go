@@ -32,6 +32,9 @@ type Call struct {
 	Slots int
 	// Occupy takes the slot of an endpoint for the attempt; nil: the job has none. See GroupTarget.EndpointConcurrency.
 	Occupy Occupy
+	// Held tells whether the run is still the node's, which it may not be after a slow connection; nil: it is. If it is not,
+	// nothing is sent, and the outcome is cancelled and NotSent.
+	Held func() bool
 	// Bounds are those of the app, with defaults; nil: the defaults. AWSExternalID is that of the app.
 	Bounds        *Bounds
 	AWSExternalID string

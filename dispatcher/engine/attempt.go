@@ -141,10 +141,12 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	} else {
 		a.call.Occupy = func(endpoint string, ifFree bool) dispatcher.EndpointGrant { return e.occupy(ctx, a, endpoint, ifFree) }
 	}
+	node := a.run.Node
+	a.call.Held = func() bool { return node == e.fleet.id() && e.fleet.leased() }
 	endSpan := e.beginSpan(ctx, a)
 	a.outcome = e.invoker.Invoke(ctx, a.call)
-	if a.over {
-		return refused // without a span: nothing was sent
+	if a.over || a.outcome.NotSent && a.outcome.State == dispatcher.RunCancelled && ctx.Err() == nil {
+		return refused // without a span: nothing was sent, as the run waits, or is another node's or may be
 	}
 	if endSpan != nil {
 		endSpan(e.inDatabaseTime(a.outcome))

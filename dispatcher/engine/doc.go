@@ -62,6 +62,9 @@
 // For a job of which one run at a time goes to an endpoint, begin and checkLease come after the invoker has chosen the
 // endpoint, when the attempt has its slot (slots_endpoints.go). A run that has to wait for it is let go.
 //
+// The invoker looks at the lease again before it sends, and once more when a new connection is made: what comes before the
+// first byte may take longer than the lease lasts (Call.Held).
+//
 // A refused attempt gives its slot back. A deferred one is recorded with the time of the next try and
 // does not count. An attempt that a shutdown cuts off is not recorded: only the node that adopts its
 // run can say that the outcome is unknown.

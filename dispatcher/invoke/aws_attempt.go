@@ -40,6 +40,9 @@ func (a *awsClients[C]) attempt(
 		}
 		return failed(credentialsClass(err), "AWS credentials of the node: "+err.Error())
 	}
+	if call.Held != nil && !call.Held() {
+		return notHeld()
+	}
 	watch := &stopwatch{start: started}
 	outcome, state, err := send(httptrace.WithClientTrace(bounded, watch.trace()), client.service)
 	if err != nil {

@@ -117,7 +117,11 @@ func (g *guard) dialer(of scope) func(ctx context.Context, network, address stri
 				}
 			}
 		}
-		return dialer.DialContext(ctx, network, address)
+		conn, err := dialer.DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return whileHeld(ctx, conn)
 	}
 }
 

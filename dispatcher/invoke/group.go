@@ -204,7 +204,7 @@ func (a *groupAttempt) try(
 			a.stopCancelled(ctx, endpoint)
 		}
 		return outcome, true
-	case ctx.Err() != nil:
+	case ctx.Err() != nil, outcome.State == dispatcher.RunCancelled:
 		return outcome, true
 	case bounded.Err() == nil && limited.Err() != nil:
 		return outcome, a.refusedBy(endpoint, context.Cause(limited).Error())

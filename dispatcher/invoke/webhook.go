@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptrace"
@@ -57,6 +58,7 @@ func (h *webhooks) call(ctx context.Context, call dispatcher.Call, started time.
 func (h *webhooks) attempt(
 	ctx, bounded context.Context, w *dispatcher.Webhook, r request, watch *stopwatch,
 ) dispatcher.Outcome {
+	bounded = withHeld(bounded, r.held)
 	client := r.clients.kept
 	if len(r.body) == 0 {
 		client = r.clients.fresh // net/http repeats a request without a body if a kept connection dies
@@ -66,6 +68,9 @@ func (h *webhooks) attempt(
 		// The server had closed the kept connection and no byte was sent, so this is still the
 		// first request on the wire.
 		got, err = send(bounded, r.clients.fresh, r, watch)
+	}
+	if errors.Is(err, errNotHeld) {
+		return notHeld()
 	}
 	var outcome dispatcher.Outcome
 	if err != nil {
@@ -110,6 +115,9 @@ func (h *webhooks) attempt(
 // send makes one request and reads its response, up to the size that is kept. With an error, it
 // returns the part of the response that arrived.
 func send(ctx context.Context, client *resty.Client, r request, watch *stopwatch) (response, error) {
+	if err := checkHeld(ctx); err != nil {
+		return response{}, err
+	}
 	request := client.R().SetContext(httptrace.WithClientTrace(ctx, watch.trace())).SetDoNotParseResponse(true)
 	request.Header = r.header
 	if r.host != "" {

@@ -27,7 +27,8 @@ type request struct {
 	judge func(response) dispatcher.Outcome
 	// signedAsNode tells that it is signed with the AWS credentials of the node.
 	signedAsNode bool
-	token        *usedToken // nil: it carries none of OAuth 2
+	held         func() bool // see Call.Held
+	token        *usedToken  // nil: it carries none of OAuth 2
 	// returns, if not nil, adds to an outcome what the response returned as the state of the job.
 	returns func(*dispatcher.Outcome, response, redaction)
 }
@@ -86,6 +87,7 @@ func (h *webhooks) buildFor(
 // compose returns the part of a request that needs no secret. Carillon's headers overwrite those of the job.
 func (h *webhooks) compose(to destination, w content, call dispatcher.Call, now time.Time) (request, error) {
 	r := request{
+		held:  call.Held,
 		owner: ownerOf(call), method: w.Method, url: to.url, endpoint: to.endpoint, host: to.host,
 		header: make(http.Header, len(w.headers)+20), body: w.body,
 	}

@@ -24,6 +24,7 @@ type judge struct {
 	bounds       map[string]boundOf       // by app/job
 	cuts         []history.Fault          // those between nodes and targets; the others are faults
 	far          map[int64]bool           // triggers whose target is one that nodes may be cut off from
+	grouped      map[int64]bool           // triggers whose target has an endpoint that nodes may be cut off from
 	retries      map[int64]*history.Retry // by trigger
 	heartbeatsOf map[int64][]int64        // by node, in order
 	triesOf      map[fire][]try
@@ -38,8 +39,9 @@ func check(h *record) (*verdict, error) {
 		record: h, verdict: &verdict{found: map[fault][]string{}},
 		triggersByID: map[int64]trigger{}, triggerOf: map[string]int64{}, nodesByID: map[int64]node{},
 		segments: map[int64][]segment{}, runsOf: map[int64][]run{}, misfiresOf: map[int64][]misfire{},
-		bounds: map[string]boundOf{}, retries: map[int64]*history.Retry{}, far: map[int64]bool{}, heartbeatsOf: map[int64][]int64{},
-		latest: map[string]history.Declaration{},
+		bounds: map[string]boundOf{}, retries: map[int64]*history.Retry{}, far: map[int64]bool{}, grouped: map[int64]bool{},
+		heartbeatsOf: map[int64][]int64{},
+		latest:       map[string]history.Declaration{},
 	}
 	for _, d := range h.declared {
 		if d.App == history.After {

@@ -164,6 +164,6 @@ func (j *judge) readWatched() {
 	}
 	for _, t := range j.triggers {
 		d := latest[t.app+"/"+t.job]
-		j.retries[t.id], j.far[t.id] = d.Retry, d.Far
+		j.retries[t.id], j.far[t.id], j.grouped[t.id] = d.Retry, d.Far, d.Grouped
 	}
 }
