@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -39,30 +38,6 @@ func (e *Engine) callOf(ctx context.Context, run heldRun) (dispatcher.Call, erro
 		err = e.addShard(ctx, run.HeldRun, &call)
 	}
 	return call, err
-}
-
-// addInput adds to a call what its run was given. It asks the database until it answers.
-func (e *Engine) addInput(ctx context.Context, run dispatcher.HeldRun, call *dispatcher.Call) error {
-	var input dispatcher.RunInput
-	there := false
-	if !untilDone(ctx, e.log, "read the input of a run", 1, func() error {
-		inputs, err := e.store.RunInputs(ctx, []dispatcher.RunKey{run.RunKey})
-		input, there = inputs[run.RunKey]
-		return err
-	}) {
-		return errCutOff
-	}
-	if !there {
-		return fmt.Errorf("the input of run %s is not in the database any more", run.RunKey)
-	}
-	call.Cause = input.Cause
-	if from, ok := dispatcher.ParseTraceparent(input.Traceparent); ok {
-		call.Requester = &from
-	}
-	if input.Payload != nil {
-		call.Payload = input.Payload
-	}
-	return nil
 }
 
 // missedRange reads the range that a catch-up run of another node stands for; nil: the run is past

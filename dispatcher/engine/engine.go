@@ -70,6 +70,7 @@ type gates struct {
 	hosts  *hosts
 	begins *runPermits // of at_most_once jobs
 	states *stateReads
+	inputs *inputReads
 	long   *longAttempts
 	// attempts that ended, to be used again: one is some 800 bytes.
 	attempts sync.Pool
@@ -124,6 +125,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 			slots: newSlots(store, o.Batch, o.Logger), hosts: newHosts(o.BreakerFailures, o.HostRate),
 			begins: newRunPermits("begin runs", store.Begin, o.Batch, o.Logger), long: &longAttempts{protection: o.Protection},
 			states:   newStateReads(store, o.Batch, o.Logger),
+			inputs:   newInputReads(store, o.Batch, o.Logger),
 			attempts: sync.Pool{New: func() any { return &attempt{} }},
 		},
 		signals: signals{
@@ -179,7 +181,9 @@ func (e *Engine) Run(ctx context.Context) {
 		claiming.Go(func() { loop(ctx) })
 	}
 	beating.Go(func() { e.heartbeatLoop(heartbeats) })
-	for _, loop := range []func(context.Context){e.recorder.run, e.begins.run, e.states.run, e.slots.run, e.goneLoop, e.broadcastLoop} {
+	for _, loop := range []func(context.Context){
+		e.recorder.run, e.begins.run, e.states.run, e.inputs.run, e.slots.run, e.goneLoop, e.broadcastLoop,
+	} {
 		recording.Go(func() { loop(life) })
 	}
 	if e.opts.Metrics != nil { // years of virtual time have many seconds

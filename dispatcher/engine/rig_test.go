@@ -107,7 +107,8 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	life, end := context.WithCancel(context.WithoutCancel(t.Context()))
 	recording := make(chan struct{})
 	go func() { r.recorder.run(life); close(recording) }()
-	beginning, slotting := make(chan struct{}), make(chan struct{})
+	beginning, slotting, reading := make(chan struct{}), make(chan struct{}), make(chan struct{})
+	go func() { r.inputs.run(life); close(reading) }()
 	go func() { r.begins.run(life); close(beginning) }()
 	go func() { r.slots.run(life); close(slotting) }()
 	r.pool.Start(life)
@@ -117,6 +118,7 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 		<-recording
 		<-beginning
 		<-slotting
+		<-reading
 		if err := s.Close(); err != nil {
 			t.Error(err)
 		}

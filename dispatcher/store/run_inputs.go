@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -134,33 +135,55 @@ func (t *tx) queueBatch(runs []queuedRun) []any {
 func (s *store) RunInputs(ctx context.Context, keys []dispatcher.RunKey) (map[dispatcher.RunKey]dispatcher.RunInput, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	inputs := make(map[dispatcher.RunKey]dispatcher.RunInput, len(keys))
+	return inputsOf(ctx, s.flavor, s.read, keys)
+}
+
+// inputsOf returns the inputs of those of runs that have one. A shard has that of its parent.
+func inputsOf(
+	ctx context.Context, f flavor, q querier, keys []dispatcher.RunKey,
+) (map[dispatcher.RunKey]dispatcher.RunInput, error) {
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	k, shards := newKeys(len(keys)), make(map[dispatcher.RunKey][]dispatcher.RunKey, len(keys))
 	for _, key := range keys {
-		input, err := inputOf(ctx, s.read, key)
-		if err != nil {
-			return nil, err
+		if parent := key.Parent(); shards[parent] == nil {
+			k.add(parent, 0, 0)
+			shards[parent] = []dispatcher.RunKey{key}
+		} else {
+			shards[parent] = append(shards[parent], key)
 		}
-		if input != nil {
-			inputs[key] = *input
+	}
+	// $1 first day, $2 end of the last, from $3 on: the keys
+	query := f.rows(0, 3, "", keyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.input
+		FROM b JOIN run_inputs AS r ON r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind` + within
+	bounds := []any{day(slices.Min(k.at)), day(slices.Max(k.at)) + dayMillis}
+	found, err := collect(ctx, q, scanGiven, query, append(bounds, f.batch(k.at, k.trigger, k.kind)...)...)
+	if err != nil {
+		return nil, fmt.Errorf("read the inputs of %d runs: %w", len(keys), err)
+	}
+	inputs := make(map[dispatcher.RunKey]dispatcher.RunInput, len(found))
+	for _, one := range found {
+		for _, key := range shards[one.key] {
+			inputs[key] = one.input
 		}
 	}
 	return inputs, nil
 }
 
-// inputOf returns the input of a run, or of the run that it is a shard of; nil: it has none.
-func inputOf(ctx context.Context, q querier, key dispatcher.RunKey) (*dispatcher.RunInput, error) {
-	// $1 scheduled instant, $2 trigger, $3 kind
-	const given = `SELECT input FROM run_inputs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
-	text, found, err := first(ctx, q, scanText, given, keyArgs(key.Parent())...)
-	if err == nil && !found {
-		return nil, nil
+// given is what a run was given.
+type given struct {
+	key   dispatcher.RunKey
+	input dispatcher.RunInput
+}
+
+func scanGiven(row scanner) (one given, err error) {
+	var text string
+	if err := row.Scan(instantColumn(&one.key.ScheduledAt), &one.key.TriggerID, kindColumn(&one.key), &text); err != nil {
+		return one, err
 	}
-	var input dispatcher.RunInput
-	if err == nil {
-		input, err = dispatcher.DecodeRunInput(text)
+	if one.input, err = dispatcher.DecodeRunInput(text); err != nil {
+		return one, fmt.Errorf("run %s: %w", one.key, err)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("run %s: %w", key, err)
-	}
-	return &input, nil
+	return one, nil
 }

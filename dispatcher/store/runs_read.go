@@ -306,11 +306,11 @@ func (s *store) findRun(ctx context.Context, q querier, id string) (dispatcher.R
 	if err := addShards(ctx, q, &run, key); err != nil {
 		return run, err
 	}
-	if input, err := inputOf(ctx, q, key); err != nil {
+	inputs, err := inputsOf(ctx, s.flavor, q, []dispatcher.RunKey{key})
+	if err != nil {
 		return run, err
-	} else if input != nil {
-		run.Payload, run.Cause = input.Payload, input.Cause
 	}
+	run.Payload, run.Cause = inputs[key].Payload, inputs[key].Cause
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const attempts = `SELECT attempt, node, state, started_at, ended_at, http_status, class, error, late_result
 		FROM attempts WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 ORDER BY attempt`

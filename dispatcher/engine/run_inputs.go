@@ -1,0 +1,62 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+)
+
+// inputReads read what runs were given, many at once: 10,000 notifications of an alert that began at once would otherwise take
+// all connections of the node for themselves.
+type inputReads = permits[dispatcher.HeldRun, givenInput]
+
+// givenInput is the response to a read of an input.
+type givenInput struct {
+	read  bool // the database responded
+	input *dispatcher.RunInput
+}
+
+func newInputReads(store Store, batch int, log *slog.Logger) *inputReads {
+	grant := func(ctx context.Context, runs []dispatcher.HeldRun) (map[pool.AttemptKey]givenInput, error) {
+		keys := make([]dispatcher.RunKey, len(runs))
+		for i := range runs {
+			keys[i] = runs[i].RunKey
+		}
+		found, err := store.RunInputs(ctx, keys)
+		if err != nil {
+			return nil, err
+		}
+		inputs := make(map[pool.AttemptKey]givenInput, len(runs))
+		for _, run := range runs {
+			one := givenInput{read: true}
+			if input, there := found[run.RunKey]; there {
+				one.input = &input
+			}
+			inputs[pool.KeyOf(run)] = one
+		}
+		return inputs, nil
+	}
+	return newPermits("read the inputs of runs", pool.KeyOf, grant, batch, log)
+}
+
+// addInput adds to a call what its run was given. It waits until the database responds.
+func (e *Engine) addInput(ctx context.Context, run dispatcher.HeldRun, call *dispatcher.Call) error {
+	given := e.inputs.request(ctx, run)
+	switch {
+	case !given.read:
+		return errCutOff
+	case given.input == nil:
+		return fmt.Errorf("the input of run %s is not in the database any more", run.RunKey)
+	}
+	call.Cause = given.input.Cause
+	if from, ok := dispatcher.ParseTraceparent(given.input.Traceparent); ok {
+		call.Requester = &from
+	}
+	if given.input.Payload != nil {
+		call.Payload = given.input.Payload
+	}
+	return nil
+}
