@@ -15,6 +15,8 @@ import (
 //     begun is never repeated; if its node dies, it ends as lost.
 //   - Acquire, for jobs that limit how many of their runs there may be at once: it takes a slot.
 //   - AcquireEndpoints, for jobs of which one run at a time goes to an endpoint: it takes the endpoint's slot.
+//
+// What a run needs to know before it begins is read in the same way: see stateReads and inputReads.
 type permits[Q, A any] struct {
 	batcher[permitRequest[Q, A]]
 	step  string

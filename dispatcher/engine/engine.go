@@ -125,7 +125,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 			slots: newSlots(store, o.Batch, o.Logger), hosts: newHosts(o.BreakerFailures, o.HostRate),
 			begins: newRunPermits("begin runs", store.Begin, o.Batch, o.Logger), long: &longAttempts{protection: o.Protection},
 			states:   newStateReads(store, o.Batch, o.Logger),
-			inputs:   newInputReads(store, o.Batch, o.Logger),
+			inputs:   newInputReads(store, min(o.Batch, mostInputs), o.Logger),
 			attempts: sync.Pool{New: func() any { return &attempt{} }},
 		},
 		signals: signals{

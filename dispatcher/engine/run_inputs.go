@@ -13,6 +13,9 @@ import (
 // all connections of the node for themselves.
 type inputReads = permits[dispatcher.HeldRun, givenInput]
 
+// mostInputs is how many inputs are read at once: together they have 16 MiB at most.
+const mostInputs = 64
+
 // givenInput is the response to a read of an input.
 type givenInput struct {
 	read  bool // the database responded
