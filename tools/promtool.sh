@@ -18,7 +18,13 @@ if [ ! -x "$bin" ]; then
 	chmod 755 "$dir" # apt downloads as a user of its own
 	fetch() { (cd "$dir" && apt-get download -q prometheus >&2); }
 	fetch || { apt-get update -q >&2 && fetch; }
-	mkdir -p .cache
-	dpkg -x "$dir"/prometheus_*.deb .cache/promtool
+	# It gets its name once it is whole, so that a process that installs it at the same time runs no half of it.
+	mkdir -p "$(dirname "$bin")"
+	dpkg -x "$dir"/prometheus_*.deb "$dir/unpacked"
+	whole=$(mktemp "$bin.XXXXXX")
+	trap 'rm -rf "$dir" "$whole"' EXIT
+	cp "$dir/unpacked/usr/bin/promtool" "$whole"
+	chmod 755 "$whole"
+	mv "$whole" "$bin"
 fi
 echo "$bin"
