@@ -8,6 +8,6 @@ const MaxMeasuredJobs = 1000
 // JobHealth is what the metrics of a job tell.
 type JobHealth struct {
 	JobSummary
-	// LastSuccess is when the last run that succeeded ended; nil: none of the latest runs did.
+	// LastSuccess is when the last run that succeeded ended; nil: none of the latest 100 did.
 	LastSuccess *time.Time
 }

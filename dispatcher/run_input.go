@@ -15,6 +15,8 @@ type RunInput struct {
 	Cause *RunCause `json:"cause,omitempty"`
 	// Traceparent is the trace context of the request that asked for the run; empty: it had none. No target gets it.
 	Traceparent string `json:"traceparent,omitempty"`
+	// Err says why the stored input cannot be read; nil: it can. Its run fails, and no other one.
+	Err error `json:"-"`
 }
 
 // RunCause says why a run exists.

@@ -53,6 +53,8 @@ func (e *Engine) addInput(ctx context.Context, run dispatcher.HeldRun, call *dis
 		return errCutOff
 	case given.input == nil:
 		return fmt.Errorf("the input of run %s is not in the database any more", run.RunKey)
+	case given.input.Err != nil:
+		return given.input.Err
 	}
 	call.Cause = given.input.Cause
 	if from, ok := dispatcher.ParseTraceparent(given.input.Traceparent); ok {

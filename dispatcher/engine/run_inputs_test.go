@@ -2,7 +2,9 @@ package engine
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -36,5 +38,41 @@ func TestRunSendsThePayloadThatItWasGiven(t *testing.T) {
 	r.retry(given.ID)
 	if diff := cmp.Diff([]string{`1 {"of":"job"}`, `2 {"of":"job"}`, `1 {"of":"run"}`, `2 {"of":"run"}`}, r.bodies()); diff != "" {
 		t.Error("bodies (-want +got):\n" + diff)
+	}
+}
+
+// An input that cannot be read fails its own run: others are read together with it.
+func TestInputThatCannotBeReadFailsItsRunAlone(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+	}
+	r.request("given", func(job *dispatcher.Job) { job.Retry.MaxAttempts, job.Retry.Delays = 1, nil })
+	for _, payload := range []string{`"good"`, `"bad"`} {
+		if _, err := r.store.RequestRun(t.Context(), "app", "given", json.RawMessage(payload), dispatcher.Change{Actor: "test"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	db, err := sql.Open("sqlite", "file:"+r.file+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(t.Context(), `UPDATE run_inputs SET input = '{' WHERE input LIKE '%bad%'`); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	states := map[dispatcher.RunState]int{}
+	for _, run := range r.settled() {
+		if states[run.State]++; run.State == dispatcher.RunFailed && !strings.Contains(run.Error, "read the input of a run") {
+			t.Errorf("the run failed with %q, want one that names its input", run.Error)
+		}
+	}
+	want := map[dispatcher.RunState]int{dispatcher.RunSucceeded: 2, dispatcher.RunFailed: 1} // one without an input
+	if diff := cmp.Diff(want, states); diff != "" {
+		t.Error("states (-want +got):\n" + diff)
 	}
 }

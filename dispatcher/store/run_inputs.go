@@ -183,7 +183,7 @@ func scanGiven(row scanner) (one given, err error) {
 		return one, err
 	}
 	if one.input, err = dispatcher.DecodeRunInput(text); err != nil {
-		return one, fmt.Errorf("run %s: %w", one.key, err)
+		one.input = dispatcher.RunInput{Err: fmt.Errorf("run %s: %w", one.key, err)}
 	}
 	return one, nil
 }

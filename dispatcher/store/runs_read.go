@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -307,7 +308,7 @@ func (s *store) findRun(ctx context.Context, q querier, id string) (dispatcher.R
 		return run, err
 	}
 	inputs, err := inputsOf(ctx, s.flavor, q, []dispatcher.RunKey{key})
-	if err != nil {
+	if err = cmp.Or(err, inputs[key].Err); err != nil {
 		return run, err
 	}
 	run.Payload, run.Cause = inputs[key].Payload, inputs[key].Cause

@@ -3,6 +3,7 @@ package storetest
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -69,6 +70,35 @@ func testRunInputs(t *testing.T, f *fixture) {
 	if got, err := f.RunInputs(ctx, []dispatcher.RunKey{key}); err != nil || len(got) != 0 {
 		t.Errorf("once the history has forgotten the run: inputs %v, %v, want none", got, err)
 	}
+}
+
+// Inputs of many runs are read at once, whatever their days. All shards of a run have its input.
+func testManyRunInputs(t *testing.T, f *fixture) {
+	f.putBrief()
+	j := job("many", nil)
+	j.App = "brief"
+	f.put(j, t0)
+	want, keys := map[dispatcher.RunKey]dispatcher.RunInput{}, []dispatcher.RunKey{}
+	for days := range 3 {
+		now := t0.Add(time.Duration(days) * 24 * time.Hour)
+		given := json.RawMessage(fmt.Sprintf(`{"day":%d}`, days))
+		run, err := f.RequestRun(t.Context(), "brief", "many", given, at(now))
+		f.must(err)
+		key, err := dispatcher.ParseRunKey(run.ID)
+		f.must(err)
+		for _, of := range []dispatcher.RunKey{key, key.OfIndex(0), key.OfIndex(1)} {
+			keys, want[of] = append(keys, of), dispatcher.RunInput{Payload: given}
+		}
+		without := key
+		without.TriggerID++
+		keys = append(keys, without)
+	}
+	got, err := f.RunInputs(t.Context(), keys)
+	f.must(err)
+	wantDiff(t, "inputs", want, got)
+	got, err = f.RunInputs(t.Context(), nil)
+	f.must(err)
+	f.expect("inputs of no runs", len(got), 0)
 }
 
 // A payload that could not be sent or stored is refused before anything is queued.

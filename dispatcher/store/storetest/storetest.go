@@ -52,6 +52,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 		"an attempt that was not sent is made again":                      testAdoptUnsent,
 		"adoption takes the oldest runs first":                            testAdoptFairly,
 		"a requested run is queued":                                       testManualRun,
+		"inputs of many runs are read at once":                            testManyRunInputs,
 		"a run keeps what it was given":                                   testRunInputs,
 		"a backfill runs each instant once":                               testBackfill,
 		"a backfill may begin with the latest instant":                    testBackfillLatestFirst,
