@@ -168,9 +168,11 @@ func (s *store) recordLive(ctx context.Context, records []dispatcher.Record) err
 			unknown = append(unknown, int64(r.Token))
 		}
 	}
-	if unfolded, _, err := s.unfold(ctx, unknown, false); err != nil {
-		return err
-	} else if unfolded > 0 {
+	if len(unknown) > 0 {
+		if _, _, err := s.unfold(ctx, unknown, false); err != nil {
+			return err
+		}
+		// Somebody else may have unfolded them, since the look for rows before.
 		if all, err := s.recordRows(ctx, records); all || err != nil {
 			return err
 		}

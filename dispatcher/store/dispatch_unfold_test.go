@@ -133,28 +133,38 @@ func TestUnfoldingSeesTheRecordItWaitedFor(t *testing.T) {
 	}
 }
 
-// A record that waits while its claim is unfolded goes to the live run.
+// A record that waits while its claim is unfolded goes to the live run, also if the process does not know of the claim, as after
+// an error.
 func TestRecordSeesTheUnfoldingItWaitedFor(t *testing.T) {
 	t.Parallel()
-	database := pgtest.New(t)
-	s := ownClaims(t, database, 2)
-	held := claimDue(t, s, claimer, 11)
-	tx := meanwhileIn(t, database)
-	for _, statement := range []string{
-		`SELECT token FROM claims FOR UPDATE`,
-		`INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
+	for name, recorder := range map[string]func(t *testing.T, database string, claims dispatcher.Store) dispatcher.Store{
+		"known claim":   func(_ *testing.T, _ string, claims dispatcher.Store) dispatcher.Store { return claims },
+		"unknown claim": func(t *testing.T, database string, _ dispatcher.Store) dispatcher.Store { return open(t, database) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			database := pgtest.New(t)
+			s := ownClaims(t, database, 2)
+			held := claimDue(t, s, claimer, 11)
+			tx := meanwhileIn(t, database)
+			for _, statement := range []string{
+				`SELECT token FROM claims FOR UPDATE`,
+				`INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
 			SELECT u.at, u.trigger, 1, u.job, u.revision, node, token, claimed_at, 1, 'claimed'
 			FROM claims, unnest(trigger_ids, scheduled_at, job_ids, revisions) AS u(trigger, at, job, revision)`,
-		`DELETE FROM claims`,
-	} {
-		_, err := tx.Exec(t.Context(), statement)
-		must(t, err)
-	}
-	must(t, whileItWaits(t, s, func() error { return s.Record(t.Context(), succeeded(claimer, held...)) },
-		func() { must(t, tx.Commit(t.Context())) }))
-	onceEach(t, s, 2)
-	if n := count(t, s, `SELECT count(*) FROM runs WHERE state IS NULL AND attempt = 1`); n != 2 {
-		t.Errorf("%d first attempts are recorded, want 2", n)
+				`DELETE FROM claims`,
+			} {
+				_, err := tx.Exec(t.Context(), statement)
+				must(t, err)
+			}
+			by := recorder(t, database, s)
+			must(t, whileItWaits(t, s, func() error { return by.Record(t.Context(), succeeded(claimer, held...)) },
+				func() { must(t, tx.Commit(t.Context())) }))
+			onceEach(t, s, 2)
+			if n := count(t, s, `SELECT count(*) FROM runs WHERE state IS NULL AND attempt = 1`); n != 2 {
+				t.Errorf("%d first attempts are recorded, want 2", n)
+			}
+		})
 	}
 }
 

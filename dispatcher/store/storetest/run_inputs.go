@@ -13,6 +13,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
+func inputTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"inputs of many runs are read at once":               testManyRunInputs,
+		"a run keeps what it was given":                      testRunInputs,
+		"a payload that cannot be sent or stored is refused": testRunInputRefused,
+	}
+}
+
 // A run that is asked for with a payload has it until the history forgets the run: while it is live, once it has ended,
 // and when it is retried.
 func testRunInputs(t *testing.T, f *fixture) {
