@@ -23,14 +23,27 @@ function submitOnChange() {
   });
 }
 
-// The refresh gets the same page again, and replaces what has changed. It waits while nobody can see it, while a field has the
-// focus or text is selected, and while a person has paused it.
-const refresh = { every: 10_000, paused: sessionStorage.getItem("refresh") === "paused", tag: "", timer: 0 };
+// The refresh gets the same page again, and replaces what has changed. It waits while nobody can see it, while a person does
+// something on the page, and while a person has paused it. One that fails is tried again after pauses that grow. Times are in ms.
+const refresh = {
+  every: 10_000, most: 300_000, patience: 30_000,
+  paused: sessionStorage.getItem("refresh") === "paused", loading: false, failures: 0, tag: "", timer: 0,
+};
+
+function changed(field) {
+  if (!field.matches("select")) return field.value !== field.defaultValue || field.checked !== field.defaultChecked;
+  return field.selectedIndex !== Math.max(0, [...field.options].findLastIndex((option) => option.defaultSelected));
+}
+
+// What a person has begun, and would lose with what is replaced.
+function begun() {
+  return !getSelection().isCollapsed || $("dialog[open]") || $("main details[open]:not([data-key])") || $("main :active") ||
+    document.activeElement?.matches("main form *, input, select, textarea") ||
+    $$("main form :is(input, select, textarea)").some(changed);
+}
 
 function busy() {
-  const focused = document.activeElement;
-  return document.hidden || refresh.paused || !getSelection().isCollapsed || $("dialog[open]") || $("main details[open]:not([data-key])") ||
-    (focused && focused.matches("input, select, textarea"));
+  return document.hidden || refresh.paused || begun();
 }
 
 function replaceMain(fresh) {
@@ -53,40 +66,50 @@ function replaceMain(fresh) {
 }
 
 async function load() {
-  if (busy()) return;
-  const response = await fetch(location.href, { cache: "no-store", headers: refresh.tag ? { "If-None-Match": refresh.tag } : {} });
-  if (response.redirected) return location.reload(); // the session has ended
-  if (response.status === 304) return state("");
-  if (!response.ok) return state("stale");
-  refresh.tag = response.headers.get("ETag") || "";
+  const headers = refresh.tag ? { "If-None-Match": refresh.tag } : {};
+  const response = await fetch(location.href, { cache: "no-store", headers, signal: AbortSignal.timeout(refresh.patience) });
+  if (response.status === 304) return;
+  if (!response.ok) throw new Error(response.statusText);
   const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
-  if (!busy()) replaceMain(fresh);
-  state("");
+  if (busy()) return; // a person has begun something in the meantime
+  if (response.redirected) return location.reload(); // the session has ended
+  refresh.tag = response.headers.get("ETag") || "";
+  replaceMain(fresh);
+  if (!("refresh" in fresh.body.dataset)) delete document.body.dataset.refresh; // nothing on it changes any more
 }
 
-function state(of) {
-  document.body.toggleAttribute("data-stale", of === "stale");
+async function turn() {
+  if (refresh.loading || !("refresh" in document.body.dataset)) return;
+  clearTimeout(refresh.timer);
+  refresh.loading = true;
+  if (!busy()) await load().then(() => { refresh.failures = 0; }, () => { refresh.failures++; });
+  refresh.loading = false;
+  refresh.timer = setTimeout(turn, Math.min(refresh.every * 2 ** refresh.failures, refresh.most));
+  state();
+}
+
+function state() {
+  document.body.toggleAttribute("data-stale", refresh.failures > 0);
   const button = $("#refresh");
-  if (button) {
-    button.hidden = false;
-    button.textContent = refresh.paused ? button.dataset.resume : of === "stale" ? button.dataset.stale : button.dataset.pause;
-    button.setAttribute("aria-pressed", String(refresh.paused));
-  }
+  if (!button) return;
+  const { resume, stale, waits, pause } = button.dataset;
+  button.hidden = !("refresh" in document.body.dataset);
+  button.textContent = refresh.paused ? resume : refresh.failures ? stale : begun() ? waits : pause;
+  button.setAttribute("aria-pressed", String(refresh.paused));
 }
 
 function toggleRefresh() {
   refresh.paused = !refresh.paused;
   sessionStorage.setItem("refresh", refresh.paused ? "paused" : "");
-  state("");
+  state();
 }
 
 function startRefresh() {
   if (!("refresh" in document.body.dataset)) return;
   $("#refresh")?.addEventListener("click", toggleRefresh);
-  const turn = () => load().catch(() => state("stale"));
-  refresh.timer = setInterval(turn, refresh.every);
+  refresh.timer = setTimeout(turn, refresh.every);
   document.addEventListener("visibilitychange", () => { if (!document.hidden) turn(); });
-  state("");
+  state();
 }
 
 // Keys: / goes to the search, j and k through rows, Enter opens, r pauses the refresh, g and a letter goes to a page, ? helps.
