@@ -130,6 +130,8 @@ test-race: $(GOTESTSUM)
 	@tools/postgres.sh
 	@$(CLIENTS) && CGO_ENABLED=1 $(RUNTESTS) -race -gcflags=modernc.org/...=-race=false
 
+# The linter of a module of its own, which does not look for its settings further up.
+LINTMODULE = $(GOLANGCI) run --allow-parallel-runners --config ../../.golangci.yml ./...
 ## lint: golangci-lint with the import rules, go vet, go.mod, workflows, scripts, words and sizes
 .PHONY: lint
 lint: $(GOLANGCI) $(ACTIONLINT)
@@ -138,7 +140,9 @@ lint: $(GOLANGCI) $(ACTIONLINT)
 	$(GOLANGCI) run --allow-parallel-runners ./...
 	$(GOLANGCI) run --allow-parallel-runners --build-tags chaos ./dispatcher/failpoint/...
 	go mod tidy -diff
-	cd tools/release && go vet ./... && $(GOLANGCI) run --allow-parallel-runners --config ../../.golangci.yml ./...
+	cd tools/browser && go vet ./... && go vet -tags screenshots ./... && go mod tidy -diff && $(LINTMODULE)
+	cd tools/k8s && go vet ./... && go mod tidy -diff && $(LINTMODULE)
+	cd tools/release && go vet ./... && $(LINTMODULE)
 	$(ACTIONLINT) .github/workflows/*.yml
 	@if command -v shellcheck >/dev/null; then shellcheck -S warning tools/*.sh .ci/run; fi
 	tools/lint.sh
