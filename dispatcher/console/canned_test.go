@@ -1,6 +1,7 @@
 package console_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"io"
 	"net/http"
@@ -61,12 +62,13 @@ func (c *canned) RoundTrip(r *http.Request) (*http.Response, error) {
 			status, given = http.StatusNoContent, nil
 		}
 	}
-	raw, err := json.Marshal(limited(given, r.URL.Query().Get("limit")))
-	if err != nil {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false) // as the API does
+	if err := encoder.Encode(limited(given, r.URL.Query().Get("limit"))); err != nil {
 		return nil, err
 	}
-	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Request: r,
-		Body: io.NopCloser(strings.NewReader(string(raw)))}, nil
+	return &http.Response{StatusCode: status, Header: http.Header{"Content-Type": {kind}}, Request: r, Body: io.NopCloser(&text)}, nil
 }
 
 // limited returns no more items of a list than were asked for.

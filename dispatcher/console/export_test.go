@@ -18,3 +18,11 @@ func Actions() (all []Action) {
 	}
 	return all
 }
+
+// Screens lists the paths of all screens.
+func Screens() (all []string) {
+	for _, s := range screens() {
+		all = append(all, s.path)
+	}
+	return all
+}

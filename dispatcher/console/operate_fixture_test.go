@@ -87,7 +87,7 @@ func operated(n int) map[string]any {
 	}
 	of := "/v1/apps/billing"
 	run := dispatcher.RunKey{TriggerID: 7, ScheduledAt: fixedAt, Kind: dispatcher.KindSchedule}.String()
-	return map[string]any{
+	responses := map[string]any{
 		"GET /v1/apps": items(times(n, func(name string) dispatcher.App { a := app; a.Name = name; return a }), next),
 		"GET " + of:    app,
 		"GET " + of + "/objectives": items(times(n, func(name string) dispatcher.ObjectiveStatus {
@@ -130,6 +130,10 @@ func operated(n int) map[string]any {
 		"GET /v1/tokens/deploy":                  tokenOf("deploy"),
 		"POST " + of + "/jobs/invoices/backfill": dispatcher.BackfillCount{Total: 31, First: &fixedAt, Last: &later},
 	}
+	if n > 0 {
+		responses["GET /v1/rollback"] = dispatcher.Rollback{At: fixedAt, Reason: hostile}
+	}
+	return responses
 }
 
 func alertState(name string) dispatcher.AlertState {

@@ -11,6 +11,8 @@ import (
 type timelinePage struct {
 	App, Job string
 	From, To time.Time
+	// GivenFrom and GivenTo are what the query has for them, which need not be times.
+	GivenFrom, GivenTo string
 	// Apps are those to choose from, if none is chosen.
 	Apps []dispatcher.App
 	// Problems are what is wrong with the query; nothing is drawn then.
@@ -34,7 +36,7 @@ const (
 
 // showTimeline draws the jobs of an app over time.
 func showTimeline(v *visit) (view, error) {
-	page := timelinePage{App: v.query("app"), Job: v.query("job")}
+	page := timelinePage{App: v.query("app"), Job: v.query("job"), GivenFrom: v.query("from"), GivenTo: v.query("to")}
 	if page.App == "" && len(v.token.Apps) == 1 {
 		page.App = v.token.Apps[0]
 	}

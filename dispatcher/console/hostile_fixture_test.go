@@ -1,0 +1,175 @@
+package console_test
+
+import (
+	"encoding/json"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/verify"
+)
+
+// checked are the fields that pages find something by, or whose form the API checks: they keep what they have.
+var checked = map[string]bool{
+	"AuditEntry.ID": true, "Endpoint.ID": true, "EndpointStatus.ID": true,
+}
+
+// notShown are the fields that no page shows as text.
+var notShown = map[string]bool{
+	// They are in addresses alone, or the address of the page has them.
+	"APIToken.ID": true, "Alert.App": true, "Backfill.App": true, "BulkAction.App": true, "Calendar.App": true,
+	"EndpointGroup.App": true, "Explanation.App": true, "Explanation.Job": true, "Explanation.Trigger": true, "Job.App": true,
+	"Job.Name": true, "RunSummary.ID": true, "ShownRequest.Run": true, "Strip.App": true, "Strip.Job": true,
+	"Strip.Timezone": true, "Strip.Trigger": true, "StripCell.Run": true, "Timeline.Next": true, "TimelineMark.Run": true,
+	"TimelineMark.Trigger": true,
+	// The API and the Terraform of a definition have them.
+	"AlertDelivery.Error": true, "AlertDelivery.Run": true, "AlertMuteWindow.Schedule": true, "AlertMuteWindow.Timezone": true,
+	"App.AWSExternalID": true, "BackfillSpec.Payload": true, "BackfillSpec.Trigger": true, "BreakJob.Job": true,
+	"CalendarRule.ICalendar": true, "CallbackState.Endpoint": true, "CallbackState.Progress": true,
+	"CarriedState.DiscardedRun": true, "CarriedState.Run": true, "DNSMembers.Labels": true, "DNSMembers.Labels[]": true,
+	"DNSMembers.Name": true, "DNSMembers.Scheme": true, "Endpoint.ServerName": true, "EndpointGroup.DNS[]": true,
+	"EndpointGroup.Endpoints[]": true, "EndpointGroup.Path": true, "EndpointGroup.ServerName": true,
+	"JobDefaults.Headers": true, "JobDefaults.Headers[]": true, "JobDefaults.Timezone": true, "LambdaBounds.Roles": true,
+	"Node.APIAddresses": true, "Probe.AlivePath": true, "Probe.IdlePath": true, "Run.WaitsFor": true,
+	"Run.WaitsForEndpoint": true, "RunCause.Error": true, "SNSBounds.Roles": true, "SQSBounds.Roles": true,
+	"SignatureBound.Hosts": true, "SignatureBound.Service": true, "StandingPause.Labels": true, "StandingPause.Labels[]": true,
+	"StaticEndpoint.Labels": true, "StaticEndpoint.Labels[]": true, "StripCell.Why": true, "XXLJobSettings.AppName": true,
+}
+
+// filler writes a text into every string of a value that the API may respond with, and makes what is missing.
+type filler struct {
+	text   func(field string) string
+	fields map[string]string     // what was written, by fields such as "Run.Error"
+	within map[reflect.Type]bool // the types on the way, which may hold themselves
+}
+
+// fill fills a value that can be set. A type of strings that is not string has values of its own, which the API checks.
+func (f *filler) fill(v reflect.Value, field string) {
+	switch v.Kind() {
+	case reflect.String:
+		if v.Type() == reflect.TypeFor[string]() {
+			f.fields[field] = f.text(field)
+			v.SetString(f.text(field))
+		}
+	case reflect.Pointer:
+		if v.IsNil() {
+			if f.within[v.Type().Elem()] {
+				return
+			}
+			v.Set(reflect.New(v.Type().Elem()))
+		}
+		f.fill(v.Elem(), field)
+	case reflect.Slice:
+		if v.Type() == reflect.TypeFor[json.RawMessage]() {
+			written := raw(f.text(field))
+			f.fields[field] = string(written)
+			v.SetBytes(written)
+			return
+		}
+		if v.Len() == 0 && !f.within[v.Type().Elem()] {
+			v.Set(reflect.MakeSlice(v.Type(), 1, 1))
+		}
+		for i := range v.Len() {
+			f.fill(v.Index(i), field)
+		}
+	case reflect.Map:
+		f.fillMap(v, field)
+	case reflect.Struct:
+		f.fillStruct(v)
+	default: // numbers and switches hold no text
+	}
+}
+
+// fillStruct fills the fields that JSON has.
+func (f *filler) fillStruct(v reflect.Value) {
+	of := v.Type()
+	if of == reflect.TypeFor[time.Time]() {
+		if v.IsZero() {
+			v.Set(reflect.ValueOf(fixedAt))
+		}
+		return
+	}
+	if f.within[of] {
+		return
+	}
+	f.within[of] = true
+	defer delete(f.within, of)
+	for i := range of.NumField() {
+		field := of.Field(i)
+		if field.IsExported() && field.Tag.Get("json") != "-" && !checked[of.Name()+"."+field.Name] {
+			f.fill(v.Field(i), of.Name()+"."+field.Name)
+		}
+	}
+}
+
+// fillMap fills the values of a map, and its keys if they are any text.
+func (f *filler) fillMap(v reflect.Value, field string) {
+	of := v.Type()
+	filled := reflect.MakeMap(of)
+	keys := v.MapKeys()
+	if len(keys) == 0 {
+		keys = []reflect.Value{reflect.New(of.Key()).Elem()}
+	}
+	for _, key := range keys {
+		value := reflect.New(of.Elem()).Elem()
+		if at := v.MapIndex(key); at.IsValid() {
+			value.Set(at)
+		}
+		f.fill(value, field)
+		if of.Key() == reflect.TypeFor[string]() && len(keys) == 1 && !checked[field+"[]"] {
+			f.fields[field+"[]"] = f.text(field + "[]")
+			key = reflect.ValueOf(f.text(field + "[]"))
+		}
+		filled.SetMapIndex(key, value)
+	}
+	v.Set(filled)
+}
+
+// raw is a JSON string as the API writes it.
+func raw(text string) json.RawMessage {
+	var b strings.Builder
+	encoder := json.NewEncoder(&b)
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(text) // a string can be encoded
+	return json.RawMessage(strings.TrimSpace(b.String()))
+}
+
+// filled returns responses of which every field has a text, and the fields.
+func filled(t *testing.T, responses map[string]any, text func(string) string) (map[string]any, map[string]string) {
+	t.Helper()
+	f := &filler{text: text, fields: map[string]string{}, within: map[reflect.Type]bool{}}
+	all := map[string]any{}
+	for request, response := range responses {
+		if list, is := response.(map[string]any); is && list["items"] != nil {
+			of := reflect.ValueOf(list["items"])
+			items := reflect.New(of.Type()).Elem()
+			items.Set(reflect.AppendSlice(reflect.MakeSlice(of.Type(), 0, of.Len()), of))
+			f.fill(items, "")
+			all[request] = map[string]any{"items": items.Interface(), "next": list["next"]}
+			continue
+		}
+		if strings.HasSuffix(request, "/explain") {
+			var found verify.Explanation
+			if text, err := json.Marshal(response); err != nil || json.Unmarshal(text, &found) != nil {
+				t.Fatalf("%s: %v", request, err)
+			}
+			response = found
+		}
+		copied := reflect.New(reflect.TypeOf(response)).Elem()
+		copied.Set(reflect.ValueOf(response))
+		f.fill(copied, "")
+		keepNames(copied, reflect.ValueOf(response))
+		all[request] = copied.Interface()
+	}
+	return all, f.fields
+}
+
+// keepNames gives an object back what it is asked for by: the client refuses an object of another name.
+func keepNames(filled, original reflect.Value) {
+	for _, name := range []string{"ID", "App", "Name", "Job", "Trigger", "Run"} {
+		if field := original.FieldByName(name); field.IsValid() && field.Kind() == reflect.String {
+			filled.FieldByName(name).Set(field)
+		}
+	}
+}
