@@ -115,11 +115,16 @@ browser:
 	@tools/need.sh chromium-headless-shell chromium-headless-shell
 	@go -C tools/browser test -count=1 -timeout 30m ./...
 
-## screenshots: take the pictures of the console in docs/images
+# Without kills, and without the faults that leave it to kills to start a node again: a hundred dead nodes would fill a picture.
+PICTURED = freeze,partition,restart,suspend,responses,flap,clock,slow
+## screenshots: take the pictures of the console in docs/images, after a short chaos run
 .PHONY: screenshots
 screenshots:
 	@tools/need.sh chromium-headless-shell chromium-headless-shell
-	@go -C tools/browser test -count=1 -tags screenshots -run Screenshots .
+	@tools/postgres.sh
+	@tools/networks.sh
+	@go run ./test/chaos -seconds $(SECONDS) -kills none -faults $(PICTURED) -bounded 4 \
+		-look 'go -C tools/browser test -count=1 -tags screenshots -run Screenshots .'
 
 ## test-race: the same under the race detector; PKGS=./dispatcher/store/... narrows it
 # SQLite, which is C translated to Go, starts no goroutines: watching it would only double the time of its tests.

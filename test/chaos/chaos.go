@@ -198,6 +198,9 @@ func (c *chaos) heal(ctx context.Context, declaring *sync.WaitGroup) error {
 			c.trouble(err)
 		}
 	}
+	if err := c.letLook(ctx); err != nil {
+		c.trouble(err)
+	}
 	declaring.Wait()
 	pause(ctx, c.recovery+1300*time.Millisecond)
 	c.declared.backfilled(ctx)

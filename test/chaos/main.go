@@ -34,6 +34,7 @@ type options struct {
 	args             []string // further arguments of the nodes
 	separate         bool     // nodes have networks of their own
 	production       bool     // nodes have the settings of production
+	look             string   // command for sh that looks at the nodes
 }
 
 func main() {
@@ -53,6 +54,9 @@ func main() {
 	flag.StringVar(&o.only, "only", "", "run only the mutant of this name")
 	flag.BoolVar(&o.production, "production", false,
 		"run nodes with the default settings: window 5 s, handler 15 s, dead after 60 s; needs 300 seconds or more")
+	flag.StringVar(&o.look, "look", "",
+		"command for sh that is run when all faults are over and jobs still fire, with the URL of a node in CHAOS_URL and an API token "+
+			"in CHAOS_TOKEN")
 	flag.BoolVar(&o.separate, "separate", false, "internal: this process has its own networks and mounts")
 	flag.Func("node-arg", "further argument of the nodes; may be repeated", func(arg string) error {
 		o.args = append(o.args, arg)

@@ -43,6 +43,7 @@ func runSeparately(ctx context.Context, o options, spawn program.Spawner, w io.W
 	args := []string{
 		"-separate", "-program", o.program, "-checker", o.checker, "-dir", o.dir, "-seconds", strconv.Itoa(o.seconds),
 		"-seed", strconv.FormatUint(o.seed, 10), "-kills", o.kills, "-faults", o.faults, "-bounded", strconv.Itoa(o.bounded),
+		"-look", o.look,
 	}
 	if o.production {
 		args = append(args, "-production")

@@ -3,32 +3,32 @@
 package browser_test
 
 import (
+	"net/url"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/chromedp"
 )
 
-// "make screenshots" takes the pictures of the docs. The data is that of the other tests: jobs that succeed, that fail and that
-// are paused.
+// "make screenshots" takes the pictures of the docs, of nodes that a chaos run has just frozen and cut off.
 func TestScreenshotsOfTheDocs(t *testing.T) {
 	folder := filepath.Join("..", "..", "docs", "images")
-	if err := os.MkdirAll(folder, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	n := start(t)
-	n.fill(t, "Month end at the till")
-	b := open(t, n.url)
-	console := n.url + "/console/"
-	b.signIn(console, n.tokens[operator])
+	f := newFront(t, os.Getenv("CHAOS_URL")) // a browser trusts an address of its own machine without https
+	b := open(t, f.url)
+	console := f.url + "/console/"
+	b.signIn(console, os.Getenv("CHAOS_TOKEN"))
 	command(b, emulation.SetDeviceMetricsOverride, emulation.SetDeviceMetricsOverrideParams{Width: 1280, Height: 800, DeviceScaleFactor: 1})
-	b.visit(console + "apps/shop/runs?job=bad")
-	run := evaluate[string](b, `new URL(document.querySelector('main a.run, main a[href*="runs/"]').getAttribute('href'), location).href`)
+	b.visit(console + "apps/noisy/runs?job=unavailable-0&state=failed")
+	run := evaluate[string](b, `new URL(document.querySelector('main tbody a[href*="runs/"]').getAttribute('href'), location).href`)
+	now := time.Now().UTC()
+	minutes := url.Values{"app": {"noisy"}, "from": {now.Add(-90 * time.Second).Format(time.RFC3339)},
+		"to": {now.Add(30 * time.Second).Format(time.RFC3339)}}
 	for name, address := range map[string]string{
-		"attention": console, "jobs": console + "jobs", "job": console + "apps/shop/jobs/good", "run": run,
-		"timeline": console + "timeline?app=shop",
+		"attention": console, "jobs": console + "jobs", "job": console + "apps/noisy/jobs/unavailable-0", "run": run,
+		"timeline": console + "timeline?" + minutes.Encode(),
 	} {
 		b.visit(address)
 		picture, err := chromedp.Run(b, chromedp.CaptureScreenshot())
