@@ -161,11 +161,16 @@ func (a *API) unavailable(r *request, err error) bool {
 	if errors.Is(err, context.DeadlineExceeded) || errors.As(err, &network) {
 		return true
 	}
+	return a.DatabaseAway(r.Context())
+}
+
+// DatabaseAway asks the database, also for a caller that is gone, and tells whether it does not respond within a moment.
+func (a *API) DatabaseAway(ctx context.Context) bool {
 	const timeout = 2 * time.Second
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), timeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), timeout)
 	defer cancel()
-	_, down := a.store.Installation(ctx)
-	return down != nil
+	_, err := a.store.Installation(ctx)
+	return err != nil
 }
 
 // maxProblems keeps the response to a hostile body small.

@@ -20,6 +20,11 @@ type Options struct {
 	Sessions dispatcher.Sessions
 	// URL is that of the node as people reach it, with the path of a proxy before /console/; nil: unknown.
 	URL *url.URL
+	// Reached returns when a heartbeat of the node last reached its database, zero: none has yet, and whether the latest one did.
+	// nil: it is not known.
+	Reached func() (at time.Time, well bool)
+	// Started is when the node began to wait for its database; only without an API.
+	Started time.Time
 	// Login is the issuer with which people can sign in; nil: they need an API token.
 	Login Login
 	// Definition returns a job as people declare it.
@@ -40,6 +45,8 @@ type API interface {
 	Admit(r *http.Request, now time.Time) time.Duration
 	// AdmitUnknown is Admit for a request with the cookie of no session.
 	AdmitUnknown(r *http.Request, now time.Time) time.Duration
+	// DatabaseAway asks the database, and tells whether it does not respond within a moment.
+	DatabaseAway(ctx context.Context) bool
 }
 
 // Login signs people in with an issuer of identities, by OpenID Connect.
@@ -126,7 +133,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.fail(notFound("page", r.URL.Path)) // ServeMux would redirect, and not know of a prefix
 	case c.opts.API == nil && !strings.HasPrefix(at, base+"assets/"):
 		w.Header().Set("Retry-After", "2")
-		v.render("starting", view{Status: http.StatusServiceUnavailable})
+		v.render("starting", view{Data: outagePage{Since: c.opts.Started}, Status: http.StatusServiceUnavailable})
 	default:
 		c.admit(v, func() { c.mux.ServeHTTP(w, v.Request) })
 	}

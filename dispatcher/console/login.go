@@ -20,6 +20,9 @@ type loginPage struct {
 
 // askLogin sends somebody without a session to the login, and back afterwards.
 func (v *visit) askLogin() {
+	if v.cannotSignIn() {
+		return
+	}
 	q := url.Values{}
 	if next := v.here(); v.Method == http.MethodGet && isNext(next) {
 		q.Set("next", next)
@@ -28,6 +31,9 @@ func (v *visit) askLogin() {
 }
 
 func (c *Console) showLogin(v *visit) {
+	if v.cannotSignIn() {
+		return
+	}
 	v.render("login", view{Data: v.loginPage(v.query("next"))})
 }
 
@@ -57,6 +63,10 @@ func (c *Console) login(v *visit) {
 
 // failLogin shows the login again.
 func (v *visit) failLogin(err error) {
+	if v.databaseAway(err) {
+		v.showOutage(err)
+		return
+	}
 	problem := v.problemOf(err)
 	v.problem = &problem
 	v.render("login", view{Data: v.loginPage(v.FormValue("next")), Status: problem.Status})

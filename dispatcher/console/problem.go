@@ -80,6 +80,10 @@ func titleKey(status int) string {
 
 // fail shows an error as a page of its own.
 func (v *visit) fail(err error) {
+	if v.databaseAway(err) {
+		v.showOutage(err)
+		return
+	}
 	problem := v.problemOf(err)
 	if own, is := errors.AsType[*pageError](err); is && own.wait > 0 {
 		v.w.Header().Set("Retry-After", strconv.Itoa(int((own.wait+time.Second-1)/time.Second)))

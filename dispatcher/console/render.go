@@ -52,7 +52,7 @@ func loadPages(screens []screen) (map[string]*page, error) {
 }
 
 // shellPages are the pages that are no screens.
-func shellPages() []string { return []string{"login", "problem", "starting", "token_secret"} }
+func shellPages() []string { return []string{"login", "problem", "starting", "outage", "token_secret"} }
 
 // parsePage parses a page.
 func parsePage(name string) (*boundPage, error) {

@@ -76,7 +76,9 @@ func (v *visit) findSession() (found bool, err error) {
 	if err != nil || len(value) != sessionBytes {
 		return false, nil //nolint:nilerr // it is no cookie of ours
 	}
-	session, err := v.console.opts.Sessions.Session(v.Context(), sha256.Sum256(value), v.now)
+	ctx, cancel := v.soon()
+	defer cancel()
+	session, err := v.console.opts.Sessions.Session(ctx, sha256.Sum256(value), v.now)
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound) || err == nil && !v.rulesHold(session):
 		if wait := v.console.opts.API.AdmitUnknown(v.Request, v.now); wait > 0 {

@@ -167,7 +167,7 @@ func (v *visit) serveAction(a action) {
 // failForm shows the page of an action again, with what was wrong.
 func (v *visit) failForm(a action, err error) {
 	s, found := v.console.screenOf(a.page)
-	if !found {
+	if away := v.databaseAway(err); away || !found {
 		v.fail(err)
 		return
 	}

@@ -198,6 +198,15 @@ func (f *fleet) reachable(interval time.Duration) bool {
 	return !f.failing && clocksAt(time.Now()).since(f.lastHeartbeat) < interval+heartbeatPatience
 }
 
+// Reached returns when a heartbeat last reached the database, by the clock of this machine, zero: none has yet, and whether
+// the latest one did.
+func (e *Engine) Reached() (at time.Time, well bool) {
+	well = e.fleet.reachable(e.opts.Heartbeat)
+	e.fleet.mu.RLock()
+	defer e.fleet.mu.RUnlock()
+	return e.fleet.lastHeartbeat.wall, well
+}
+
 // claims reports whether the node claims fires, or would if its lease had not run out because the
 // database is unreachable.
 func (f *fleet) claims() bool {

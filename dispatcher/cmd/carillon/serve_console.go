@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	webconsole "github.com/carillon-dev/carillon/dispatcher/console"
@@ -36,14 +37,22 @@ func (f consoleFlags) consoleURL() (*url.URL, error) {
 	return u, nil
 }
 
+// consoleNode is what the console shows of a node: its API, once it has a database, or since when it waits for one.
+type consoleNode struct {
+	api      webconsole.API
+	sessions dispatcher.Sessions
+	reached  func() (at time.Time, well bool)
+	started  time.Time
+}
+
 // withConsole returns a handler that serves the console, and all other paths as served does. Without an API the console says that
 // the node starts.
-func (o *nodeOptions) withConsole(served http.Handler, of webconsole.API, sessions dispatcher.Sessions) (http.Handler, error) {
+func (o *nodeOptions) withConsole(served http.Handler, node consoleNode) (http.Handler, error) {
 	if !o.console {
 		return served, nil
 	}
 	options := webconsole.Options{
-		API: of, Sessions: sessions, URL: o.consoleURL, Definition: definition, ClientCertificates: o.clientCertificates,
+		API: node.api, Sessions: node.sessions, Reached: node.reached, Started: node.started, URL: o.consoleURL, Definition: definition, ClientCertificates: o.clientCertificates,
 		Version: o.engine.Version, Logger: o.log,
 	}
 	if o.login != nil {

@@ -95,7 +95,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		o.log.WarnContext(ctx, "--egress-loopback is set: anyone who may declare jobs can call every service on this machine")
 	}
 	var handler switchable
-	starting, err := o.withConsole(api.Starting(api.Options{Logger: o.log, Version: o.engine.Version}), nil, nil)
+	starting, err := o.withConsole(api.Starting(api.Options{Logger: o.log, Version: o.engine.Version}), consoleNode{started: time.Now()})
 	if err != nil {
 		return &usageError{err}
 	}
@@ -137,7 +137,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 			signals.node.Store(node)
 			requests := store.ForRequests(s)
 			served := api.New(requests, o.api(ctx, s, groupView{invoker, node}, secure, registry))
-			if withConsole, err := o.withConsole(served, served, requests); err == nil { // it was made once for the start
+			if withConsole, err := o.withConsole(served, consoleNode{api: served, sessions: requests, reached: node.Reached}); err == nil { // it was made once for the start
 				handler.set(withConsole)
 			}
 			group.Go(func() error {

@@ -1,0 +1,65 @@
+package console_test
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/console"
+)
+
+// Without the database, each page says so to anybody, and since when. It holds nothing else.
+func TestPagesWithoutADatabaseSaySinceWhenItIsAway(t *testing.T) {
+	t.Parallel()
+	var away atomic.Bool
+	since := time.Date(2026, 11, 27, 10, 20, 30, 0, time.UTC)
+	w := newTrial(t, func(o *console.Options) { o.Reached = func() (time.Time, bool) { return since, !away.Load() } })
+	b, stranger := w.signedIn(writes()), w.browse()
+	if got := stranger.get("nodes"); got.StatusCode != http.StatusSeeOther {
+		t.Errorf("a stranger: status %d, want the way to the login", got.StatusCode)
+	}
+	if err := w.store.Close(); err != nil {
+		t.Fatal(err)
+	}
+	away.Store(true)
+	for name, got := range map[string]page{
+		"a page":                b.get("nodes"),
+		"the page of an app":    b.get("apps/billing/jobs/invoices"),
+		"a form":                b.post("apps/billing/jobs/invoices/pause", url.Values{"reason": {"night"}}),
+		"a page to a stranger":  stranger.get("?app=billing"),
+		"the login":             stranger.get("login"),
+		"an attempt to sign in": stranger.post("login", url.Values{"token": {"carillon_x"}}),
+		"the end of a session":  b.post("logout", nil),
+	} {
+		valid(t, name, got)
+		for _, want := range []string{"The database cannot be reached", `datetime="2026-11-27T10:20:30.000Z"`, "misfire policy", "carillon doctor"} {
+			if !strings.Contains(got.text, want) {
+				t.Errorf("%s does not say %q:\n%s", name, want, got.text)
+			}
+		}
+		if got.StatusCode != http.StatusServiceUnavailable || got.Header.Get("Retry-After") != "5" {
+			t.Errorf("%s: status %d, Retry-After %q, want 503 and 5", name, got.StatusCode, got.Header.Get("Retry-After"))
+		}
+		if again := strings.Contains(got.text, `http-equiv="refresh"`); again != (got.Request.Method == http.MethodGet) {
+			t.Errorf("%s: %s refreshes itself: %v", name, got.Request.Method, again)
+		}
+		if strings.Contains(got.text, w.file) || strings.Contains(got.text, "sql") {
+			t.Errorf("%s tells of the database:\n%s", name, got.text)
+		}
+	}
+}
+
+// Heartbeats that fail alone, as while the disk is full, keep nobody from a page that can be read.
+func TestPagesThatCanBeReadAreShownWhileHeartbeatsFail(t *testing.T) {
+	t.Parallel()
+	w := newTrial(t, func(o *console.Options) { o.Reached = func() (time.Time, bool) { return time.Time{}, false } })
+	if got := w.browse().get("login"); got.StatusCode != http.StatusOK {
+		t.Errorf("the login: status %d, want 200", got.StatusCode)
+	}
+	if got := w.signedIn(writes()).get("nodes"); got.StatusCode != http.StatusOK {
+		t.Errorf("a page: status %d, want 200", got.StatusCode)
+	}
+}
