@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/test/need"
+	"github.com/carillon-dev/carillon/test/program"
 )
 
 // The packages of the runs have the checksums of these contents; apt-get is a stub.
@@ -123,7 +124,8 @@ func (h host) write(t *testing.T, path, content string) {
 	if err := os.MkdirAll(filepath.Dir(h.path(path)), 0o755); err != nil { //nolint:gosec // a folder of a machine
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(h.path(path), []byte(content), 0o600); err != nil {
+	err := program.Write(h.path(path), []byte(content)) // some are
+	if err := errors.Join(err, os.Chmod(h.path(path), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -1,4 +1,4 @@
-// Package program builds and starts the programs that long runs test.
+// Package program builds, writes and starts the programs that long runs test.
 package program
 
 import (

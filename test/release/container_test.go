@@ -24,6 +24,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/program"
 )
 
 const imageUser = 65532
@@ -48,7 +49,7 @@ func unpack(t *testing.T, m image) string {
 		if mode.IsDir() {
 			err = os.Mkdir(path, 0o755)
 		} else {
-			err = os.WriteFile(path, e.content, 0o600)
+			err = program.Write(path, e.content)
 		}
 		if err == nil && os.Getuid() == 0 {
 			err = os.Chown(path, e.Uid, e.Gid)

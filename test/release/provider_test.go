@@ -62,7 +62,7 @@ func TestReleaseInstallsAndFires(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			client := need.Client(t, name)
-			address, token := startProgram(t, program(t, dist, "carillon"))
+			address, token := startProgram(t, programOf(t, dist, "carillon"))
 			url, came := rings(t)
 
 			dir := t.TempDir()

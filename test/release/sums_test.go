@@ -18,6 +18,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/test/program"
 )
 
 func TestSumsVerify(t *testing.T) {
@@ -119,7 +121,7 @@ func TestBillOfMaterialsIsWhatGoVersionPrints(t *testing.T) {
 		hash := must[[]byte](t)(hex.DecodeString(c.Hashes[0].Content))
 		got = append(got, c.Name+" "+c.Version+" h1:"+base64.StdEncoding.EncodeToString(hash))
 	}
-	if diff := cmp.Diff(goVersion(t, program(t, dist, "carillon")), got); diff != "" {
+	if diff := cmp.Diff(goVersion(t, programOf(t, dist, "carillon")), got); diff != "" {
 		t.Errorf("components (-go version -m +bill):\n%s", diff)
 	}
 	if c := b.Metadata.Component; c.Name != "carillon" || c.Version != version {
@@ -137,7 +139,7 @@ func TestEveryModuleComesWithItsLicence(t *testing.T) {
 			licences = string(e.content)
 		}
 	}
-	for _, line := range goVersion(t, program(t, dist, "carillon")) {
+	for _, line := range goVersion(t, programOf(t, dist, "carillon")) {
 		module := strings.Join(strings.Fields(line)[:min(2, len(strings.Fields(line)))], " ")
 		if !strings.Contains(licences, module+" (") {
 			t.Errorf("no licence of %s", module)
@@ -163,8 +165,8 @@ func goVersion(t *testing.T, program string) (lines []string) {
 	return lines
 }
 
-// program unpacks an archive and returns the path of the program in it.
-func program(t *testing.T, dist, name string) string {
+// programOf unpacks an archive and returns the path of the program in it.
+func programOf(t *testing.T, dist, name string) string {
 	t.Helper()
 	dir := name + "_" + version + "_linux_" + runtime.GOARCH
 	for _, e := range readTarGz(t, filepath.Join(dist, dir+".tar.gz")) {
@@ -172,7 +174,7 @@ func program(t *testing.T, dist, name string) string {
 			continue
 		}
 		path := filepath.Join(t.TempDir(), name)
-		if err := os.WriteFile(path, e.content, 0o755); err != nil {
+		if err := program.Write(path, e.content); err != nil {
 			t.Fatal(err)
 		}
 		return path

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+	"github.com/carillon-dev/carillon/test/program"
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
@@ -243,15 +244,15 @@ func TestDoctorNamesAFileThatItsUserMayNotWrite(t *testing.T) {
 	need.Root(t, "become another user")
 	dir := must[string](t)(os.MkdirTemp("", "carillon-doctor-"))
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	program := filepath.Join(dir, "carillon")
+	path := filepath.Join(dir, "carillon")
 	text := must[[]byte](t)(os.ReadFile(filepath.Join(binaries, "carillon")))
-	for _, err := range []error{os.WriteFile(program, text, 0o755), os.Chmod(dir, 0o755)} { // another user runs it
+	for _, err := range []error{program.Write(path, text), os.Chmod(dir, 0o755)} { // another user runs it
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
 	newToken(t, "sqlite:"+filepath.Join(dir, "carillon.db"))
-	command := exec.CommandContext(t.Context(), program, "doctor", "--database=sqlite:"+filepath.Join(dir, "other.db"))
+	command := exec.CommandContext(t.Context(), path, "doctor", "--database=sqlite:"+filepath.Join(dir, "other.db"))
 	command.Env, command.Dir = append(os.Environ(), healthy()...), dir
 	command.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
 	out, err := command.CombinedOutput()

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/test/need"
+	"github.com/carillon-dev/carillon/test/program"
 )
 
 func TestEnvFileIsReadAsSystemdReadsIt(t *testing.T) {
@@ -134,7 +135,7 @@ func TestUnreadableDefaultEnvFileIsNamedWhenAFlagIsMissing(t *testing.T) {
 	for _, err := range []error{
 		os.MkdirAll(etc, 0o755), //nolint:gosec // as a package makes it
 		os.WriteFile(filepath.Join(etc, "carillon.env"), []byte("CARILLON_DATABASE=sqlite:/x"), 0o600),
-		os.WriteFile(filepath.Join(root, "carillon"), binary, 0o755), //nolint:gosec // a program
+		program.Write(filepath.Join(root, "carillon"), binary),
 	} {
 		if err != nil {
 			t.Fatal(err)

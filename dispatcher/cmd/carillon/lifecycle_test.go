@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/test/ec2"
+	"github.com/carillon-dev/carillon/test/program"
 )
 
 // fakeSystemctl returns the environment of a program that finds a systemctl which records its arguments, and the file
@@ -19,7 +20,7 @@ func fakeSystemctl(t *testing.T) (env, record string) {
 	dir := t.TempDir()
 	record = filepath.Join(dir, "record")
 	script := "#!/bin/sh\necho \"$@\" >> " + record + "\n"
-	if err := os.WriteFile(filepath.Join(dir, "systemctl"), []byte(script), 0o755); err != nil { //nolint:gosec // it is a program
+	if err := program.Write(filepath.Join(dir, "systemctl"), []byte(script)); err != nil {
 		t.Fatal(err)
 	}
 	return "PATH=" + dir + ":" + os.Getenv("PATH"), record
