@@ -13,7 +13,8 @@ type RunInput struct {
 	Payload json.RawMessage `json:"payload,omitempty"`
 	// Cause says why the run exists; nil: its kind says all.
 	Cause *RunCause `json:"cause,omitempty"`
-	// Traceparent is the trace context of the request that asked for the run; empty: it had none. No target gets it.
+	// Traceparent is the trace context of the request that asked for the run, for its latest retry, or for the backfill or bulk
+	// action that it is part of; empty: it had none. No target gets it.
 	Traceparent string `json:"traceparent,omitempty"`
 	// Err says why the stored input cannot be read; nil: it can. Its run fails, and no other one.
 	Err error `json:"-"`

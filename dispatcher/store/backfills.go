@@ -16,12 +16,14 @@ type backfill struct {
 	dispatcher.Backfill
 	id, jobID, nextAt int64
 	cursor            *dispatcher.BackfillInstant // nil: none
+	traceparent       string                      // of the request that asked for it
 	deleted           bool                        // the job
 }
 
 // backfillRows are backfills f with the names of their jobs, and how many of their runs are under way.
 const backfillRows = `SELECT f.id, a.name, j.name, j.deleted_at IS NOT NULL, f.job_id, f.spec, f.state, f.error, f.total, f.queued,
-		f.skipped, f.succeeded, f.failed, f.cancelled, f.cursor_at, f.cursor_trigger, f.next_at, f.created_by, f.created_at, f.ended_at,
+		f.skipped, f.succeeded, f.failed, f.cancelled, f.cursor_at, f.cursor_trigger, f.next_at, f.created_by,
+		f.traceparent, f.created_at, f.ended_at,
 		(SELECT count(*) FROM backfill_runs AS r WHERE r.backfill_id = f.id)
 	FROM backfills AS f JOIN apps AS a ON a.id = f.app_id JOIN jobs AS j ON j.id = f.job_id WHERE `
 
@@ -29,7 +31,7 @@ func scanBackfill(row scanner) (b backfill, err error) {
 	var spec string
 	var trigger int64
 	err = row.Scan(&b.id, &b.App, &b.Job, &b.deleted, &b.jobID, &spec, &b.State, &b.Error, &b.Total, &b.Queued, &b.Skipped,
-		&b.Succeeded, &b.Failed, &b.Cancelled, optionalColumn(&b.ReachedAt), &trigger, &b.nextAt, &b.CreatedBy,
+		&b.Succeeded, &b.Failed, &b.Cancelled, optionalColumn(&b.ReachedAt), &trigger, &b.nextAt, &b.CreatedBy, &b.traceparent,
 		instantColumn(&b.CreatedAt), optionalColumn(&b.EndedAt), &b.Running)
 	if err != nil {
 		return b, err
@@ -123,11 +125,11 @@ func (s *store) CreateBackfill(
 			return err
 		}
 		id := dispatcher.NewBackfillID(t.now, rand.Int64())
-		// $1 backfill, $2 app, $3 job, $4 what was asked for, $5 instants, $6 by whom, $7 now
-		const insert = `INSERT INTO backfills (id, app_id, job_id, spec, state, total, created_by, created_at)
-			VALUES ($1, $2, $3, $4, 'running', $5, $6, $7)`
+		// $1 backfill, $2 app, $3 job, $4 what was asked for, $5 instants, $6 by whom, $7 trace context, $8 now
+		const insert = `INSERT INTO backfills (id, app_id, job_id, spec, state, total, created_by, traceparent, created_at)
+			VALUES ($1, $2, $3, $4, 'running', $5, $6, $7, $8)`
 		if _, err := t.ExecContext(ctx, insert, id, dispatcher.AppID(app), job.Key(), text, total, storable(t.by.Actor),
-			t.now.UnixMilli()); err != nil {
+			t.by.Traceparent, t.now.UnixMilli()); err != nil {
 			return fmt.Errorf("create backfill of job %s: %w", name, err)
 		}
 		row, err := findBackfill(ctx, t, app, dispatcher.BackfillID(id), "")

@@ -186,7 +186,7 @@ func (f *feeding) free(now time.Time) int {
 
 // input is what the runs of the backfill are given.
 func (f *feeding) input() *dispatcher.RunInput {
-	return &dispatcher.RunInput{Payload: f.Payload, Cause: &dispatcher.RunCause{Backfill: f.ID,
+	return &dispatcher.RunInput{Payload: f.Payload, Traceparent: f.traceparent, Cause: &dispatcher.RunCause{Backfill: f.ID,
 		Range: &dispatcher.Range{From: f.From, To: f.To}}}
 }
 

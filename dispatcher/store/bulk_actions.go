@@ -19,13 +19,13 @@ type bulkAction struct {
 }
 
 const bulkRows = `SELECT b.id, a.name, b.spec, b.state, b.waits, b.total, b.more, b.done, b.skipped, b.problem, b.item,
-		b.created_by, b.token_id, b.address, b.request_id, b.created_at, b.ended_at
+		b.created_by, b.token_id, b.address, b.request_id, b.traceparent, b.created_at, b.ended_at
 	FROM bulk_actions AS b JOIN apps AS a ON a.id = b.app_id WHERE `
 
 func scanBulk(row scanner) (b bulkAction, err error) {
 	var spec string
 	err = row.Scan(&b.id, &b.App, &spec, &b.State, &b.Waits, &b.Total, &b.More, &b.Done, &b.Skipped, &b.Problem, &b.cursor, &b.CreatedBy,
-		&b.by.TokenID, &b.by.Address, &b.by.RequestID, instantColumn(&b.CreatedAt), optionalColumn(&b.EndedAt))
+		&b.by.TokenID, &b.by.Address, &b.by.RequestID, &b.by.Traceparent, instantColumn(&b.CreatedAt), optionalColumn(&b.EndedAt))
 	if err != nil {
 		return b, err
 	}
@@ -121,11 +121,12 @@ func (s *store) CreateBulkAction(
 			return err
 		}
 		id := dispatcher.NewBackfillID(t.now, rand.Int64())
-		// $1 bulk action, $2 app, $3 what was asked for, $4 and $5 what was counted, $6 to $9 by whom, $10 now
-		const insert = `INSERT INTO bulk_actions (id, app_id, spec, state, total, more, created_by, token_id, address, request_id, created_at)
-			VALUES ($1, $2, $3, 'running', $4, $5, $6, $7, $8, $9, $10)`
+		// $1 bulk action, $2 app, $3 what was asked for, $4 and $5 what was counted, $6 to $10 by whom, $11 now
+		const insert = `INSERT INTO bulk_actions (id, app_id, spec, state, total, more, created_by, token_id, address, request_id,
+				traceparent, created_at)
+			VALUES ($1, $2, $3, 'running', $4, $5, $6, $7, $8, $9, $10, $11)`
 		if _, err := t.ExecContext(ctx, insert, id, dispatcher.AppID(app), storable(string(text)), count.Total, count.More,
-			storable(t.by.Actor), t.by.TokenID, storable(t.by.Address), storable(t.by.RequestID), t.now.UnixMilli()); err != nil {
+			storable(t.by.Actor), t.by.TokenID, storable(t.by.Address), storable(t.by.RequestID), t.by.Traceparent, t.now.UnixMilli()); err != nil {
 			return fmt.Errorf("create bulk action in app %s: %w", app, err)
 		}
 		row, err := findBulk(ctx, t, app, dispatcher.BulkActionID(id), "")

@@ -112,6 +112,23 @@ func (t *tx) writeInputs(ctx context.Context, runs []queuedRun) error {
 	return nil
 }
 
+// writeRequester adds the trace context of the request that retries a run to what the run was given, so that its next attempts
+// link to that request. The rest stays as it is.
+func (t *tx) writeRequester(ctx context.Context, id string) error {
+	key, err := dispatcher.ParseRunKey(id)
+	if err != nil || t.by.Traceparent == "" {
+		return err
+	}
+	key = key.Parent()
+	inputs, err := inputsOf(ctx, t.flavor, t, []dispatcher.RunKey{key})
+	if err != nil || inputs[key].Err != nil { // an input that cannot be read fails the run, and stays for anyone who looks into that
+		return err
+	}
+	input := inputs[key]
+	input.Traceparent = t.by.Traceparent
+	return t.writeInputs(ctx, []queuedRun{{RunKey: key, input: &input}})
+}
+
 func wrapQueue(runs int, err error) error {
 	if err != nil {
 		return fmt.Errorf("queue %d runs: %w", runs, err)

@@ -77,6 +77,9 @@ func retryRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 	if err := t.countManual(ctx, run.App); err != nil {
 		return err
 	}
+	if err := t.writeRequester(ctx, run.ID); err != nil {
+		return err
+	}
 	if run.EndedAt != nil && (run.Shard != nil || run.Shards != nil) {
 		return t.retryBroadcast(ctx, run.ID, run.Shards)
 	}
@@ -93,7 +96,7 @@ func retryRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 		// $1 scheduled instant, $2 trigger, $3 kind
 		const queue = `UPDATE live_runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
 			failures = 0, next_attempt_at = NULL, retry_until = NULL, waits_for = 0, http_status = 0, class = '', error = '',
-			revision = ` + now + ofRun
+			has_input = ` + hasInput + `, revision = ` + now + ofRun
 		_, err := t.ExecContext(ctx, queue, key...)
 		return err
 	}

@@ -496,6 +496,7 @@ CREATE TABLE backfills (
   cursor_trigger BIGINT NOT NULL DEFAULT 0,
   next_at    BIGINT  NOT NULL DEFAULT 0,  -- its pace allows no run before
   created_by TEXT    NOT NULL,
+  traceparent TEXT    NOT NULL,            -- of the request that asked for it; empty: it had none
   created_at BIGINT  NOT NULL,
   ended_at   BIGINT
 );
@@ -527,6 +528,7 @@ CREATE TABLE bulk_actions (
   token_id   TEXT    NOT NULL,
   address    TEXT    NOT NULL,
   request_id TEXT    NOT NULL,
+  traceparent TEXT    NOT NULL,            -- of the request that asked for it; empty: it had none
   created_at BIGINT  NOT NULL,
   ended_at   BIGINT
 );

@@ -418,6 +418,7 @@ CREATE TABLE backfills (
   cursor_trigger INTEGER NOT NULL DEFAULT 0,
   next_at INTEGER NOT NULL DEFAULT 0,
   created_by TEXT NOT NULL,
+  traceparent TEXT NOT NULL, -- of the request that asked for it; empty: it had none
   created_at INTEGER NOT NULL,
   ended_at INTEGER
 ) STRICT;
@@ -448,6 +449,7 @@ CREATE TABLE bulk_actions (
   token_id TEXT NOT NULL,
   address TEXT NOT NULL,
   request_id TEXT NOT NULL,
+  traceparent TEXT NOT NULL, -- of the request that asked for it; empty: it had none
   created_at INTEGER NOT NULL,
   ended_at INTEGER
 ) STRICT;

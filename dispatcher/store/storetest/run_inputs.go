@@ -18,6 +18,9 @@ func inputTests() map[string]func(*testing.T, *fixture) {
 		"inputs of many runs are read at once":               testManyRunInputs,
 		"a run keeps what it was given":                      testRunInputs,
 		"a payload that cannot be sent or stored is refused": testRunInputRefused,
+		"a retry keeps the trace of its request":             testRetryKeepsItsRequest,
+		"a retry of a run that waits keeps its trace":        testRetryOfWaitingRunKeepsItsRequest,
+		"parts of a whole keep the trace of its request":     testPartsKeepTheRequestOfTheWhole,
 	}
 }
 

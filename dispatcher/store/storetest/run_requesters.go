@@ -1,0 +1,99 @@
+package storetest
+
+import (
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// traced is a change that a request with a trace context asks for.
+func traced(span string, now time.Time) dispatcher.Change {
+	return dispatcher.Change{Actor: "test", Now: now, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-" + span + "-01"}
+}
+
+// adoptGiven takes what is queued, and returns the input of its only run.
+func (f *fixture) adoptGiven(now time.Time) (run dispatcher.HeldRun, input dispatcher.RunInput) {
+	f.Helper()
+	runs := f.adoptIdle(nodeA, now)
+	if len(runs) != 1 || !runs[0].HasInput {
+		f.Fatalf("adopted %+v, want one run that has an input", runs)
+	}
+	inputs, err := f.RunInputs(f.Context(), []dispatcher.RunKey{runs[0].RunKey})
+	f.must(err)
+	return runs[0], inputs[runs[0].RunKey]
+}
+
+// A retry is asked for by a request of its own. What the run was given besides stays, and so does the first request if the
+// second one is part of no trace.
+func testRetryKeepsItsRequest(t *testing.T, f *fixture) {
+	held := f.fire("shop", "tick", "rate(1m)")
+	now := held.ScheduledAt.Add(time.Second)
+	f.end(held, now)
+	const first, second = "b7ad6b7169203331", "00f067aa0ba902b7"
+	f.must(f.RetryRun(t.Context(), held.String(), traced(first, now)))
+	run, input := f.adoptGiven(now)
+	if diff := cmp.Diff(dispatcher.RunInput{Traceparent: traced(first, now).Traceparent}, input); diff != "" {
+		t.Errorf("input of a scheduled run that was retried (-want +got):\n%s", diff)
+	}
+	f.end(run, now)
+	payload := json.RawMessage(`{"n":1}`)
+	f.must(f.RequestRun(t.Context(), "shop", "tick", payload, traced(first, now)))
+	run, _ = f.adoptGiven(now)
+	for _, step := range []struct {
+		by   dispatcher.Change
+		want string
+	}{
+		{traced(second, now), traced(second, now).Traceparent},
+		{at(now), traced(second, now).Traceparent},
+	} {
+		f.end(run, now)
+		f.must(f.RetryRun(t.Context(), run.String(), step.by))
+		if run, input = f.adoptGiven(now); input.Traceparent != step.want || string(input.Payload) != string(payload) {
+			t.Errorf("after a retry by %q the input is %+v, want traceparent %s and the payload", step.by.Traceparent, input, step.want)
+		}
+	}
+}
+
+// A run that waits for its next attempt may have had no input when it was adopted.
+func testRetryOfWaitingRunKeepsItsRequest(t *testing.T, f *fixture) {
+	held := f.fire("shop", "tick", "rate(1m)")
+	now := held.ScheduledAt.Add(time.Second)
+	f.again(held, failure(now), failedUntil(now.Add(time.Hour)))
+	by := traced("b7ad6b7169203331", now)
+	f.must(f.RetryRun(t.Context(), held.String(), by))
+	if _, input := f.adoptGiven(now); input.Traceparent != by.Traceparent {
+		t.Errorf("input %+v, want traceparent %s", input, by.Traceparent)
+	}
+}
+
+// The runs of a backfill and of a bulk action are asked for by the request that began it.
+func testPartsKeepTheRequestOfTheWhole(t *testing.T, f *fixture) {
+	f.putEvery("tick", time.Minute)
+	by := traced("b7ad6b7169203331", t0.Add(10*time.Minute))
+	request := dispatcher.BackfillRequest{BackfillSpec: dispatcher.BackfillSpec{From: t0, To: t0.Add(6 * time.Minute)}}
+	request.SetDefaults()
+	created, err := f.CreateBackfill(t.Context(), "shop", "tick", request.BackfillSpec, 6, by)
+	f.must(err)
+	id, err := dispatcher.ParseBackfillID(created.ID)
+	f.must(err)
+	f.must(f.FeedBackfill(t.Context(), id, by.Now))
+	run, input := f.adoptGiven(by.Now)
+	if run.Kind != dispatcher.KindBackfill || input.Traceparent != by.Traceparent {
+		t.Errorf("a backfill's run of kind %s has input %+v, want traceparent %s", run.Kind, input, by.Traceparent)
+	}
+	f.must(f.ChangeBackfill(t.Context(), "shop", created.ID, dispatcher.CancelBackfill, by))
+	f.end(run, by.Now)
+	spec := dispatcher.BulkSpec{Action: dispatcher.BulkRunJobs}
+	bulk, err := f.CreateBulkAction(t.Context(), "shop", spec, dispatcher.BulkCount{Total: 1}, by)
+	f.must(err)
+	id, err = dispatcher.ParseBulkActionID(bulk.ID)
+	f.must(err)
+	f.must(f.StepBulkAction(t.Context(), id, by.Now))
+	if run, input = f.adoptGiven(by.Now); run.Kind != dispatcher.KindManual || input.Traceparent != by.Traceparent {
+		t.Errorf("a bulk action's run of kind %s has input %+v, want traceparent %s", run.Kind, input, by.Traceparent)
+	}
+}
