@@ -17,6 +17,8 @@ type CallToken struct {
 	URL string `json:"url"`
 	// Token is the bearer token for these, and for nothing else.
 	Token string `json:"token"`
+	// Timeout is how long after the acceptance, and after each heartbeat, the callback may come.
+	Timeout Duration `json:"timeout"`
 }
 
 // CallbackToken returns the token of an attempt of the run with an event id. It has the number of the attempt, and a message

@@ -69,6 +69,14 @@ func (c Call) filledInHashKey() (string, error) {
 func (g *GroupTarget) checkHashKey(problems *Problems) {
 	checkText(problems, "/hash_key", g.HashKey)
 	if isTemplate(g.HashKey) && len(g.HashKey) <= maxHashKey {
-		parseTemplate(problems, "/hash_key", g.HashKey, TemplateFields)
+		parseTemplate(problems, "/hash_key", g.HashKey, g.hashKeyFields())
 	}
+}
+
+// hashKeyFields are the fields that the template of the hash key may use.
+func (g *GroupTarget) hashKeyFields() []string {
+	if g.Callback == nil {
+		return TemplateFields
+	}
+	return withCallbackURL(TemplateFields)
 }

@@ -60,6 +60,42 @@ func TestHashKeyIsFilledIn(t *testing.T) {
 	}
 }
 
+// A group with callback may say everywhere where to call back, but where others log it: there it must not say the token.
+func TestTemplatesOfAGroupNameItsCallback(t *testing.T) {
+	t.Parallel()
+	const all = "{{.CallbackURL}}-{{.CallbackTimeout}}"
+	for name, tt := range map[string]struct {
+		set  func(*dispatcher.GroupTarget)
+		path string // of the problem; empty: none
+	}{
+		"all that may be": {func(g *dispatcher.GroupTarget) { g.Path, g.HashKey, g.Body = "/"+all, all, all+"{{.CallbackToken}}" }, ""},
+		"an executor's": {func(g *dispatcher.GroupTarget) {
+			g.Callback, g.XXLJob = nil, &dispatcher.XXLJobRun{Handler: "h", Param: "{{.CallbackToken}}"}
+		}, "/group/xxl_job/param"},
+		"a token in a path":      {func(g *dispatcher.GroupTarget) { g.Path = "/{{.CallbackToken}}" }, "/group/path"},
+		"a token in a hash key":  {func(g *dispatcher.GroupTarget) { g.HashKey = "{{.CallbackToken}}" }, "/group/hash_key"},
+		"a body without one":     {func(g *dispatcher.GroupTarget) { g.Callback, g.Body = nil, all[:16] }, "/group/body"},
+		"a hash key without one": {func(g *dispatcher.GroupTarget) { g.Callback, g.HashKey = nil, all[:16] }, "/group/hash_key"},
+		"a callback too short":   {func(g *dispatcher.GroupTarget) { g.Callback = &dispatcher.CallbackPolicy{Timeout: 1} }, "/group/callback/timeout"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var g dispatcher.GroupTarget
+			g.SetDefaults()
+			g.Name, g.Callback = "g", &dispatcher.CallbackPolicy{Timeout: dispatcher.DefaultCallbackTimeout}
+			tt.set(&g)
+			if g.XXLJob != nil {
+				g.XXLJob.SetDefaults()
+			}
+			var problems dispatcher.Problems
+			err := dispatcher.Target{Group: &g}.Validate()
+			if errors.As(err, &problems); tt.path == "" && err != nil || tt.path != "" && (len(problems) != 1 || problems[0].Path != tt.path) {
+				t.Errorf("problems = %v, want one at %q", err, tt.path)
+			}
+		})
+	}
+}
+
 func TestWrongHashKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	for key, code := range map[string]string{

@@ -66,7 +66,7 @@ func (g *GroupTarget) url() string {
 // request returns the request as a webhook without a URL.
 func (g *GroupTarget) request() *Webhook {
 	return &Webhook{Method: g.Method, Headers: g.Headers, Body: g.Body, Timeout: g.Timeout,
-		SuccessCodes: g.SuccessCodes, ExpectBody: g.ExpectBody, CloudEvents: g.CloudEvents}
+		SuccessCodes: g.SuccessCodes, ExpectBody: g.ExpectBody, CloudEvents: g.CloudEvents, Callback: g.Callback}
 }
 
 // Validate returns everything wrong with g, as Problems with JSON pointers, or nil.
@@ -89,7 +89,6 @@ func (g *GroupTarget) Validate() error {
 		CheckEnum(&problems, "/endpoint_concurrency", "endpoint_concurrency", g.EndpointConcurrency, ConcurrencyPolicies)
 	}
 	g.checkHashKey(&problems)
-	g.Callback.check(&problems, "/callback")
 	return problems.Err()
 }
 
@@ -145,7 +144,7 @@ func (g *GroupTarget) templates(problems *Problems) *Templates {
 		if templates == nil {
 			templates = &Templates{webhook: webhook}
 		}
-		if templates.hashKey = parseTemplate(problems, "/hash_key", g.HashKey, TemplateFields); templates.hashKey != nil {
+		if templates.hashKey = parseTemplate(problems, "/hash_key", g.HashKey, g.hashKeyFields()); templates.hashKey != nil {
 			templates.fires = templates.fires || templates.hashKey.fires
 		}
 	}

@@ -66,6 +66,13 @@ const (
 	fieldState        field = "State"
 )
 
+// The fields that only the templates of a target with callback have, to tell it where to call back.
+const (
+	fieldCallbackURL     field = "CallbackURL"
+	fieldCallbackToken   field = "CallbackToken"
+	fieldCallbackTimeout field = "CallbackTimeout"
+)
+
 // The fields that only the templates of alerts have. See AlertNotification.
 const (
 	fieldAlert      field = "Alert"
@@ -82,8 +89,8 @@ const (
 	fieldReason     field = "Reason"
 )
 
-// TemplateFields and templateFunctions are all that the template of a job may use; AlertTemplateFields are what that of an
-// alert may use in place of TemplateFields.
+// TemplateFields and templateFunctions are all that the template of a job may use, and CallbackTemplateFields if its target has
+// callback; AlertTemplateFields are what that of an alert may use in place of TemplateFields.
 var (
 	TemplateFields = []string{
 		string(fieldApp), string(fieldJob), string(fieldTrigger), string(fieldRun), string(fieldKind), string(fieldEventID),
@@ -91,7 +98,8 @@ var (
 		string(fieldShardIndex), string(fieldShardTotal), string(fieldParentRun), string(fieldParentEvent), string(fieldParentState),
 		string(fieldParentClass), string(fieldParentError), string(fieldState),
 	}
-	AlertTemplateFields = []string{
+	CallbackTemplateFields = []string{string(fieldCallbackURL), string(fieldCallbackToken), string(fieldCallbackTimeout)}
+	AlertTemplateFields    = []string{
 		string(fieldApp), string(fieldAlert), string(fieldJob), string(fieldCondition), string(fieldTransition), string(fieldTitle),
 		string(fieldAt), string(fieldSince), string(fieldCount), string(fieldTrigger), string(fieldRun), string(fieldScheduledAt),
 		string(fieldClass), string(fieldError), string(fieldLateBy), string(fieldBy), string(fieldReason), string(fieldEventID),
@@ -156,12 +164,27 @@ func (f field) of(c *Call) (text string, at time.Time, ok bool) {
 		return "", at, len(c.Payload) > 0
 	case fieldState:
 		return "", at, len(c.State()) > 0
+	case fieldCallbackURL, fieldCallbackToken, fieldCallbackTimeout:
+		if c.Callback != nil {
+			text = f.ofCallback(*c.Callback)
+		}
 	default:
 		if c.Cause != nil {
 			text = f.ofCause(*c.Cause)
 		}
 	}
 	return text, at, text != "" || !at.IsZero()
+}
+
+// ofCallback returns the value of a field that says how the target calls back.
+func (f field) ofCallback(offer CallToken) string {
+	switch f {
+	case fieldCallbackURL:
+		return offer.URL
+	case fieldCallbackToken:
+		return offer.Token
+	}
+	return offer.Timeout.String()
 }
 
 // ofCause returns the value of a field that says what the run follows.

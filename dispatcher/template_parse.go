@@ -178,6 +178,9 @@ func (p *templateParser) allowedFields() string {
 func (p *templateParser) field(n *parse.FieldNode) *expression {
 	name := n.Ident[0]
 	switch {
+	case !slices.Contains(p.fields, name) && slices.Contains(CallbackTemplateFields, name):
+		p.problem(n, CodeTemplateField, "%s", p.noCallback())
+		return nil
 	case !slices.Contains(p.fields, name):
 		p.problem(n, CodeTemplateField, "there is no such field; %s", p.allowedFields())
 		return nil
@@ -187,6 +190,16 @@ func (p *templateParser) field(n *parse.FieldNode) *expression {
 	}
 	p.used[field(name)] = true
 	return &expression{field: field(name)}
+}
+
+// noCallback says why a field of the callback cannot be used.
+func (p *templateParser) noCallback() string {
+	if slices.Contains(p.fields, string(fieldCallbackURL)) {
+		return "the token of the callback has no place here, because URLs and hash keys are logged on their way; write " +
+			"{{.CallbackToken}} in a header or in the body, or remove it"
+	}
+	return "the target has no callback, so there is nothing to call back to; add callback, which the webhook and the group of a job " +
+		"may have, or remove the field"
 }
 
 // call applies a function to operands and, as the last one, to the piped value. Each function may be

@@ -49,15 +49,19 @@ func (w *Webhook) templates(problems *Problems) *Templates {
 	return w.templatesWith(problems, TemplateFields)
 }
 
-// templatesWith is templates for those that may use fields. It does not read texts that are too long.
+// templatesWith is templates for those that may use fields, and with callback those of the callback. It does not read texts
+// that are too long.
 func (w *Webhook) templatesWith(problems *Problems, fields []string) *Templates {
-	t := Templates{webhook: w}
+	t, ofURL := Templates{webhook: w}, fields
+	if w.Callback != nil {
+		fields, ofURL = withCallback(fields), withCallbackURL(fields)
+	}
 	if isTemplate(w.URL) && len(w.URL) <= maxURL {
 		if !urlBeginning.MatchString(w.URL) {
 			problems.Add("/url", CodeTemplateHost, "scheme, host and port of a URL cannot be templates; begin with "+
 				"https://host/ and use templates after that")
 		}
-		t.url = parseTemplate(problems, "/url", w.URL, fields)
+		t.url = parseTemplate(problems, "/url", w.URL, ofURL)
 	}
 	for _, name := range sortedKeys(w.Headers) {
 		if value := w.Headers[name]; isTemplate(value) && len(value) <= maxHeaderValue && len(w.Headers) <= maxHeaders {
@@ -77,6 +81,14 @@ func (w *Webhook) templatesWith(problems *Problems, fields []string) *Templates 
 	return &t
 }
 
+// withCallback returns the fields of a target with callback.
+func withCallback(fields []string) []string { return slices.Concat(fields, CallbackTemplateFields) }
+
+// withCallbackURL is withCallback for a text that others log, such as a URL: it must not hold the token.
+func withCallbackURL(fields []string) []string {
+	return slices.DeleteFunc(withCallback(fields), func(name string) bool { return name == string(fieldCallbackToken) })
+}
+
 // checkTemplates checks all templates of w, and returns the URL filled in with a sample.
 func (w *Webhook) checkTemplates(problems *Problems, sample Call) (url string) {
 	if isTemplate(w.URL) && len(w.URL) > maxURL {
@@ -89,6 +101,7 @@ func (w *Webhook) checkTemplates(problems *Problems, sample Call) (url string) {
 	if templates == nil || len(*problems) > 0 {
 		return w.URL
 	}
+	sample.Callback = sampleCallback(w.Callback, sample)
 	url, err := templates.try(sample)
 	problems.AddError("", err)
 	return url
@@ -101,7 +114,7 @@ func (j Job) tryTemplates() error {
 	templates, _ := j.Target.Templates()
 	if templates != nil && len(j.Payload) <= MaxPayload && json.Valid(j.Payload) {
 		sample := sampleCall(j.Payload)
-		sample.App, sample.Job = j.App, j.Name
+		sample.App, sample.Job, sample.Callback = j.App, j.Name, sampleCallback(j.Target.Callback(), sample)
 		_, err := templates.try(sample)
 		problems.AddError("/"+string(j.Target.Kind()), err)
 	}
@@ -120,6 +133,17 @@ func sampleCall(payload json.RawMessage) Call {
 			Class: ClassSecretReplaced, Error: name,
 		},
 		Carried: &CarriedState{State: json.RawMessage(`"` + strings.Repeat("s", MaxCarriedState-2) + `"`)},
+	}
+}
+
+// sampleCallback is what the target of a sampleCall needs to call back; nil: it cannot.
+func sampleCallback(policy *CallbackPolicy, sample Call) *CallToken {
+	if policy == nil {
+		return nil
+	}
+	return &CallToken{
+		URL:   "https://" + strings.Repeat("h", 253) + "/v1/runs/" + sample.Key.String(),
+		Token: CallbackToken(nil, sample.EventID, sample.Attempt), Timeout: policy.Timeout,
 	}
 }
 

@@ -18,6 +18,9 @@ type Callback struct {
 	URL string `json:"url"`
 	// Token ends this attempt of this run and permits nothing else. Treat it as a secret.
 	Token string `json:"token"`
+	// Timeout is how long the work may take, such as "1h0m0s", until it says that it is done, or sends a heartbeat: the
+	// deadline counts from the acceptance, and again from each heartbeat.
+	Timeout string `json:"timeout,omitempty"`
 
 	// Client makes the requests; nil: one with a timeout of 10 s.
 	Client *http.Client `json:"-"`

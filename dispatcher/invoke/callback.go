@@ -1,6 +1,7 @@
 package invoke
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -43,6 +44,7 @@ func (c *callbacks) offer(ctx context.Context, call *dispatcher.Call) error {
 	}
 	call.Callback = &dispatcher.CallToken{
 		URL: c.url + "/v1/runs/" + call.Key.String(), Token: dispatcher.CallbackToken(key, call.EventID, call.Attempt),
+		Timeout: cmp.Or(call.Target.Callback().Timeout, dispatcher.DefaultCallbackTimeout),
 	}
 	return nil
 }

@@ -61,6 +61,48 @@ func TestTargetOfALongJobIsToldWhereToCallBack(t *testing.T) {
 	}
 }
 
+// A target whose API is given reads where to call back in its own fields.
+func TestTemplatesPlaceTheCallback(t *testing.T) {
+	t.Parallel()
+	var header http.Header
+	var body []byte
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		header = r.Header.Clone()
+		body, _ = io.ReadAll(r.Body)
+		w.WriteHeader(http.StatusAccepted)
+		_, _ = w.Write(body)
+	}))
+	defer server.Close()
+	i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: true}, CallbackURL: callbackURL, CallbackKey: callbackKey})
+	t.Cleanup(i.Close)
+	call, token := longCall(server.URL)
+	w := call.Target.Webhook
+	w.Body = `{"done": {{json .CallbackURL}}, "token": {{json .CallbackToken}}, "within": "{{.CallbackTimeout}}"}`
+	w.Headers = map[string]string{"X-Answer-With": "Bearer {{.CallbackToken}}"}
+	var err error
+	if call.Templates, err = call.Target.Templates(); err != nil {
+		t.Fatal(err)
+	}
+	o := i.Invoke(t.Context(), call)
+	want := `{"done": "` + callbackURL + "/v1/runs/" + call.Key.String() + `", "token": "` + token + `", "within": "2h0m0s"}`
+	if string(body) != want || header.Get("X-Answer-With") != "Bearer "+token || header.Get("Carillon-Callback-Timeout") != "2h0m0s" {
+		t.Errorf("got %s with %v, want %s and the token in X-Answer-With", body, header, want)
+	}
+	if o.Response == nil || !strings.Contains(o.Response.Body, `"within": "2h0m0s"`) || strings.Contains(o.Response.Body, token) {
+		t.Errorf("response: got %+v, want what the target echoed without the token", o.Response)
+	}
+
+	shown := i.Show(call, nil, time.Unix(0, 0))
+	if want := strings.ReplaceAll(want, token, dispatcher.Mask); shown.Body != want || shown.Problem != "" {
+		t.Errorf("shown: got %q (%s), want %q", shown.Body, shown.Problem, want)
+	}
+	for _, h := range shown.Headers {
+		if strings.Contains(h.Value, token) || h.Name == "X-Answer-With" && (!h.Masked || h.Value != "Bearer "+dispatcher.Mask) {
+			t.Errorf("shown: header %+v, want the token masked", h)
+		}
+	}
+}
+
 func TestKeyOfCallbacksIsReadOnceAndNotWaitedForWithoutEnd(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -149,7 +191,8 @@ func TestEventOfALongFunctionHasItsCallback(t *testing.T) {
 		t.Fatal(err)
 	}
 	if o.State != dispatcher.RunWaitingCallback || event.Carillon.Callback.URL != callbackURL+"/v1/runs/"+call.Key.String() ||
-		dispatcher.CallbackAttempt(event.Carillon.Callback.Token) != call.Attempt {
+		dispatcher.CallbackAttempt(event.Carillon.Callback.Token) != call.Attempt ||
+		event.Carillon.Callback.Timeout != dispatcher.DefaultCallbackTimeout {
 		t.Errorf("got %+v for the event %s, want it to wait for a callback", o, s.bodies[0])
 	}
 }

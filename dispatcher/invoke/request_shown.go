@@ -18,8 +18,9 @@ var plainSecrets = []string{"authorization", "proxy-authorization", "cookie", "x
 // request. endpoint is the member of a group that it goes to; nil: it is not known. The caller says of which run it is.
 func (i *Invoker) Show(call dispatcher.Call, endpoint *dispatcher.Endpoint, now time.Time) dispatcher.ShownRequest {
 	shown := shownRequest{ShownRequest: dispatcher.ShownRequest{Attempt: call.Attempt, Target: call.Target.Kind()}}
-	if call.Target.Callback() != nil {
-		call.Callback = &dispatcher.CallToken{URL: i.callbacks.url + "/v1/runs/" + call.Key.String(), Token: dispatcher.Mask}
+	if policy := call.Target.Callback(); policy != nil {
+		url := i.callbacks.url + "/v1/runs/" + call.Key.String()
+		call.Callback = &dispatcher.CallToken{URL: url, Token: dispatcher.Mask, Timeout: policy.Timeout}
 		shown.mask("token of the callback")
 	}
 	if call.Bounds == nil {
@@ -120,7 +121,8 @@ func (s *shownRequest) request(r request, w *dispatcher.Webhook, accessToken *st
 			masked[name] = dispatcher.Mask
 			s.mask("header " + name)
 		default:
-			s.Headers = append(s.Headers, dispatcher.ShownHeader{Name: name, Value: value})
+			masked := strings.Contains(value, dispatcher.Mask) // the token of the callback, by a template
+			s.Headers = append(s.Headers, dispatcher.ShownHeader{Name: name, Value: value, Masked: masked})
 		}
 	}
 	for name, value := range masked {

@@ -113,6 +113,7 @@ func (h *webhooks) compose(to destination, w content, call dispatcher.Call, now 
 	if call.Callback != nil {
 		r.header["Carillon-Callback-Url"] = []string{call.Callback.URL}
 		r.header["Carillon-Callback-Token"] = []string{call.Callback.Token}
+		r.header["Carillon-Callback-Timeout"] = []string{call.Callback.Timeout.String()}
 		r.hide(call.Callback.Token)
 	}
 	if call.Carried != nil {

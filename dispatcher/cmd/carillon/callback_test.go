@@ -1,6 +1,8 @@
 package main
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
@@ -89,6 +91,64 @@ resource "carillon_app" "shop" { name = "shop" }
 	}
 	if token := got.Get("Carillon-Callback-Token"); token == "" || strings.Contains(n.logs.String(), token) {
 		t.Error("the log of the node has the token, or there was none")
+	}
+}
+
+// A target that finds all it needs in fields of its own ends its run by them. Neither the logs nor what the API shows of the
+// request tells the token.
+func TestTargetCallsBackByWhatItsBodySays(t *testing.T) {
+	t.Parallel()
+	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
+	address := must[string](t)(freeport.Address(t.Context()))
+	n := launchNode(t, database, newToken(t, database), nil,
+		append(quick(), "--listen", address, "--callback-url", "http://"+address+"/", "--log-level=debug")...)
+	n.endpoint = "http://" + address
+	n.Client = must[*client.Client](t)(client.New(n.endpoint, n.token, client.Options{}))
+	n.awaitReady()
+	type order struct{ Complete, Bearer, Within string }
+	orders := make(chan order, 1)
+	renderer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var got order
+		if err := json.NewDecoder(r.Body).Decode(&got); err != nil {
+			t.Errorf("body: %v", err)
+		}
+		w.WriteHeader(http.StatusAccepted)
+		orders <- got
+	}))
+	t.Cleanup(renderer.Close)
+	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "films", Enabled: true}, client.Condition{}))
+	job := longJob("films", "render", renderer.URL, dispatcher.Duration(2*time.Hour))
+	job.Target.Webhook.Body = `{"complete": "{{.CallbackURL}}/complete", "bearer": {{json .CallbackToken}}, "within": "{{.CallbackTimeout}}"}`
+	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
+
+	run := must[dispatcher.Run](t)(n.RunJob(t.Context(), "films", "render"))
+	got := receive(t, orders)
+	n.awaitCallback(run.ID)
+	if got.Within != "2h0m0s" {
+		t.Errorf("got %+v, want two hours", got)
+	}
+	shown := must[dispatcher.ShownRequest](t)(n.RequestOfRun(t.Context(), run.ID))
+	if !strings.Contains(shown.Body, dispatcher.Mask) || strings.Contains(shown.Body, got.Bearer) {
+		t.Errorf("the API shows the body %s, want its token masked", shown.Body)
+	}
+	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodPost, got.Complete, nil))
+	request.Header.Set("Authorization", "Bearer "+got.Bearer)
+	response := must[*http.Response](t)(http.DefaultClient.Do(request))
+	if err := response.Body.Close(); err != nil || response.StatusCode != http.StatusOK {
+		t.Errorf("the callback got %s (%v), want 200", response.Status, err)
+	}
+	if ended := must[dispatcher.Run](t)(n.Run(t.Context(), run.ID)); ended.State != dispatcher.RunSucceeded {
+		t.Errorf("run: got %+v, want it succeeded", ended)
+	}
+	if got.Bearer == "" || strings.Contains(n.logs.String(), got.Bearer) {
+		t.Error("the log of the node has the token, or there was none")
+	}
+
+	job.Target.Webhook.Callback = nil
+	var problems dispatcher.Problems
+	if _, err := n.PutJob(t.Context(), job, client.Condition{}); !errors.As(err, &problems) || len(problems) != 3 ||
+		problems[0].Path != "/target/webhook/body" || !strings.Contains(problems[0].Message, "add callback") {
+		t.Errorf("without callback: %v, want three problems of the body", err)
 	}
 }
 
