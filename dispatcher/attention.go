@@ -7,7 +7,8 @@ import "time"
 type Attention struct {
 	// At is when it was put together, by the database's clock.
 	At time.Time `json:"at"`
-	// Failed are runs that ended as failed, timed_out or lost in AttentionSpan before At, the latest to end first.
+	// Failed are runs that ended as failed, timed_out or lost in AttentionSpan before At, the latest to end first. Of each app
+	// it has the latest before it has further ones, so that no app hides another.
 	Failed Newest[Run] `json:"failed"`
 	// Misfires were decided in AttentionSpan before At, the latest first.
 	Misfires Newest[Misfire] `json:"misfires"`
@@ -23,9 +24,14 @@ type Attention struct {
 	Objectives Newest[ObjectiveStatus] `json:"objectives"`
 	// Circuits are hosts for which runs wait, because their circuit is open.
 	Circuits Newest[OpenCircuit] `json:"circuits"`
-	// Nodes are those that are not well, and Rollback is one that is not settled. Tokens that are bound to apps see neither.
-	Nodes    []NodeAttention `json:"nodes,omitempty"`
-	Rollback *Rollback       `json:"rollback,omitempty"`
+	// SetAside are ends of runs, and misfires, of which what follows could not be queued, the earliest first.
+	SetAside Newest[SetAsideEnd] `json:"set_aside"`
+	// Nodes are those that are not well, MaxAttention at most, and Rollback is one that is not settled. Tokens that are bound to
+	// apps see neither. Of nodes that vanished it has those whose latest heartbeat lies in AttentionSpan before At.
+	Nodes []NodeAttention `json:"nodes,omitempty"`
+	// MoreNodes counts the other nodes that are not well, such as those that vanished earlier and are not purged yet.
+	MoreNodes int       `json:"more_nodes,omitempty"`
+	Rollback  *Rollback `json:"rollback,omitempty"`
 }
 
 // Newest is the beginning of a list.

@@ -54,7 +54,8 @@ type StatisticsRolled struct {
 type RunStatistics interface {
 	// RollUpStatistics counts a portion of the ledger, from where the call before left off, in one transaction with its cursor:
 	// each portion once soon after its time, and once for good when what it holds has ended. It begins with the day of the first
-	// call. The handler calls it until there is no more.
+	// call. It notes which run of each app failed last, too: Attention finds by it the failures of an app that those of others
+	// would hide. The handler calls it until there is no more.
 	RollUpStatistics(ctx context.Context, now time.Time) (StatisticsRolled, error)
 	// Statistics returns the days of a query that have any run or misfire, in order.
 	Statistics(ctx context.Context, query StatisticsQuery) (Statistics, error)

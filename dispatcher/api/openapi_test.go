@@ -201,6 +201,7 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"Attention": reflect.TypeFor[dispatcher.Attention](), "OverdueTrigger": reflect.TypeFor[dispatcher.OverdueTrigger](),
 		"QuarantinedTrigger": reflect.TypeFor[dispatcher.QuarantinedTrigger](), "OpenCircuit": reflect.TypeFor[dispatcher.OpenCircuit](),
 		"StandingPause": reflect.TypeFor[dispatcher.StandingPause](), "NodeAttention": reflect.TypeFor[dispatcher.NodeAttention](),
+		"SetAsideEnd":   reflect.TypeFor[dispatcher.SetAsideEnd](),
 		"UpcomingFires": reflect.TypeFor[dispatcher.UpcomingFires](),
 		"Misfire":       reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](),
 		"PauseRequest": reflect.TypeFor[dispatcher.PauseRequest](), "AppPauseRequest": reflect.TypeFor[dispatcher.AppPauseRequest](),

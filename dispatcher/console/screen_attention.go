@@ -56,12 +56,13 @@ func attentionCounts(a dispatcher.Attention) []attentionCount {
 	if a.Rollback != nil {
 		add("rollback", 1, false)
 	}
-	add("nodes", len(a.Nodes), false)
+	add("nodes", len(a.Nodes)+a.MoreNodes, false)
 	add("alerts", len(a.Alerts.Items), a.Alerts.More)
 	add("overdue", len(a.Overdue.Items), a.Overdue.More)
 	add("quarantined", len(a.Quarantined.Items), a.Quarantined.More)
 	add("failed", len(a.Failed.Items), a.Failed.More)
 	add("misfires", len(a.Misfires.Items), a.Misfires.More)
+	add("set-aside", len(a.SetAside.Items), a.SetAside.More)
 	add("circuits", len(a.Circuits.Items), a.Circuits.More)
 	add("objectives", len(a.Objectives.Items), a.Objectives.More)
 	add("paused", len(a.Paused.Items), a.Paused.More)

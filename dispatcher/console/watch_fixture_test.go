@@ -140,7 +140,15 @@ func watchedAttention(n int) dispatcher.Attention {
 			return dispatcher.OpenCircuit{App: "billing", Host: name + ".example", Jobs: 2, Job: "invoices", ProbeAt: fixedAt}
 		}),
 	}
+	a.SetAside = newest(n, func(name string) dispatcher.SetAsideEnd {
+		end := dispatcher.SetAsideEnd{App: "billing", Job: "invoices", Run: name, Problem: hostile, Tries: 3, TryAt: later}
+		if name == "one-01" { // missed fires of a job that is gone
+			end.App, end.Job, end.Run = "", "", ""
+		}
+		return end
+	})
 	if n > 0 {
+		a.MoreNodes = 3
 		a.Nodes = []dispatcher.NodeAttention{{Node: nodeOf("one"), Reasons: []dispatcher.NodeReason{dispatcher.NodeReasonDead,
 			dispatcher.NodeReasonClock}}}
 		a.Rollback = &dispatcher.Rollback{At: fixedAt, Reason: hostile}

@@ -96,7 +96,7 @@ func (e *Engine) withLock(ctx context.Context, name string, do func(context.Cont
 
 // workForFleet does what one node does for all in a window: it marks nodes dead and takes over from them, rolls up
 // the states of jobs, ends pauses whose time is over, looks whether triggers have switches to follow, removes expired
-// endpoints, looks at alerts that time decides about, and counts fires for objectives and runs for statistics. It
+// endpoints, looks at alerts that time decides about, counts fires for objectives and runs for statistics, and notes failures. It
 // asks for the locks of all that at once. A node that may not judge others leaves their lock to those that may, and
 // takes over from the dead without it.
 func (e *Engine) workForFleet(ctx context.Context, _ time.Time) error {

@@ -113,3 +113,42 @@ func TestEndsBeforeALowerBoundAreLeftAlone(t *testing.T) {
 		}
 	})
 }
+
+// Attention lists ends that were set aside, with the reason, until they are followed, to those who see the app.
+func TestAttentionListsEndsThatAreSetAside(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s, now := open(t, database), time.Now().UTC().Truncate(time.Second)
+		keys := endsOfParent(t, s, 2, now)
+		spoil(t, s, keys[0], `{"body": `)
+		follow := func(at time.Time) {
+			t.Helper()
+			_, err := s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 10, Now: at})
+			must(t, err)
+		}
+		listed := func(apps ...string) []dispatcher.SetAsideEnd {
+			t.Helper()
+			a, err := s.Attention(t.Context(), apps, now)
+			must(t, err)
+			return a.SetAside.Items
+		}
+		if got := listed(); len(got) != 0 {
+			t.Errorf("before anybody tried to follow it: %+v, want nothing", got)
+		}
+		follow(now)
+		for _, apps := range [][]string{nil, {"app"}} {
+			if got := listed(apps...); len(got) != 1 || got[0].App != "app" || got[0].Job != "parent" || got[0].Run != keys[0].String() ||
+				got[0].Tries != 1 || !strings.Contains(got[0].Problem, "response") {
+				t.Errorf("seen by %v: %+v, want the end of run %s", apps, got, keys[0])
+			}
+		}
+		if got := listed("other"); len(got) != 0 {
+			t.Errorf("a token of another app sees %+v", got)
+		}
+		spoil(t, s, keys[0], `{"body": "\"done\""}`)
+		follow(now.Add(10 * time.Second))
+		if got := listed(); len(got) != 0 {
+			t.Errorf("once it was followed: %+v, want nothing", got)
+		}
+	})
+}

@@ -31,7 +31,8 @@ func (s *store) Attention(ctx context.Context, apps []string, now time.Time) (di
 	}{
 		{"runs that failed", l.failed}, {"misfires", l.misfires}, {"overdue triggers", l.overdue},
 		{"triggers in error", l.quarantined}, {"pauses", l.pauses}, {"alerts that fire", l.alerts},
-		{"objectives in danger", l.objectives}, {"open circuits", l.circuits}, {"nodes", l.nodes},
+		{"objectives in danger", l.objectives}, {"open circuits", l.circuits}, {"ends that were set aside", l.setAside},
+		{"nodes", l.nodes},
 	} {
 		if err := look.do(ctx); err != nil {
 			return l.found, fmt.Errorf("look for %s: %w", look.what, err)
@@ -178,16 +179,50 @@ func (l *looker) circuits(ctx context.Context) (err error) {
 	return err
 }
 
-// nodes looks for nodes that are not well, and for a rollback, for those who may see all apps.
+// setAside looks for ends whose followers could not be queued.
+func (l *looker) setAside(ctx context.Context) error {
+	var args statementArgs
+	// An end whose job is gone belongs to no app any more.
+	chosen := `SELECT * FROM pending_ends AS e WHERE e.try_at > 0`
+	if len(l.apps) > 0 {
+		chosen += ` AND EXISTS (SELECT 1 FROM jobs AS of WHERE of.id = e.job_id` + l.ofApps(`of.app_id`, &args) + `)`
+	}
+	chosen += ` ORDER BY e.ended_at LIMIT ` + strconv.Itoa(shownMost)
+	ends, err := collect(ctx, l.read, scanPendingEnd, pendingEnds(chosen), args...)
+	aside := make([]dispatcher.SetAsideEnd, len(ends))
+	for i := range ends {
+		aside[i] = ends[i].setAside()
+	}
+	l.found.SetAside = begin(aside)
+	return err
+}
+
+// nodes looks for nodes that are not well, and for a rollback, for those who may see all apps. Nodes that vanished stay in the
+// database until they are purged, and a fleet that scales up and down may leave thousands.
 func (l *looker) nodes(ctx context.Context) error {
 	if len(l.apps) > 0 {
 		return nil
 	}
-	nodes, err := l.Nodes(ctx)
+	nodes, err := collect(ctx, l.read, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state <> 'dead' ORDER BY name, started_at, id`)
 	if err != nil {
 		return err
 	}
-	l.found.Nodes = dispatcher.Unwell(nodes)
+	dispatcher.SetShares(nodes)
+	unwell := dispatcher.Unwell(nodes)
+	// $1 since when
+	vanished, err := collect(ctx, l.read, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'dead' AND NOT deregistered
+		AND heartbeat_at >= $1 ORDER BY heartbeat_at DESC, id LIMIT `+strconv.Itoa(dispatcher.MaxAttention), l.since.UnixMilli())
+	if err != nil {
+		return err
+	}
+	all, _, err := first(ctx, l.read, scanInt, `SELECT count(*) FROM nodes WHERE state = 'dead' AND NOT deregistered`)
+	if err != nil {
+		return err
+	}
+	total := len(unwell) + int(all)
+	unwell = append(unwell, dispatcher.Unwell(vanished)...)
+	l.found.Nodes = unwell[:min(len(unwell), dispatcher.MaxAttention)]
+	l.found.MoreNodes = total - len(l.found.Nodes)
 	l.found.Rollback, err = l.Rollback(ctx)
 	return err
 }

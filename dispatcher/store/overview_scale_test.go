@@ -46,11 +46,27 @@ func fillScale(t *testing.T, s dispatcher.Store, c scale) {
 		purge(t, s, c.now.Add(-days(c.days-day+1)))
 	}
 	must(t, s.Register(ctx, dispatcher.Node{ID: 1, Name: "node"}, c.now))
+	fillModel(t, s, c)
+	fillJobs(t, s, c)
+	fillRuns(t, s, c)
+	must(t, s.DeleteJob(ctx, c.app(0), "model", change))
+}
+
+// fillModel stores the apps, and the job that fillJobs copies.
+func fillModel(t *testing.T, s dispatcher.Store, c scale) {
+	t.Helper()
+	change := dispatcher.Change{Actor: "test", Now: c.now.Add(-days(c.days))}
 	for n := range c.apps {
-		_, _, err := s.PutApp(ctx, dispatcher.App{Name: c.app(n), Enabled: true, Retention: dispatcher.Duration(days(60))}, change)
+		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: c.app(n), Enabled: true, Retention: dispatcher.Duration(days(60))}, change)
 		must(t, err)
 	}
-	model := dispatcher.Job{App: c.app(0), Name: "model", Enabled: true, Description: strings.Repeat("describes it ", 5),
+	_, _, err := s.PutJob(t.Context(), modelJob(c.app(0), "model"), change)
+	must(t, err)
+}
+
+// modelJob returns a job as people have it.
+func modelJob(app, name string) dispatcher.Job {
+	model := dispatcher.Job{App: app, Name: name, Enabled: true, Description: strings.Repeat("describes it ", 5),
 		Labels: dispatcher.Labels{"team": "payments"}, Payload: []byte(`{"x":"` + strings.Repeat("y", 300) + `"}`),
 		Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "H * * * *", Timezone: "UTC"}}},
 		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
@@ -59,11 +75,7 @@ func fillScale(t *testing.T, s dispatcher.Store, c scale) {
 	tick := model.Triggers["tick"]
 	tick.SetDefaults()
 	model.Triggers["tick"] = tick
-	_, _, err := s.PutJob(ctx, model, change)
-	must(t, err)
-	fillJobs(t, s, c)
-	fillRuns(t, s, c)
-	must(t, s.DeleteJob(ctx, c.app(0), "model", change))
+	return model
 }
 
 // fillJobs copies the model.

@@ -60,7 +60,9 @@ func (s *store) RollUpStatistics(ctx context.Context, now time.Time) (rolled dis
 		rolled.More = rolled.More || more
 		rolled.Portions += counted
 	}
-	return rolled, nil
+	more, err := s.noteFailures(ctx, now)
+	rolled.More = rolled.More || more
+	return rolled, err
 }
 
 // countPortion counts the next portion of a pass before target, and tells whether there are more.

@@ -627,6 +627,15 @@ CREATE TABLE run_statistics (
   PRIMARY KEY (day, app_id, final, state)
 ) WITH (fillfactor = 70);
 
+-- Which run of each app failed last: those of the latest failures in runs_failed may all be of one app. The handler writes it.
+CREATE TABLE app_failures (
+  app_id       BIGINT  NOT NULL PRIMARY KEY,
+  ended_at     BIGINT  NOT NULL,
+  scheduled_at BIGINT  NOT NULL,
+  trigger_id   BIGINT  NOT NULL,
+  kind         INTEGER NOT NULL
+) WITH (fillfactor = 50);
+
 CREATE TABLE misfires (
   from_at    BIGINT NOT NULL,             -- first and last missed instant, inclusive
   to_at      BIGINT NOT NULL,
@@ -855,4 +864,4 @@ CREATE INDEX sessions_used ON sessions (used_at);
 
 -- +goose Down
 DROP TABLE objective_counts, objective_pending, objective_triggers, objectives, carried_states;
-DROP TABLE installation, app_pauses, alert_events, alert_states, alerts, notifications, sessions, api_tokens, app_usage, app_bytes, secrets, followers, pending_ends, endpoints, endpoint_groups, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, backfill_runs, backfills, bulk_actions, run_inputs, broadcasts, responses, attempts, runs, host_waits, live_runs, claims, label_sets, trigger_clock, triggers, jobs, apps;
+DROP TABLE installation, app_failures, app_pauses, alert_events, alert_states, alerts, notifications, sessions, api_tokens, app_usage, app_bytes, secrets, followers, pending_ends, endpoints, endpoint_groups, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, backfill_runs, backfills, bulk_actions, run_inputs, broadcasts, responses, attempts, runs, host_waits, live_runs, claims, label_sets, trigger_clock, triggers, jobs, apps;

@@ -530,6 +530,14 @@ CREATE TABLE run_statistics (
   PRIMARY KEY (day, app_id, final, state)
 ) STRICT, WITHOUT ROWID;
 
+CREATE TABLE app_failures (
+  app_id INTEGER NOT NULL PRIMARY KEY,
+  ended_at INTEGER NOT NULL,
+  scheduled_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  kind INTEGER NOT NULL
+) STRICT;
+
 CREATE TABLE misfires (
   from_at INTEGER NOT NULL,
   to_at INTEGER NOT NULL,
@@ -762,6 +770,7 @@ DROP TABLE objective_triggers;
 DROP TABLE objectives;
 DROP TABLE carried_states;
 DROP TABLE misfires;
+DROP TABLE app_failures;
 DROP TABLE bulk_actions;
 DROP TABLE backfill_runs;
 DROP TABLE backfills;

@@ -141,7 +141,7 @@ func attributeOf(node *html.Node, name string) string {
 }
 
 // changingTables are those that a node writes at any time: its heartbeat, whose turn it is, and what it counts of the runs of before.
-var changingTables = []string{"app_bytes", "app_usage", "locks", "nodes", "run_statistics"}
+var changingTables = []string{"app_bytes", "app_failures", "app_usage", "locks", "nodes", "run_statistics"}
 
 // rowsOf returns all rows of a database as text, without what a node writes at any time and when a session or token was used last.
 func rowsOf(t *testing.T, database string) map[string][]string {

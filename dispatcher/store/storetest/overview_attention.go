@@ -44,8 +44,14 @@ func (f *fixture) attention(now time.Time, apps ...string) string {
 	for _, s := range a.Objectives.Items {
 		add("budget", "%s/%s %.0f", s.App, s.Job, s.BurnRates["1h"])
 	}
+	for _, e := range a.SetAside.Items {
+		add("set aside", "%s/%s %d %s", e.App, e.Job, e.Tries, e.Problem)
+	}
 	for _, n := range a.Nodes {
 		add("node", "%s %v", n.ID, n.Reasons)
+	}
+	if a.MoreNodes > 0 {
+		add("nodes", "%d more", a.MoreNodes)
 	}
 	if a.Rollback != nil {
 		add("rollback", "%s", a.Rollback.Reason)
@@ -136,6 +142,17 @@ func testAttentionNodes(t *testing.T, f *fixture) {
 	f.must(err)
 	f.must(f.MarkDead(t.Context(), nodeC, reply.At, time.Minute, t0.Add(time.Hour)))
 	f.expect("a node that vanished", f.attention(t0), "node 000000000000000b [dead]")
+	f.expect("a day later", f.attention(minutes(24*60+1)), "nodes 1 more")
+	for n := range dispatcher.NodeID(dispatcher.MaxAttention + 2) {
+		f.register(100 + n)
+	}
+	f.must(f.MarkDead(t.Context(), nodeC, reply.At, time.Minute, t0.Add(time.Hour)))
+	a, err := f.Attention(t.Context(), nil, t0)
+	f.must(err)
+	if len(a.Nodes) != dispatcher.MaxAttention || a.MoreNodes != 3 {
+		t.Errorf("of %d nodes that vanished %d are listed, and %d are told of, want %d and 3", dispatcher.MaxAttention+3, len(a.Nodes),
+			a.MoreNodes, dispatcher.MaxAttention)
+	}
 }
 
 func testAttentionBounds(t *testing.T, f *fixture) {

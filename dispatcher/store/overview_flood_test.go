@@ -1,0 +1,146 @@
+package store_test
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// failFlood stores an app whose jobs all fail six times in the hour before now, and apps of which one job failed once, before all
+// but the first of these. There are 50 jobs for each step of the scale, and 2,000 at least.
+func failFlood(t *testing.T, s dispatcher.Store, quiet []string, now time.Time) {
+	t.Helper()
+	c := scale{apps: 1, jobs: max(50**overviewScale, 2000), now: now}
+	c.days = 1
+	purge(t, s, now) // makes the partitions of these days
+	fillModel(t, s, c)
+	fillJobs(t, s, c)
+	fail := func(condition string, ago time.Duration) {
+		t.Helper()
+		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO runs (scheduled_at, trigger_id, job_id, revision, node, ended_at, claimed_ms,
+			started_ms, attempt, http_status, kind, state)
+			SELECT %d, t.id, t.job_id, 1, 1, %d + t.id %% 1000, 990, 980, 1, 500, 1, 'failed' FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id
+			WHERE %s`, now.Add(-ago).UnixMilli(), now.Add(-ago).UnixMilli()+1000, condition)))
+	}
+	for n := range 6 {
+		fail(`j.app = 'app00'`, time.Duration(n+1)*10*time.Minute)
+	}
+	for _, app := range quiet {
+		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, dispatcher.Change{Now: now})
+		must(t, err)
+		_, _, err = s.PutJob(t.Context(), modelJob(app, "once"), dispatcher.Change{Now: now})
+		must(t, err)
+	}
+	fail(`j.name = 'once'`, 55*time.Minute)
+}
+
+func noteFailures(t *testing.T, s dispatcher.Store, now time.Time) {
+	t.Helper()
+	for more := true; more; {
+		rolled, err := s.RollUpStatistics(t.Context(), now)
+		must(t, err)
+		more = rolled.More
+	}
+}
+
+// failingApps returns the apps that attention shows failures of, and how many of the first of them.
+func failingApps(t *testing.T, s dispatcher.Store, now time.Time, apps ...string) (all []string, ofFlood int) {
+	t.Helper()
+	a, err := s.Attention(t.Context(), apps, now)
+	must(t, err)
+	if len(a.Failed.Items) > dispatcher.MaxAttention {
+		t.Errorf("%d failures are listed, want %d at most", len(a.Failed.Items), dispatcher.MaxAttention)
+	}
+	for i, run := range a.Failed.Items {
+		if run.App == "app00" {
+			ofFlood++
+		}
+		if i > 0 && run.EndedAt.After(*a.Failed.Items[i-1].EndedAt) {
+			t.Errorf("run %s, which ended at %s, is listed after one of %s", run.ID, run.EndedAt, a.Failed.Items[i-1].EndedAt)
+		}
+		all = append(all, run.App)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), ofFlood
+}
+
+// However much one app fails, attention shows what failed in the others, too.
+func TestFloodOfFailuresHidesNoOtherApp(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s, now, quiet := open(t, database), may1.Add(days(30)), []string{"billing", "quiet"}
+		failFlood(t, s, quiet, now)
+		if all, _ := failingApps(t, s, now); !slices.Equal(all, []string{"app00"}) {
+			t.Fatalf("before the handler noted failures, those of %v are shown: the flood is no flood", all)
+		}
+		noteFailures(t, s, now)
+		all, ofFlood := failingApps(t, s, now)
+		if want := append([]string{"app00"}, quiet...); !slices.Equal(all, want) || ofFlood != dispatcher.MaxAttention-len(quiet) {
+			t.Errorf("got failures of %v, %d of the flood, want those of %v, and %d", all, ofFlood, want, dispatcher.MaxAttention-len(quiet))
+		}
+		if all, _ := failingApps(t, s, now, "quiet"); !slices.Equal(all, []string{"quiet"}) {
+			t.Errorf("a token of quiet sees the failures of %v", all)
+		}
+		if all, _ := failingApps(t, s, now.Add(dispatcher.AttentionSpan), quiet...); len(all) != 0 {
+			t.Errorf("a day later, failures of %v are shown", all)
+		}
+		if *overviewScale >= 1000 {
+			for _, of := range [][]string{nil, {"app00"}, {"quiet"}} {
+				call := overviewCall{"attention", func(ctx context.Context, s dispatcher.Store, _ int) error {
+					_, err := s.Attention(ctx, of, now)
+					return err
+				}}
+				t.Logf("attention of %v with %d failing jobs: p95 %v", of, 50**overviewScale, measure(t, s, call, 20))
+			}
+		}
+	})
+}
+
+// In a flood attention sends as many statements as without one. Only PostgreSQL counts them.
+func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
+	t.Parallel()
+	registry, now := prometheus.NewRegistry(), may1.Add(days(30))
+	s, err := store.Open(t.Context(), pgtest.New(t), store.Options{Metrics: registry})
+	must(t, err)
+	t.Cleanup(func() { must(t, s.Close()) })
+	statements := func() float64 {
+		before := sent(t, registry)
+		_, err = s.Attention(t.Context(), nil, now)
+		must(t, err)
+		return sent(t, registry) - before
+	}
+	calm := statements()
+	failFlood(t, s, []string{"quiet"}, now)
+	noteFailures(t, s, now)
+	if flooded := statements(); flooded > calm+1 { // one reads of which apps the failures are
+		t.Errorf("attention sent %v statements in a flood, and %v without one, want one more at most", flooded, calm)
+	}
+}
+
+// What is noted is noted once: a round in which nothing has failed writes nothing.
+func TestFailuresAreNotedOnce(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s, now := open(t, database), may1.Add(days(30))
+		failFlood(t, s, []string{"quiet"}, now)
+		noteFailures(t, s, now)
+		if got := count(t, s, `SELECT count(*) FROM app_failures`); got != 2 {
+			t.Errorf("failures of %d apps are noted, want 2", got)
+		}
+		const at = `SELECT cursor FROM locks WHERE name = 'statistics_failures'`
+		before := count(t, s, at)
+		noteFailures(t, s, now.Add(time.Minute))
+		if after := count(t, s, at); before != now.Add(-10*time.Second).UnixMilli() || after != before {
+			t.Errorf("the cursor was at %d, and at %d after a round without failures, want both ten seconds before %d", before, after,
+				now.UnixMilli())
+		}
+	})
+}
