@@ -10,7 +10,7 @@ import (
 )
 
 // BackfillSpec is what a backfill runs: the instants of a range at which triggers of a job would have fired, as they are
-// declared now. Each is a run of KindBackfill, whose scheduled time is the instant.
+// declared when it is asked for. Each is a run of KindBackfill, whose scheduled time is the instant.
 type BackfillSpec struct {
 	// Trigger is the only trigger whose instants are run; empty: those of all triggers of the job.
 	Trigger string `json:"trigger,omitempty"`
@@ -101,6 +101,13 @@ func (b BackfillSpec) Validate(now time.Time) error {
 	return problems.Err()
 }
 
+// BackfillPlan is a backfill before it begins: what was asked for, and what was counted by which schedules.
+type BackfillPlan struct {
+	BackfillSpec
+	Schedules BackfillSchedules
+	BackfillCount
+}
+
 // BackfillState is the state of a backfill.
 type BackfillState string
 
@@ -123,7 +130,8 @@ type Backfill struct {
 	Job string `json:"job"`
 	BackfillSpec
 	State BackfillState `json:"state"`
-	// Error says why a backfill was cancelled that no operator cancelled.
+	// Error says why a backfill was cancelled that no operator cancelled, or why one is complete whose Queued plus Skipped is not
+	// Total.
 	Error string `json:"error,omitempty"`
 	BackfillProgress
 	CreatedBy string     `json:"created_by"`
@@ -131,8 +139,8 @@ type Backfill struct {
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
 }
 
-// BackfillProgress counts the instants of a backfill. Total is Queued plus Skipped plus those that it has not reached; a later
-// change of the triggers does not change it. Queued is Running plus Succeeded plus Failed plus Cancelled.
+// BackfillProgress counts the instants of a backfill. Total is Queued plus Skipped plus those that it has not reached. Queued is
+// Running plus Succeeded plus Failed plus Cancelled.
 type BackfillProgress struct {
 	Total int `json:"total"`
 	// Queued are the instants of which a run was queued, and Skipped those left out because of Existing.

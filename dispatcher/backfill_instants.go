@@ -19,6 +19,23 @@ func (a BackfillInstant) compare(b BackfillInstant) int {
 	return cmp.Or(a.At.Compare(b.At), cmp.Compare(a.TriggerID, b.TriggerID))
 }
 
+// BackfillSchedules are what a backfill runs the instants of: the triggers of its job and the calendars that they use, as they were
+// declared when the backfill was asked for. No later change of these changes its instants.
+type BackfillSchedules struct {
+	Triggers []BackfillTrigger `json:"triggers"`
+	// Calendars are those that the triggers name, and their bases.
+	Calendars []Calendar `json:"calendars,omitempty"`
+}
+
+// BackfillTrigger is a trigger as it was declared when a backfill was asked for.
+type BackfillTrigger struct {
+	ID       int64     `json:"id"`
+	Name     string    `json:"name"`
+	Identity string    `json:"identity"`
+	AnchorAt time.Time `json:"anchor_at"`
+	Schedule
+}
+
 // backfilled is a trigger of which a backfill runs the instants.
 type backfilled struct {
 	id int64
@@ -34,30 +51,36 @@ const (
 	countedAtOnce = 10_000
 )
 
-// triggers returns the triggers of a job whose instants b runs. The error is Problems.
-func (b BackfillSpec) triggers(job Job, calendars Calendars) ([]backfilled, error) {
+// Plan counts the instants of b by the schedules of a job as it is declared. Calendars are all those of its app. The error is Problems
+// if the job has no such trigger, or the range holds more than MaxBackfillInstants.
+func (b BackfillSpec) Plan(ctx context.Context, job Job, calendars []Calendar) (plan BackfillPlan, err error) {
+	plan.BackfillSpec = b
+	if plan.Schedules, err = b.schedules(job, calendars); err != nil {
+		return plan, err
+	}
+	plan.BackfillCount, err = b.count(ctx, plan.Schedules)
+	return plan, err
+}
+
+// schedules returns the schedules of the triggers of a job whose instants b runs. The error is Problems.
+func (b BackfillSpec) schedules(job Job, calendars []Calendar) (BackfillSchedules, error) {
 	var problems Problems
-	var all []backfilled
+	var all BackfillSchedules
 	for _, name := range sortedKeys(job.Triggers) {
 		if b.Trigger != "" && b.Trigger != name {
 			continue
 		}
 		t := job.Triggers[name]
-		s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars)
-		if err != nil {
-			problems.AddError(Pointer("triggers", name), err)
-			continue
-		}
-		if _, delayed := s.FixedDelay(); delayed {
+		if t.IsDelay() {
 			if b.Trigger != "" {
 				problems.Add("/trigger", CodeEnum, "trigger %s is a fixed delay: its fires depend on when runs end, so a range holds none; "+
 					"run the job by hand", Echo(name))
 			}
 			continue
 		}
-		all = append(all, backfilled{job.TriggerKey(name), s})
+		all.Triggers = append(all.Triggers, BackfillTrigger{job.TriggerKey(name), name, job.Identity(name), t.AnchorAt, t.Schedule})
 	}
-	if len(problems) == 0 && len(all) == 0 {
+	if len(problems) == 0 && len(all.Triggers) == 0 {
 		if b.Trigger != "" {
 			problems.Add("/trigger", CodeEnum, "job %s has no trigger %s%s", job.Name, Echo(b.Trigger),
 				DidYouMean(b.Trigger, sortedKeys(job.Triggers)))
@@ -65,14 +88,51 @@ func (b BackfillSpec) triggers(job Job, calendars Calendars) ([]backfilled, erro
 			problems.Add("/trigger", CodeRequired, "job %s has no trigger with a schedule, so a range holds no instants", job.Name)
 		}
 	}
+	all.Calendars = calendarsUsed(all.Triggers, calendars)
 	return all, problems.Err()
 }
 
-// Count counts the instants of the range. The error is Problems if there are more than MaxBackfillInstants, or if the job has
-// no such trigger.
-func (b BackfillSpec) Count(ctx context.Context, job Job, calendars Calendars) (BackfillCount, error) {
+// calendarsUsed returns the calendars that triggers name, and their bases; of each only what it excludes.
+func calendarsUsed(triggers []BackfillTrigger, all []Calendar) (used []Calendar) {
+	wanted := map[string]bool{}
+	for _, t := range triggers {
+		wanted[t.Calendar] = true
+	}
+	for known := 0; known < len(wanted); {
+		known = len(wanted)
+		for _, c := range all {
+			if wanted[c.Name] {
+				for _, base := range c.Bases {
+					wanted[base] = true
+				}
+			}
+		}
+	}
+	for _, c := range all {
+		if wanted[c.Name] {
+			used = append(used, Calendar{App: c.App, Name: c.Name, Timezone: c.Timezone, Rules: c.Rules, Bases: c.Bases, Err: c.Err})
+		}
+	}
+	return used
+}
+
+// parse returns the schedules, ready to be evaluated. The error is Problems.
+func (s BackfillSchedules) parse() ([]backfilled, error) {
+	var problems Problems
+	all := make([]backfilled, 0, len(s.Triggers))
+	calendars := CompileCalendars(s.Calendars)
+	for _, t := range s.Triggers {
+		parsed, err := t.Parse(t.Identity, t.AnchorAt, calendars)
+		problems.AddError(Pointer("triggers", t.Name), err)
+		all = append(all, backfilled{t.ID, parsed})
+	}
+	return all, problems.Err()
+}
+
+// count counts the instants of the range.
+func (b BackfillSpec) count(ctx context.Context, schedules BackfillSchedules) (BackfillCount, error) {
 	var count BackfillCount
-	triggers, err := b.triggers(job, calendars)
+	triggers, err := schedules.parse()
 	if err != nil {
 		return count, err
 	}
@@ -113,9 +173,9 @@ func tooCostly(err error) error {
 // Next returns the next instants of the range in its order, limit at most: those behind after; nil: from its beginning. There
 // are no more if it returns fewer.
 func (b BackfillSpec) Next(
-	ctx context.Context, job Job, calendars Calendars, after *BackfillInstant, limit int,
+	ctx context.Context, schedules BackfillSchedules, after *BackfillInstant, limit int,
 ) ([]BackfillInstant, error) {
-	triggers, err := b.triggers(job, calendars)
+	triggers, err := schedules.parse()
 	if err != nil {
 		return nil, err
 	}

@@ -23,8 +23,8 @@ const (
 
 // Backfills run the instants of ranges.
 type Backfills interface {
-	// CreateBackfill begins a backfill of a job, whose range holds total instants. ErrConflict: another one of the job has not ended.
-	CreateBackfill(ctx context.Context, app, job string, spec BackfillSpec, total int, change Change) (Backfill, error)
+	// CreateBackfill begins a backfill of a job. ErrConflict: another one of the job has not ended.
+	CreateBackfill(ctx context.Context, app, job string, plan BackfillPlan, change Change) (Backfill, error)
 	// Backfill returns a backfill, or ErrNotFound.
 	Backfill(ctx context.Context, app, id string) (Backfill, error)
 	Backfills(ctx context.Context, query BackfillQuery) ([]Backfill, error)

@@ -53,28 +53,33 @@ func (a *API) createBackfill(r *request) (response, error) {
 	if err := a.checkEnabled(r, app); err != nil {
 		return response{}, err
 	}
-	_, calendars, err := a.store.AppCalendars(r.Context(), app)
-	if err != nil {
-		return response{}, err
-	}
-	ctx, done, err := a.evaluate(r, evaluationTimeout)
-	if err != nil {
-		return response{}, err
-	}
-	count, err := asked.Count(ctx, job, dispatcher.CompileCalendars(calendars))
-	done()
+	plan, err := a.planBackfill(r, job, asked.BackfillSpec)
 	if err != nil {
 		return response{}, err
 	}
 	if asked.DryRun {
-		return response{body: count}, job.CheckPayloadOf(asked.Payload)
+		return response{body: plan.BackfillCount}, job.CheckPayloadOf(asked.Payload)
 	}
-	created, err := a.store.CreateBackfill(r.Context(), app, name, asked.BackfillSpec, count.Total, r.by())
+	created, err := a.store.CreateBackfill(r.Context(), app, name, plan, r.by())
 	if err != nil {
 		return response{}, conflict(err, "wait until it ends, or cancel it")
 	}
 	header := map[string]string{"Location": "/v1/apps/" + app + "/backfills/" + created.ID}
 	return response{status: http.StatusAccepted, body: created, header: header}, nil
+}
+
+// planBackfill counts the instants of the range by the schedules of the job as it is now.
+func (a *API) planBackfill(r *request, job dispatcher.Job, spec dispatcher.BackfillSpec) (plan dispatcher.BackfillPlan, err error) {
+	_, calendars, err := a.store.AppCalendars(r.Context(), job.App)
+	if err != nil {
+		return plan, err
+	}
+	ctx, done, err := a.evaluate(r, evaluationTimeout)
+	if err != nil {
+		return plan, err
+	}
+	defer done()
+	return spec.Plan(ctx, job, calendars)
 }
 
 // changeBackfill serves pause, resume and cancel.

@@ -99,18 +99,22 @@ func (s *store) Backfills(ctx context.Context, query dispatcher.BackfillQuery) (
 
 // CreateBackfill begins a backfill of a job.
 func (s *store) CreateBackfill(
-	ctx context.Context, app, name string, spec dispatcher.BackfillSpec, total int, change dispatcher.Change,
+	ctx context.Context, app, name string, plan dispatcher.BackfillPlan, change dispatcher.Change,
 ) (created dispatcher.Backfill, err error) {
-	text, err := specText(spec)
+	spec, err := jsonText(plan.BackfillSpec)
 	if err != nil {
-		return created, err
+		return created, fmt.Errorf("write what a backfill runs: %w", err)
+	}
+	schedules, err := jsonText(plan.Schedules)
+	if err != nil {
+		return created, fmt.Errorf("write the schedules of a backfill: %w", err)
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		job, err := s.findJob(ctx, t, app, name, t.lock())
 		if err != nil {
 			return err
 		}
-		if err := job.CheckPayloadOf(spec.Payload); err != nil {
+		if err := job.CheckPayloadOf(plan.Payload); err != nil {
 			return err
 		}
 		// $1 job
@@ -125,10 +129,10 @@ func (s *store) CreateBackfill(
 			return err
 		}
 		id := dispatcher.NewBackfillID(t.now, rand.Int64())
-		// $1 backfill, $2 app, $3 job, $4 what was asked for, $5 instants, $6 by whom, $7 trace context, $8 now
-		const insert = `INSERT INTO backfills (id, app_id, job_id, spec, state, total, created_by, traceparent, created_at)
-			VALUES ($1, $2, $3, $4, 'running', $5, $6, $7, $8)`
-		if _, err := t.ExecContext(ctx, insert, id, dispatcher.AppID(app), job.Key(), text, total, storable(t.by.Actor),
+		// $1 backfill, $2 app, $3 job, $4 what was asked for, $5 schedules, $6 instants, $7 by whom, $8 trace context, $9 now
+		const insert = `INSERT INTO backfills (id, app_id, job_id, spec, schedules, state, total, created_by, traceparent, created_at)
+			VALUES ($1, $2, $3, $4, $5, 'running', $6, $7, $8, $9)`
+		if _, err := t.ExecContext(ctx, insert, id, dispatcher.AppID(app), job.Key(), spec, schedules, plan.Total, storable(t.by.Actor),
 			t.by.Traceparent, t.now.UnixMilli()); err != nil {
 			return fmt.Errorf("create backfill of job %s: %w", name, err)
 		}
@@ -143,15 +147,13 @@ func (s *store) CreateBackfill(
 	return created, err
 }
 
-// specText returns what was asked for as it is stored: the payload as it was given.
-func specText(spec dispatcher.BackfillSpec) (string, error) {
+// jsonText returns a value as it is stored: a payload in it as it was given.
+func jsonText(value any) (string, error) {
 	var text bytes.Buffer
 	encoder := json.NewEncoder(&text)
 	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(spec); err != nil {
-		return "", fmt.Errorf("write what a backfill runs: %w", err)
-	}
-	return storable(text.String()), nil
+	err := encoder.Encode(value)
+	return storable(text.String()), err
 }
 
 // auditBackfill adds a change of a backfill to the audit log, without its payload.

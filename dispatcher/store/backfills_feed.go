@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -123,12 +124,8 @@ func (s *store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted boo
 	if free <= 0 {
 		return false, nil
 	}
-	_, calendars, err := appCalendars(ctx, t, f.App)
-	if err != nil {
-		return false, err
-	}
-	page, err := f.Next(ctx, f.job, dispatcher.CompileCalendars(calendars), f.cursor, backfillPage)
-	if err != nil {
+	page, err := f.page(ctx, t)
+	if err != nil || f.State != dispatcher.BackfillRunning {
 		return false, err
 	}
 	known, err := t.existing(ctx, page)
@@ -159,6 +156,30 @@ func (s *store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted boo
 	}
 	f.result.More = looked == len(page) && len(page) == backfillPage && f.result.Queued < free
 	return looked == len(page) && len(page) < backfillPage, nil
+}
+
+// page returns the next instants, unless a trigger of which they are was removed: its runs could not be made.
+func (f *feeding) page(ctx context.Context, t *tx) ([]dispatcher.BackfillInstant, error) {
+	// $1 backfill
+	text, _, err := first(ctx, t, scanText, `SELECT schedules FROM backfills WHERE id = $1`, f.id)
+	if err != nil {
+		return nil, err
+	}
+	var schedules dispatcher.BackfillSchedules
+	if err := json.Unmarshal([]byte(text), &schedules); err != nil {
+		return nil, fmt.Errorf("read its schedules: %w", err)
+	}
+	there := make(map[int64]bool, len(f.job.Triggers))
+	for name := range f.job.Triggers {
+		there[f.job.TriggerKey(name)] = true
+	}
+	for _, trigger := range schedules.Triggers {
+		if !there[trigger.ID] {
+			f.State, f.Error = dispatcher.BackfillCancelling, fmt.Sprintf("trigger %s of the job was removed", trigger.Name)
+			return nil, nil
+		}
+	}
+	return f.Next(ctx, schedules, f.cursor, backfillPage)
 }
 
 // free returns how many runs may be queued now. A job with a bound has no more of them under way than slots, so that what it
@@ -262,6 +283,10 @@ func (f *feeding) write(ctx context.Context, t *tx, exhausted bool) error {
 		ended = &t.now
 		if f.State = dispatcher.BackfillCancelled; exhausted {
 			f.State = dispatcher.BackfillComplete
+		}
+		if reached := f.Queued + f.Skipped; exhausted && reached != f.Total {
+			f.Error = fmt.Sprintf("%d instants were counted at first, and %d were reached: the time zone data of the nodes changed meanwhile",
+				f.Total, reached)
 		}
 	}
 	at, trigger := (*int64)(nil), int64(0)

@@ -100,6 +100,16 @@ func followers(t *testing.T, s dispatcher.Store, id string) (all []dispatcher.Ru
 	return all
 }
 
+// plan counts a backfill of a job.
+func (m moving) plan(name string, spec dispatcher.BackfillSpec) dispatcher.BackfillPlan {
+	m.t.Helper()
+	job, err := m.old.Job(m.t.Context(), "app", name)
+	must(m.t, err)
+	plan, err := spec.Plan(m.t.Context(), job, nil)
+	must(m.t, err)
+	return plan
+}
+
 // An app with a backfill that has not ended does not move: the instants that are left would be run by nobody.
 func TestAppWithAnOpenBackfillDoesNotMove(t *testing.T) {
 	t.Parallel()
@@ -107,7 +117,7 @@ func TestAppWithAnOpenBackfillDoesNotMove(t *testing.T) {
 		m.declare("nightly", nil)
 		spec := dispatcher.BackfillSpec{From: m.now.Add(-2 * time.Hour), To: m.now.Add(-time.Hour), Concurrency: 1,
 			Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip}
-		begun, err := m.old.CreateBackfill(t.Context(), "app", "nightly", spec, 2, m.at(0))
+		begun, err := m.old.CreateBackfill(t.Context(), "app", "nightly", m.plan("nightly", spec), m.at(0))
 		must(t, err)
 		m.disable()
 		_, err = m.old.ExportApp(t.Context(), "app")

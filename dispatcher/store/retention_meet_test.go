@@ -87,7 +87,7 @@ func useAll(m moving) {
 	must(m.t, err)
 	request := dispatcher.BackfillRequest{BackfillSpec: dispatcher.BackfillSpec{From: m.now.Add(-time.Hour), To: m.now}}
 	request.SetDefaults()
-	created, err := m.old.CreateBackfill(ctx, "app", "child", request.BackfillSpec, 6, m.at(-time.Minute))
+	created, err := m.old.CreateBackfill(ctx, "app", "child", m.plan("child", request.BackfillSpec), m.at(-time.Minute))
 	must(m.t, err)
 	id, err := dispatcher.ParseBackfillID(created.ID)
 	must(m.t, err)

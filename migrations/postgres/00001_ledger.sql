@@ -484,8 +484,9 @@ CREATE TABLE backfills (
   app_id     BIGINT  NOT NULL,
   job_id     BIGINT  NOT NULL,
   spec       TEXT    NOT NULL,            -- JSON: what was asked for
+  schedules  TEXT    NOT NULL,            -- JSON: the triggers and calendars as they were declared then
   state      TEXT    NOT NULL CHECK (state IN ('running', 'paused', 'cancelling', 'cancelled', 'complete')),
-  error      TEXT    NOT NULL DEFAULT '', -- why it was cancelled, if no operator did that
+  error      TEXT    NOT NULL DEFAULT '', -- why it was cancelled, if no operator did that, or reached another number of instants
   total      BIGINT  NOT NULL,            -- instants
   queued     BIGINT  NOT NULL DEFAULT 0,
   skipped    BIGINT  NOT NULL DEFAULT 0,

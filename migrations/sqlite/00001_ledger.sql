@@ -406,6 +406,7 @@ CREATE TABLE backfills (
   app_id INTEGER NOT NULL,
   job_id INTEGER NOT NULL,
   spec TEXT NOT NULL,
+  schedules TEXT NOT NULL,
   state TEXT NOT NULL CHECK (state IN ('running', 'paused', 'cancelling', 'cancelled', 'complete')),
   error TEXT NOT NULL DEFAULT '',
   total INTEGER NOT NULL,

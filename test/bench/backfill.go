@@ -115,7 +115,15 @@ func (b *bench) beginBackfill(ctx context.Context, s dispatcher.Store) (id strin
 	to := time.Now().UTC().Truncate(time.Minute).Add(-time.Hour)
 	spec := dispatcher.BackfillSpec{From: to.Add(-time.Duration(b.Instants-1) * time.Minute), To: to, Concurrency: backfillConcurrency,
 		Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip}
-	started, err := s.CreateBackfill(ctx, "past", "job-0", spec, b.Instants, byBench)
+	job, err := s.Job(ctx, "past", "job-0")
+	if err != nil {
+		return "", err
+	}
+	plan, err := spec.Plan(ctx, job, nil)
+	if err != nil {
+		return "", err
+	}
+	started, err := s.CreateBackfill(ctx, "past", job.Name, plan, byBench)
 	return started.ID, err
 }
 

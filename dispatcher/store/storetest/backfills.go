@@ -14,6 +14,18 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
+// backfillTests are those of runs of the instants of ranges.
+func backfillTests() map[string]func(*testing.T, *fixture) {
+	return map[string]func(*testing.T, *fixture){
+		"a backfill runs each instant once":            testBackfill,
+		"a backfill may begin with the latest instant": testBackfillLatestFirst,
+		"a backfill leaves out what the ledger has":    testBackfillExisting,
+		"a backfill is paused, resumed and cancelled":  testBackfillChanges,
+		"a backfill keeps its pace":                    testBackfillPace,
+		"a backfill ends with its job":                 testBackfillOfDeletedJob,
+	}
+}
+
 // backfilling is a backfill of the job "tick", which fires every minute from t0 + 1 min on.
 type backfilling struct {
 	*fixture
@@ -30,17 +42,42 @@ func (f *fixture) backfill(change func(*dispatcher.BackfillSpec)) *backfilling {
 
 func (f *fixture) backfillOf(change func(*dispatcher.BackfillSpec)) *backfilling {
 	f.Helper()
-	b := &backfilling{fixture: f, now: t0.Add(10 * time.Minute)}
-	request := dispatcher.BackfillRequest{BackfillSpec: dispatcher.BackfillSpec{From: t0, To: t0.Add(6 * time.Minute)}}
+	return f.begin("tick", func(plan *dispatcher.BackfillSpec) {
+		plan.From, plan.To = t0, t0.Add(6*time.Minute)
+		if change != nil {
+			change(plan)
+		}
+	}, nil)
+}
+
+// begin begins a backfill of a job of shop, as it is now.
+func (f *fixture) begin(name string, change func(*dispatcher.BackfillSpec), counted func(*dispatcher.BackfillPlan)) *backfilling {
+	f.Helper()
+	request := dispatcher.BackfillRequest{}
 	request.SetDefaults()
-	if change != nil {
-		change(&request.BackfillSpec)
+	change(&request.BackfillSpec)
+	plan := f.planOf(name, request.BackfillSpec)
+	if counted != nil {
+		counted(&plan)
 	}
-	created, err := f.CreateBackfill(f.Context(), "shop", "tick", request.BackfillSpec, 6, at(b.now))
+	b := &backfilling{fixture: f, now: t0.Add(10 * time.Minute)}
+	created, err := f.CreateBackfill(f.Context(), "shop", name, plan, at(b.now))
 	f.must(err)
 	b.id, err = dispatcher.ParseBackfillID(created.ID)
 	f.must(err)
 	return b
+}
+
+// planOf counts a backfill of a job of shop as it is now.
+func (f *fixture) planOf(name string, spec dispatcher.BackfillSpec) dispatcher.BackfillPlan {
+	f.Helper()
+	job, err := f.Job(f.Context(), "shop", name)
+	f.must(err)
+	_, calendars, err := f.AppCalendars(f.Context(), "shop")
+	f.must(err)
+	plan, err := spec.Plan(f.Context(), job, calendars)
+	f.must(err)
+	return plan
 }
 
 // feed makes steps until nothing more can be queued, and returns what is queued, in minutes since t0.
@@ -178,7 +215,7 @@ func testBackfillExisting(t *testing.T, f *fixture) {
 func testBackfillChanges(t *testing.T, f *fixture) {
 	b := f.backfill(func(s *dispatcher.BackfillSpec) { s.Concurrency = 2 })
 	id := dispatcher.BackfillID(b.id)
-	_, err := f.CreateBackfill(t.Context(), "shop", "tick", dispatcher.BackfillSpec{From: t0, To: t0}, 1, at(b.now))
+	_, err := f.CreateBackfill(t.Context(), "shop", "tick", f.planOf("tick", dispatcher.BackfillSpec{From: t0, To: t0}), at(b.now))
 	wantError(t, "another backfill of the job", err, dispatcher.ErrConflict)
 	b.wantQueued("at first", 1, 2)
 	f.must(f.ChangeBackfill(t.Context(), "shop", id, dispatcher.PauseBackfill, at(b.now)))
@@ -219,7 +256,7 @@ func testBackfillPace(t *testing.T, f *fixture) {
 	b.wantQueued("when it may", 4)
 }
 
-// A backfill of a job that is deleted, or of which the trigger is removed, ends, and says why.
+// A backfill of a job that is deleted ends, and says why.
 func testBackfillOfDeletedJob(t *testing.T, f *fixture) {
 	b := f.backfill(nil)
 	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(b.now)))

@@ -76,7 +76,7 @@ func testPartsKeepTheRequestOfTheWhole(t *testing.T, f *fixture) {
 	by := traced("b7ad6b7169203331", t0.Add(10*time.Minute))
 	request := dispatcher.BackfillRequest{BackfillSpec: dispatcher.BackfillSpec{From: t0, To: t0.Add(6 * time.Minute)}}
 	request.SetDefaults()
-	created, err := f.CreateBackfill(t.Context(), "shop", "tick", request.BackfillSpec, 6, by)
+	created, err := f.CreateBackfill(t.Context(), "shop", "tick", f.planOf("tick", request.BackfillSpec), by)
 	f.must(err)
 	id, err := dispatcher.ParseBackfillID(created.ID)
 	f.must(err)

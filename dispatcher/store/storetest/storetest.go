@@ -52,12 +52,6 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 		"an attempt that was not sent is made again":                      testAdoptUnsent,
 		"adoption takes the oldest runs first":                            testAdoptFairly,
 		"a requested run is queued":                                       testManualRun,
-		"a backfill runs each instant once":                               testBackfill,
-		"a backfill may begin with the latest instant":                    testBackfillLatestFirst,
-		"a backfill leaves out what the ledger has":                       testBackfillExisting,
-		"a backfill is paused, resumed and cancelled":                     testBackfillChanges,
-		"a backfill keeps its pace":                                       testBackfillPace,
-		"a backfill ends with its job":                                    testBackfillOfDeletedJob,
 		"a cancelled run ends and keeps late results":                     testCancel,
 		"a finished run can be retried by hand":                           testRetry,
 		"a batch of records mixes ends and retries":                       testRetryBatch,
@@ -91,6 +85,7 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 		unusedCalendarTests(), renameTests(), appPauseTests(), groupTests(), broadcastTests(), callbackTests(),
 		meetingTests(), followTests(), deadLetterTests(), alertTests(), followMeetingTests(), carriedStateTests(),
 		objectiveTests(), alertObjectiveTests(), stripTests(), sessionTests(), overviewTests(), statisticsTests(), timelineTests(), bulkTests(),
+		backfillTests(), backfillScheduleTests(),
 	} {
 		maps.Copy(tests, more)
 	}
