@@ -82,8 +82,13 @@ type AlertWatch interface {
 	WatchAlerts(ctx context.Context, after *LateFire, limit int, now time.Time) (AlertsWatched, *LateFire, error)
 }
 
-// LateFire is a fire that has not begun in time; see WatchAlerts.
+// LateFire says up to where a round has looked for fires that have not begun in time; see WatchAlerts.
 type LateFire struct {
+	// DueAt and TriggerID are of the last fire that no node has claimed. AllDue: there are no more.
 	DueAt     time.Time
 	TriggerID int64
+	AllDue    bool
+	// JobID is the last job of which a run waits for its first attempt. AllWaiting: there are no more.
+	JobID      int64
+	AllWaiting bool
 }

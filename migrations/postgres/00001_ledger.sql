@@ -351,6 +351,8 @@ CREATE INDEX live_runs_broadcasts ON live_runs (scheduled_at, trigger_id, kind) 
 CREATE INDEX live_runs_shards ON live_runs (scheduled_at, trigger_id, kind) WHERE kind >= 16;
 CREATE INDEX live_runs_awaiting ON live_runs (job_id) WHERE state = 'waiting_callback';
 CREATE INDEX live_runs_callback ON live_runs (callback_id) WHERE callback_id IS NOT NULL;
+-- Fires that wait for their first attempt, which alerts may be about.
+CREATE INDEX live_runs_not_begun ON live_runs (job_id, scheduled_at) WHERE attempt = 0 AND kind = 1;
 
 -- The jobs whose runs wait for the job's host, because its circuit does not let them through: a row while there
 -- are any. Jobs wait apart: what fails for a reason of one job's own does not keep the others, and the probes

@@ -304,6 +304,7 @@ CREATE INDEX live_runs_broadcasts ON live_runs (scheduled_at, trigger_id, kind) 
 CREATE INDEX live_runs_shards ON live_runs (scheduled_at, trigger_id, kind) WHERE kind >= 16;
 CREATE INDEX live_runs_awaiting ON live_runs (job_id) WHERE state = 'waiting_callback';
 CREATE INDEX live_runs_callback ON live_runs (callback_id) WHERE callback_id IS NOT NULL;
+CREATE INDEX live_runs_not_begun ON live_runs (job_id, scheduled_at) WHERE attempt = 0 AND kind = 1;
 
 CREATE TABLE host_waits (
   id INTEGER NOT NULL PRIMARY KEY,

@@ -26,6 +26,8 @@ func alertTests() map[string]func(*testing.T, *fixture) {
 		"missed fires are told, and that fires run again":                      testAlertMissed,
 		"late fires are told, ended or not begun":                              testAlertLate,
 		"fires that a pause has held are not told as late":                     testAlertLateAfterPause,
+		"runs that wait for a slot are told as late":                           testAlertLateInQueue,
+		"runs that wait for their host are told as late":                       testAlertLateForHost,
 		"runs that take too long are told":                                     testAlertOverrun,
 		"a job that does not succeed for too long is told":                     testAlertNoSuccess,
 		"a disabled or paused job is not expected to succeed":                  testAlertNoSuccessOfPaused,
