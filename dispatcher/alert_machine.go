@@ -84,6 +84,8 @@ type AlertMade struct {
 	At, Since  time.Time
 	Sequence   int64
 	Count      int
+	// After is when the transition was that was notified before; zero: none was.
+	After time.Time
 	// Kept is why it is not notified; empty: it is.
 	Kept AlertKept
 	// Observation is what caused it; zero: time did.
@@ -176,7 +178,7 @@ func (t AlertTrack) made(rule AlertRule, m AlertMade, now time.Time) (AlertTrack
 	}
 	t.Sequence++
 	t.ChangedAt = now
-	m.At, m.Since, m.Sequence = now, t.Since, t.Sequence
+	m.At, m.Since, m.Sequence, m.After = now, t.Since, t.Sequence, t.ToldAt
 	if m.Transition != AlertResolved {
 		m.Count = t.Count
 	}
@@ -204,6 +206,15 @@ func (t AlertTrack) keeps(rule AlertRule, transition AlertTransition) AlertKept 
 		return AlertKeptAcknowledged
 	}
 	return ""
+}
+
+// Overtakes tells whether people were told something later than n, so that n would tell them what holds no longer. Somebody who
+// acknowledges a condition does not keep others from being told that it holds.
+func (t AlertTrack) Overtakes(n AlertNotification) bool {
+	if t.Told == AlertAcknowledged && t.Since.Equal(n.Since) && n.Transition != AlertAcknowledged {
+		return false
+	}
+	return t.ToldAt.After(n.At)
 }
 
 // Armed tells whether the end of any run of the job may change the track.

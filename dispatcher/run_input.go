@@ -16,6 +16,12 @@ type RunInput struct {
 	// Traceparent is the trace context of the request that asked for the run, for its latest retry, or for the backfill or bulk
 	// action that it is part of; empty: it had none. No target gets it.
 	Traceparent string `json:"traceparent,omitempty"`
+	// After is the instant of the run of the same trigger id and kind that the run comes after: the notification before, for
+	// that of an alert; zero: it comes after none. Held names that run as long as it is under way, so that this one waits.
+	After time.Time `json:"after,omitzero"`
+	Held  string    `json:"-"`
+	// Overtaken says why the run is not attempted any more: a later one has told what it would; empty: none has.
+	Overtaken string `json:"-"`
 	// Err says why the stored input cannot be read; nil: it can. Its run fails, and no other one.
 	Err error `json:"-"`
 }

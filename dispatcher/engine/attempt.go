@@ -84,6 +84,7 @@ func (e *Engine) attempt(ctx context.Context, run heldRun) {
 // resolve finds what to call. If there is nothing to call, it records that.
 func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 	var err error
+	var held *heldError
 	a.call, err = e.callOf(ctx, a.run)
 	switch {
 	case err == nil:
@@ -94,6 +95,11 @@ func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 		e.queueAgain(ctx, a.run.HeldRun)
 		return finished
 	case errors.Is(err, errCutOff):
+		a.outcome = notAttempted(dispatcher.RunCancelled, dispatcher.ClassCancelled, err, time.Now())
+	case errors.As(err, &held):
+		e.wait(ctx, a, held)
+		return finished
+	case errors.Is(err, errOvertaken):
 		a.outcome = notAttempted(dispatcher.RunCancelled, dispatcher.ClassCancelled, err, time.Now())
 	case errors.Is(err, errGone):
 		a.outcome = notAttempted(dispatcher.RunCancelled, dispatcher.ClassJobDeleted, err, time.Now())

@@ -2,8 +2,10 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
@@ -45,6 +47,26 @@ func newInputReads(store Store, batch int, log *slog.Logger) *inputReads {
 	return newPermits("read the inputs of runs", pool.KeyOf, grant, batch, log)
 }
 
+// errOvertaken ends a run whose notification would tell what holds no longer.
+var errOvertaken = errors.New("not sent")
+
+// heldError defers a run until another one has ended.
+type heldError struct{ run string }
+
+func (h *heldError) Error() string { return "waits for run " + h.run + ", which tells what was before" }
+
+// heldPause is how long a run waits that comes after another one which is under way.
+const heldPause = time.Second
+
+// wait defers a run that comes after another one. However long that takes, it is attempted then.
+func (e *Engine) wait(ctx context.Context, a *attempt, why error) {
+	outcome := e.inDatabaseTime(notAttempted(dispatcher.RunFailed, dispatcher.ClassOther, why, time.Now()))
+	next := retryFrom(a.call.Retry, a.run.HeldRun, outcome.StartedAt)
+	next.At, next.NotAttempted = outcome.EndedAt.Add(spread(heldPause)).Truncate(time.Millisecond), true
+	next.Until = dispatcher.Later(next.Until, next.At)
+	e.record(ctx, a.run, outcome, next)
+}
+
 // addInput adds to a call what its run was given. It waits until the database responds.
 func (e *Engine) addInput(ctx context.Context, run dispatcher.HeldRun, call *dispatcher.Call) error {
 	given := e.inputs.request(ctx, run)
@@ -55,6 +77,10 @@ func (e *Engine) addInput(ctx context.Context, run dispatcher.HeldRun, call *dis
 		return fmt.Errorf("the input of run %s is not in the database any more", run.RunKey)
 	case given.input.Err != nil:
 		return given.input.Err
+	case given.input.Held != "":
+		return &heldError{given.input.Held}
+	case given.input.Overtaken != "":
+		return fmt.Errorf("%w: %s", errOvertaken, given.input.Overtaken)
 	}
 	call.Cause = given.input.Cause
 	if from, ok := dispatcher.ParseTraceparent(given.input.Traceparent); ok {

@@ -134,7 +134,7 @@ func (m madeTransition) delivery(triggers map[string]string) (queuedRun, error) 
 	return queuedRun{
 		RunKey: dispatcher.RunKey{TriggerID: m.id, ScheduledAt: m.At, Kind: dispatcher.KindAlert},
 		jobID:  m.alert.jobID, revision: m.alert.jobRevision,
-		input: &dispatcher.RunInput{Payload: payload, Cause: &dispatcher.RunCause{Run: n.Run, Alert: m.alert.Name}},
+		input: &dispatcher.RunInput{Payload: payload, After: m.After, Cause: &dispatcher.RunCause{Run: n.Run, Alert: m.alert.Name}},
 	}, err
 }
 

@@ -148,11 +148,15 @@ func (t *tx) queueBatch(runs []queuedRun) []any {
 	return append(bounds, t.batch(k.at, k.trigger, k.kind, jobs, revisions, has)...)
 }
 
-// RunInputs returns the inputs of runs.
+// RunInputs returns the inputs of runs, and which notifications of alerts wait or are overtaken.
 func (s *store) RunInputs(ctx context.Context, keys []dispatcher.RunKey) (map[dispatcher.RunKey]dispatcher.RunInput, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	return inputsOf(ctx, s.flavor, s.read, keys)
+	inputs, err := inputsOf(ctx, s.flavor, s.read, keys)
+	if err == nil {
+		err = s.orderNotifications(ctx, inputs)
+	}
+	return inputs, err
 }
 
 // inputsOf returns the inputs of those of runs that have one. A shard has that of its parent.

@@ -38,6 +38,8 @@ func alertTests() map[string]func(*testing.T, *fixture) {
 		"what an alert no longer watches ends":                                 testAlertChanged,
 		"a deleted alert delivers nothing more":                                testAlertDeleted,
 		"a notification that nobody gets shows in the state":                   testAlertUndelivered,
+		"a notification that a later one has overtaken is not sent":            testAlertOvertaken,
+		"a notification waits for the one before it":                           testAlertInOrder,
 		"an alert can be tested":                                               testAlertTest,
 		"a success that was recorded before the failure ends an alert in time": testAlertRecoveryRace,
 		"events of alerts are kept as long as the history of their app":        testAlertEventsExpire,

@@ -1,0 +1,85 @@
+package store
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// The notifications of one condition are runs of their own, and a receiver keeps what it is told last: an incident that opens
+// after it was closed stays open for ever. So a node looks before each attempt. A notification waits while the one before it is
+// under way, and one that a later one has overtaken is not sent any more. Whichever of two nodes looks last sees the other: a
+// run is live before its node looks, and a transition is stored before its run is queued.
+
+// orderNotifications adds to the inputs of notifications what they wait for, and why they are overtaken.
+func (s *store) orderNotifications(ctx context.Context, inputs map[dispatcher.RunKey]dispatcher.RunInput) error {
+	k, told := newKeys(len(inputs)), map[dispatcher.RunKey]dispatcher.AlertNotification{}
+	ids := []int64(nil)
+	for key, input := range inputs {
+		var n dispatcher.AlertNotification
+		if key.Kind != dispatcher.KindAlert || input.Err != nil || json.Unmarshal(input.Payload, &n) != nil ||
+			n.Transition == dispatcher.AlertTest {
+			continue
+		}
+		told[key], ids = n, append(ids, key.TriggerID)
+		if !input.After.IsZero() {
+			before := key
+			before.ScheduledAt = input.After
+			k.add(before, 0, 0)
+		}
+	}
+	if len(told) == 0 {
+		return nil
+	}
+	under, err := s.underWay(ctx, &k)
+	if err != nil {
+		return fmt.Errorf("look for notifications under way: %w", err)
+	}
+	// From $1 on: ids
+	read := s.rows(0, 1, "", idColumns...) + ` SELECT ` + trackColumns + ` FROM alert_states AS s WHERE s.id IN (SELECT b.id FROM b)`
+	found, err := collect(ctx, s.read, scanTrack, read, s.batch(ids)...)
+	if err != nil {
+		return fmt.Errorf("read states of alerts: %w", err)
+	}
+	tracks := make(map[int64]dispatcher.AlertTrack, len(found))
+	for _, one := range found {
+		tracks[one.id] = one.AlertTrack
+	}
+	for key, n := range told {
+		input := inputs[key]
+		before := key
+		before.ScheduledAt = input.After
+		if under[before] {
+			input.Held = before.String()
+		}
+		track, known := tracks[key.TriggerID]
+		switch {
+		case known && track.Overtakes(n):
+			input.Overtaken = fmt.Sprintf("%s was overtaken: people were told %s at %s", n.Transition, track.Told,
+				dispatcher.FormatInstant(track.ToldAt))
+		case !known && n.Transition != dispatcher.AlertResolved:
+			input.Overtaken = fmt.Sprintf("%s is not told any more: the condition has ended since", n.Transition)
+		}
+		inputs[key] = input
+	}
+	return nil
+}
+
+// underWay returns those of runs that have to end before the next of their condition begins: a node has them, or they have not
+// been attempted, and so wait for one before them. One that waits for its next attempt looks again before it makes it.
+func (s *store) underWay(ctx context.Context, k *keys) (map[dispatcher.RunKey]bool, error) {
+	under := map[dispatcher.RunKey]bool{}
+	if len(k.at) == 0 {
+		return under, nil
+	}
+	// From $1 on: the keys
+	read := s.rows(0, 1, "", keyColumns[:3]...) + ` SELECT r.scheduled_at, r.trigger_id, r.kind FROM b JOIN live_runs AS r ON` +
+		ofBatch(s.flavor) + ` WHERE r.attempt = 0 OR r.state IN ('claimed', 'running')`
+	found, err := collect(ctx, s.read, scanRunKey, read, s.batch(k.at, k.trigger, k.kind)...)
+	for _, key := range found {
+		under[key] = true
+	}
+	return under, err
+}
