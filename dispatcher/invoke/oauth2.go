@@ -37,23 +37,41 @@ type tokenError struct {
 	error
 	// retryAfter is the wait that the token endpoint asks for; nil: it does not.
 	retryAfter *time.Duration
+	// refused tells that the token endpoint refused the credentials of the client.
+	refused bool
 }
 
 // addToken adds the token of a client to a request. It asks the token endpoint for one, unless the node has one.
+// If the endpoint refuses a secret that its manager has replaced since, it asks once more with the new one: the target has
+// received nothing yet.
 func (h *webhooks) addToken(ctx context.Context, r *request, a *dispatcher.OAuth2Auth, now time.Time) error {
-	c, err := h.oauth2Client(ctx, r, a, now)
+	before := len(r.looked)
+	used, err := h.askToken(ctx, r, a, now)
+	var failure *tokenError
+	if errors.As(err, &failure) && failure.refused && h.secrets.replaced(ctx, r.owner, r.looked[before:], now) {
+		used, err = h.askToken(ctx, r, a, now)
+	}
 	if err != nil {
 		return err
+	}
+	r.hide(used.text)
+	r.header["Authorization"] = []string{"Bearer " + used.text}
+	r.token = used
+	return nil
+}
+
+// askToken returns the token that a client has with its credentials of now.
+func (h *webhooks) askToken(ctx context.Context, r *request, a *dispatcher.OAuth2Auth, now time.Time) (*usedToken, error) {
+	c, err := h.oauth2Client(ctx, r, a, now)
+	if err != nil {
+		return nil, err
 	}
 	key := c.key()
 	found, err := h.tokens.get(ctx, key, c.fetch)
 	if err != nil {
-		return c.failure(err)
+		return nil, c.failure(err)
 	}
-	r.hide(found.text)
-	r.header["Authorization"] = []string{"Bearer " + found.text}
-	r.token = &usedToken{token: found, key: key, endpoint: c.endpoint}
-	return nil
+	return &usedToken{token: found, key: key, endpoint: c.endpoint}, nil
 }
 
 // oauth2Client returns the client of a request with its credentials, which a response may not repeat either.
@@ -61,7 +79,7 @@ func (h *webhooks) oauth2Client(ctx context.Context, r *request, a *dispatcher.O
 	c = oauth2Client{OAuth2Auth: a, app: r.app, agent: h.agent, endpoint: a.TokenURL}
 	c.endpoint, _, _ = strings.Cut(a.TokenURL, "?")
 	if a.ClientAuth == dispatcher.ClientAuthPrivateKeyJWT {
-		if c.secret, err = h.secrets.reveal(ctx, r.owner, *a.PrivateKey, now); err != nil {
+		if c.secret, err = h.look(ctx, r, *a.PrivateKey, now); err != nil {
 			return c, badSecret("auth oauth2 private_key", err)
 		}
 	} else if c.secret, err = h.reveal(ctx, r, "auth oauth2 client_secret", *a.ClientSecret, now); err != nil {

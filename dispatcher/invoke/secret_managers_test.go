@@ -162,6 +162,54 @@ func TestRotatedSecretsAreSentAfterOneRefusal(t *testing.T) {
 	}
 }
 
+// withManagedClient is a call with a token of an OAuth 2 client, whose secret a manager keeps.
+func withManagedClient(url, tokenURL, reference string) dispatcher.Call {
+	call := withManaged(url, reference)
+	call.Target.Webhook.Auth = &dispatcher.Auth{OAuth2: &dispatcher.OAuth2Auth{
+		TokenURL: tokenURL, ClientID: "billing", ClientSecret: &dispatcher.Secret{Reference: reference},
+	}}
+	return call
+}
+
+// A client secret that is rotated while it is cached: the token endpoint refuses the old one, and the same attempt asks with the
+// new one.
+func TestRotatedClientSecretIsReadAgainWithinTheAttempt(t *testing.T) {
+	t.Parallel()
+	for _, reference := range references {
+		k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-3")
+		server := newTokenServer(t, func(n int32, w http.ResponseWriter, r *http.Request) {
+			if _, given, _ := r.BasicAuth(); n > 1 && given != "token-two" {
+				say(w, http.StatusBadRequest, `{"error":"invalid_client"}`)
+				return
+			}
+			issue(w, n)
+		})
+		call := withManagedClient(target.URL, server.URL, reference)
+		k.Invoke(t.Context(), call) // the target refuses token-1, so that the next attempt needs another
+		k.put("token-two")
+		if o := k.Invoke(t.Context(), call); o.State != dispatcher.RunSucceeded || server.asked.Load() != 3 {
+			t.Errorf("%s: %+v after %d requests for tokens, want a success after 3", reference, o, server.asked.Load())
+		}
+	}
+}
+
+// A client secret that is refused and still the same: its manager is asked once more, the token endpoint is not.
+func TestClientSecretThatIsWrongIsReadAgainOnce(t *testing.T) {
+	t.Parallel()
+	for _, reference := range references {
+		k, target := keepSecrets(t, invoke.SecretManagers{}), newStrict(t, "token-1")
+		server := newTokenServer(t, func(_ int32, w http.ResponseWriter, _ *http.Request) {
+			say(w, http.StatusUnauthorized, `{"error":"invalid_client"}`)
+		})
+		o := k.Invoke(t.Context(), withManagedClient(target.URL, server.URL, reference))
+		reads := k.aws.Calls("GetSecretValue") + k.aws.Calls("GetParameter") + k.vault.Reads()
+		if o.Class != dispatcher.ClassOAuth2 || !o.NotSent || reads != 2 || server.asked.Load() != 1 {
+			t.Errorf("%s: %+v after %d reads and %d requests for tokens, want class oauth2 and nothing sent after 2 and 1",
+				reference, o, reads, server.asked.Load())
+		}
+	}
+}
+
 // Many attempts that are refused at once have the secret read again once, and all of them learn of the new value.
 func TestRefusalsAtOnceReadTheSecretOnce(t *testing.T) {
 	t.Parallel()

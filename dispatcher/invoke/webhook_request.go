@@ -134,7 +134,7 @@ func (h *webhooks) compose(to destination, w content, call dispatcher.Call, now 
 func (h *webhooks) connect(ctx context.Context, r *request, t *dispatcher.TLS, of scope, now time.Time) (err error) {
 	key := ""
 	if t != nil && t.ClientKey != nil {
-		if key, err = h.secrets.reveal(ctx, r.owner, *t.ClientKey, now); err != nil {
+		if key, err = h.look(ctx, r, *t.ClientKey, now); err != nil {
 			return badSecret("tls client_key", err)
 		}
 	}
@@ -202,7 +202,7 @@ var identity = []string{
 func (h *webhooks) reveal(
 	ctx context.Context, r *request, field string, secret dispatcher.Secret, now time.Time,
 ) (string, error) {
-	text, err := h.secrets.reveal(ctx, r.owner, secret, now)
+	text, err := h.look(ctx, r, secret, now)
 	if err == nil && strings.ContainsAny(text, "\r\n\x00") {
 		err = errors.New("the value contains a control character such as CR, LF or NUL")
 	}
@@ -210,10 +210,17 @@ func (h *webhooks) reveal(
 		return "", badSecret(field, err)
 	}
 	r.hide(text)
-	if secret.Reference != "" {
+	return text, nil
+}
+
+// look returns the text of a secret of a request, and notes what it refers to, so that it can be looked up again if it is
+// refused.
+func (h *webhooks) look(ctx context.Context, r *request, secret dispatcher.Secret, now time.Time) (string, error) {
+	text, err := h.secrets.reveal(ctx, r.owner, secret, now)
+	if err == nil && secret.Reference != "" {
 		r.looked = append(r.looked, lookedUp{secret.Reference, text})
 	}
-	return text, nil
+	return text, err
 }
 
 // hide marks texts for removal from the stored response.
