@@ -64,7 +64,7 @@ type CallbackReply struct {
 
 // Progress is what a heartbeat says of the work.
 type Progress struct {
-	Text    string // at most MostCallbackText bytes; empty: as before
+	Text    string // of more than MostCallbackText bytes the rest is dropped; empty: as before
 	Percent *int   // 0 to 100; nil: as before
 }
 

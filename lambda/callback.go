@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -35,33 +36,46 @@ var ErrNoCallback = errors.New("the job has no callback")
 
 // Progress is how far the work is.
 type Progress struct {
-	// Text is at most 1024 bytes; empty: as before.
+	// Text is cut to 1024 bytes; empty: as before.
 	Text string `json:"progress,omitempty"`
 	// Percent is 0 to 100; nil: as before.
 	Percent *int `json:"percent,omitempty"`
 }
 
-// Complete says that the work is done. The message, of at most 1024 bytes, is kept with the attempt. To complete again is no
-// error.
+// Complete says that the work is done. Of the message, the first 1024 bytes are kept with the attempt. To complete again is no
+// error. While the API cannot be reached, Complete tries again until ctx ends, or for an hour: the work would be repeated.
 func (c Callback) Complete(ctx context.Context, message string) error {
-	return c.post(ctx, "complete", map[string]string{"message": message})
+	return c.post(ctx, "complete", map[string]string{"message": cut(message)}, mostTries)
 }
 
-// Fail says that the work failed, and why. Carillon attempts the run again if its job says so.
+// Fail says that the work failed, and why, in 1024 bytes that are kept with the attempt. Carillon attempts the run again if its
+// job says so. While the API cannot be reached, it tries again as Complete does.
 func (c Callback) Fail(ctx context.Context, message string) error {
-	return c.post(ctx, "fail", map[string]string{"message": message})
+	return c.post(ctx, "fail", map[string]string{"message": cut(message)}, mostTries)
 }
 
-// Heartbeat says that the work goes on, which moves the deadline of the callback.
+// Heartbeat says that the work goes on, which moves the deadline of the callback. It gives up sooner than Complete, because
+// another heartbeat follows.
 func (c Callback) Heartbeat(ctx context.Context, progress Progress) error {
-	return c.post(ctx, "heartbeat", progress)
+	progress.Text = cut(progress.Text)
+	const tries = 4
+	return c.post(ctx, "heartbeat", progress, tries)
 }
 
-// pauses are the waits before a callback that failed for reasons of the network or the server is repeated.
+// cut keeps what the API keeps of a text.
+func cut(text string) string {
+	const most = 1024
+	return strings.ToValidUTF8(text[:min(len(text), most)], "")
+}
+
+// The waits before a callback that failed for reasons of the network or the server is repeated; the last one again and again.
+// With mostTries they make an hour.
 var pauses = []time.Duration{time.Second, 5 * time.Second, 15 * time.Second}
 
-// post makes a callback. It repeats it a few times while the API does not answer: a node may just be replaced.
-func (c Callback) post(ctx context.Context, what string, body any) error {
+const mostTries = 240
+
+// post makes a callback. It repeats it while the API does not answer: a node may just be replaced, or the database.
+func (c Callback) post(ctx context.Context, what string, body any, tries int) error {
 	if c.URL == "" {
 		return ErrNoCallback
 	}
@@ -69,12 +83,12 @@ func (c Callback) post(ctx context.Context, what string, body any) error {
 	if err != nil {
 		return fmt.Errorf("callback %s: %w", what, err)
 	}
-	for _, pause := range append(pauses, 0) {
+	for n := 1; ; n++ {
 		again, err := c.once(ctx, what, text)
-		if !again || pause == 0 {
+		if !again || n >= tries {
 			return err
 		}
-		timer := time.NewTimer(pause)
+		timer := time.NewTimer(pauses[min(n, len(pauses))-1])
 		select {
 		case <-timer.C:
 		case <-ctx.Done():
@@ -82,7 +96,6 @@ func (c Callback) post(ctx context.Context, what string, body any) error {
 			return err
 		}
 	}
-	return nil
 }
 
 // once makes one request, and tells whether another may succeed.

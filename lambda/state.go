@@ -30,5 +30,5 @@ func WithState(result, state any) (json.RawMessage, error) {
 
 // CompleteWithState is Complete, and leaves a state to the next run of the job, as WithState does.
 func (c Callback) CompleteWithState(ctx context.Context, message string, state any) error {
-	return c.post(ctx, "complete", map[string]any{"message": message, "state": state})
+	return c.post(ctx, "complete", map[string]any{"message": cut(message), "state": state}, mostTries)
 }

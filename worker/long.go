@@ -87,27 +87,22 @@ func (w *Worker) beat(ctx context.Context, cancel context.CancelFunc, a Accepted
 	}
 }
 
-// tellTimeout bounds how long a worker tries to say how work ended.
-const tellTimeout = time.Minute
+// tellTimeout bounds how long a worker tries to say how work ended: longer than a failover of the database takes.
+const tellTimeout = 15 * time.Minute
 
 // tell says how the work of an event ended.
 func (w *Worker) tell(ctx context.Context, callback lambda.Callback, event lambda.Event, result any, err error) {
 	ctx, cancel := context.WithTimeout(ctx, tellTimeout)
 	defer cancel()
 	if err != nil {
-		err = callback.Fail(ctx, cut(err.Error()))
+		err = callback.Fail(ctx, err.Error())
 	} else {
-		err = callback.Complete(ctx, cut(textOf(result)))
+		err = callback.Complete(ctx, textOf(result))
 	}
 	if err != nil {
 		w.o.Log.WarnContext(ctx, "callback failed", "job", event.Carillon.Job, "run", event.Carillon.Run, "err", err)
 	}
 }
-
-// mostMessage is how many bytes a callback may say.
-const mostMessage = 1024
-
-func cut(text string) string { return text[:min(len(text), mostMessage)] }
 
 // textOf returns a result as a callback says it: a text as it is, and everything else as JSON.
 func textOf(result any) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"strings"
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -88,10 +89,12 @@ const (
 func (a *API) completeRun(r *request) (response, error) {
 	var said callbackCompletion
 	problems := r.decodeIfAny(&said)
-	checkCallbackText(&problems, "/message", said.Message)
-	result := dispatcher.CallbackResult{Message: said.Message}
+	result := dispatcher.CallbackResult{Message: r.withoutToken(said.Message)}
 	if len(said.State) > 0 {
 		state, err := dispatcher.ReadCarriedState(said.State)
+		if err == nil && r.withoutToken(string(state)) != string(state) {
+			err = errors.New("the state has the token of the callback, which is a secret; leave it out")
+		}
 		if err != nil {
 			problems.Add("/state", dispatcher.CodeStateInvalid, "%s", err)
 		}
@@ -105,29 +108,31 @@ func (a *API) completeRun(r *request) (response, error) {
 func (a *API) failRun(r *request) (response, error) {
 	var said callbackFailure
 	problems := r.decodeIfAny(&said)
-	checkCallbackText(&problems, "/message", said.Message)
+	result := dispatcher.CallbackResult{Message: r.withoutToken(said.Message)}
 	return a.callBack(r, callbackFail, problems, func(run dispatcher.Run, attempt int) (dispatcher.Run, error) {
-		return a.store.FailRun(r.Context(), run.ID, attempt, dispatcher.CallbackResult{Message: said.Message}, r.by())
+		return a.store.FailRun(r.Context(), run.ID, attempt, result, r.by())
 	})
 }
 
 func (a *API) extendRun(r *request) (response, error) {
 	var said callbackHeartbeat
 	problems := r.decodeIfAny(&said)
-	checkCallbackText(&problems, "/progress", said.Progress)
 	if p := said.Percent; p != nil && (*p < 0 || *p > 100) {
 		problems.Add("/percent", dispatcher.CodeCountRange, "percent %d is not between 0 and 100", *p)
 	}
-	progress := dispatcher.Progress{Text: said.Progress, Percent: said.Percent}
+	progress := dispatcher.Progress{Text: r.withoutToken(said.Progress), Percent: said.Percent}
 	return a.callBack(r, callbackProgress, problems, func(run dispatcher.Run, attempt int) (dispatcher.Run, error) {
 		return a.store.ExtendRun(r.Context(), run.ID, attempt, 0, progress, r.by())
 	})
 }
 
-func checkCallbackText(problems *dispatcher.Problems, path, text string) {
-	if len(text) > dispatcher.MostCallbackText {
-		problems.Add(path, dispatcher.CodeTextTooLong, "text has %d bytes; the maximum is %d", len(text), dispatcher.MostCallbackText)
+// withoutToken removes the token of a callback from what the callback says, because people and other targets see that. A target
+// that logs its request as its error would tell it to them.
+func (r *request) withoutToken(text string) string {
+	if r.attempt == 0 { // an operator ends the run, in words of their own
+		return text
 	}
+	return strings.ReplaceAll(text, r.bearer(), "[redacted]")
 }
 
 // callBack writes to the attempt whose token was sent or, for an operator, to the one that waits for its callback.

@@ -178,11 +178,33 @@ func TestCallbackTokenPermitsNothingElse(t *testing.T) {
 			t.Errorf("%s %s: got status %d, want 401", route.Method, route.Path, got.Code)
 		}
 	}
-	w.do("POST", at+"/fail", `{"message":"`+strings.Repeat("x", 1025)+`"}`, token).refused(422, "/message text_too_long")
 	w.do("POST", at+"/heartbeat", `{"percent":101}`, token).refused(422, "/percent count_range")
 	w.do("POST", at+"/complete", `{"result":1}`, token).refused(400, "/result json_unknown_field")
 	if state := into[dispatcher.Run](w.must(http.StatusOK, "GET", at, "")).State; state != dispatcher.RunWaitingCallback {
 		t.Errorf("afterwards the run is %s, want it to wait", state)
+	}
+}
+
+// Work that took hours is not lost because its result is long, and no text tells the token to those who read it.
+func TestCallbackTextsAreCutAndHaveNoToken(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	w.register(t.Context(), 7)
+	run, held := w.longRun("crm")
+	w.accept(held)
+	at, header := "/v1/runs/"+run.ID, w.callbackToken(run, 1)
+	token := strings.TrimPrefix(header, "Authorization: Bearer ")
+	beat := into[dispatcher.CallbackReply](w.must(http.StatusOK, "POST", at+"/heartbeat",
+		`{"progress":"`+token+strings.Repeat("é", 1000)+`"}`, header))
+	if got := beat.Callback.Progress; !strings.HasPrefix(got, "[redacted]é") || len(got) > dispatcher.MostCallbackText {
+		t.Errorf("progress: got %d bytes, %.40s…, want its beginning without the token", len(got), got)
+	}
+	w.do("POST", at+"/complete", `{"message":"x","state":{"last":"`+token+`"}}`, header).refused(422, "/state state_invalid")
+	w.must(http.StatusOK, "POST", at+"/complete", `{"message":"request had `+token+" x"+strings.Repeat("é", 1000)+`"}`, header)
+	shown := w.must(http.StatusOK, "GET", at, "")
+	if text := shown.Body.String(); strings.Contains(text, token) || !strings.Contains(text, "request had [redacted]") ||
+		strings.Contains(text, "\ufffd") {
+		t.Errorf("the run shows %s, want its message without the token and cut between letters", text)
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -90,7 +91,7 @@ func showCallback(run *dispatcher.Run, text string) error {
 // cutMessage keeps a text within its bound, and to what a database takes.
 func cutMessage(text string) string {
 	if len(text) > dispatcher.MostCallbackText {
-		text = text[:dispatcher.MostCallbackText]
+		text = strings.ToValidUTF8(text[:dispatcher.MostCallbackText], "")
 	}
 	return storable(text)
 }
