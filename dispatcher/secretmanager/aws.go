@@ -192,11 +192,13 @@ func awsErrorKind(code string, status int) Kind {
 		return Missing
 	case status >= 500, status < 400, slices.Contains([]string{
 		"InternalServerError", "InternalServiceError", "KMSInternalException", "ServiceUnavailable", "DependencyTimeoutException",
+		// The node's trouble, which says nothing of its rights.
+		"ExpiredTokenException", "ExpiredToken", "RequestExpired", "InvalidSignatureException", "SignatureDoesNotMatch",
 	}, code):
 		return Unreachable
 	case slices.Contains([]string{"ValidationException", "ValidationError", "InvalidParameterException", "InvalidCiphertextException"}, code):
 		return Unusable
 	}
-	// No access, a KMS key that may not be used, or credentials that AWS does not accept.
+	// No access, a KMS key that may not be used, or an access key that AWS does not know any more.
 	return Denied
 }

@@ -10,7 +10,8 @@ type Kind int
 
 // Kinds of errors.
 const (
-	// Unreachable is a manager that does not respond, responds too slowly, or has trouble of its own.
+	// Unreachable is a manager that does not respond, responds too slowly, or has trouble of its own, or that the node cannot
+	// prove itself to now, because its credentials have expired or its clock is wrong.
 	Unreachable Kind = iota
 	// Throttled is a manager that gets too many requests.
 	Throttled

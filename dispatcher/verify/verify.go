@@ -52,6 +52,15 @@ type Trigger struct {
 	Unchecked string `json:"unchecked,omitempty"`
 }
 
+// Extend adds the part of the period that follows.
+func (t *Trigger) Extend(part Trigger) {
+	t.To = part.To
+	t.Scheduled, t.Runs, t.Misfired = t.Scheduled+part.Scheduled, t.Runs+part.Runs, t.Misfired+part.Misfired
+	t.Open, t.Backfilled, t.Unexplained = t.Open+part.Open, t.Backfilled+part.Backfilled, t.Unexplained+part.Unexplained
+	t.Discrepancies = append(t.Discrepancies, part.Discrepancies...)
+	t.Unchecked = cmp.Or(t.Unchecked, part.Unchecked)
+}
+
 // Discrepancy is a time at which schedule and ledger disagree.
 type Discrepancy struct {
 	At   time.Time       `json:"at"`

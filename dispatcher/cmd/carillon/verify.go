@@ -57,11 +57,7 @@ func add(totals map[string]*verify.Trigger, part verify.Trigger) {
 		totals[name] = &part
 		return
 	}
-	sum.To = part.To
-	sum.Scheduled, sum.Runs, sum.Misfired = sum.Scheduled+part.Scheduled, sum.Runs+part.Runs, sum.Misfired+part.Misfired
-	sum.Open, sum.Unexplained = sum.Open+part.Open, sum.Unexplained+part.Unexplained
-	sum.Discrepancies = append(sum.Discrepancies, part.Discrepancies...)
-	sum.Unchecked = cmp.Or(sum.Unchecked, part.Unchecked)
+	sum.Extend(part)
 }
 
 func (v *verifyCommand) print(c console, totals map[string]*verify.Trigger) error {
@@ -74,8 +70,9 @@ func (v *verifyCommand) print(c console, totals map[string]*verify.Trigger) erro
 	slices.SortFunc(all, func(a, b verify.Trigger) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Trigger, b.Trigger))
 	})
-	err := printList(v.outputFlags, c, all, "TRIGGER\tSCHEDULED\tRUNS\tMISFIRED\tOPEN\tUNEXPLAINED\tNOTE", func(one verify.Trigger) []any {
-		return []any{one.Job + "/" + one.Trigger, one.Scheduled, one.Runs, one.Misfired, one.Open, one.Unexplained, one.Unchecked}
+	err := printList(v.outputFlags, c, all, "TRIGGER\tSCHEDULED\tRUNS\tMISFIRED\tOPEN\tUNEXPLAINED\tBACKFILLED\tNOTE", func(one verify.Trigger) []any {
+		return []any{one.Job + "/" + one.Trigger, one.Scheduled, one.Runs, one.Misfired, one.Open, one.Unexplained, one.Backfilled,
+			one.Unchecked}
 	})
 	if err != nil {
 		return err
