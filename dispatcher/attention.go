@@ -51,6 +51,8 @@ const (
 	OverdueAfter = 10 * time.Second
 	// SaturatedLag is how late a node may begin attempts before it counts as saturated.
 	SaturatedLag = time.Second
+	// MaxWaitingRuns bounds how many runs that wait for a host are counted.
+	MaxWaitingRuns = 1000
 	// WrongClock is by how much the clock of a node may differ from the database's.
 	WrongClock = 500 * time.Millisecond
 )
@@ -93,6 +95,11 @@ type OpenCircuit struct {
 	// Jobs is how many jobs have runs that wait, and Job is one of them.
 	Jobs int    `json:"jobs"`
 	Job  string `json:"job"`
+	// Runs is how many runs wait, at least if it is MaxWaitingRuns; Since is when the first of them was scheduled, and Error says
+	// of one of them how the host failed.
+	Runs  int       `json:"runs"`
+	Since time.Time `json:"since,omitzero"`
+	Error string    `json:"error,omitempty"`
 	// ProbeAt is when the next request goes there, as a probe.
 	ProbeAt time.Time `json:"probe_at"`
 }

@@ -33,6 +33,9 @@ type Run struct {
 	ClaimedAt *time.Time `json:"claimed_at,omitempty"`
 	StartedAt *time.Time `json:"started_at,omitempty"`
 	EndedAt   *time.Time `json:"ended_at,omitempty"`
+	// FirstStartedAt is when the first attempt began, of a run that was attempted again or waits for that; nil for others. It is
+	// set in lists of the runs of a job.
+	FirstStartedAt *time.Time `json:"first_started_at,omitempty"`
 	// NextAttemptAt is when a retrying run is attempted next, nil if it waits for its host. Class and Error say why.
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 	// WaitsFor is the host that a retrying run waits for, because its circuit is open; empty: none.

@@ -8,7 +8,7 @@ import (
 // tones are how states look: each has a colour and a shape, and the badge also has the word.
 func tone(state string) string {
 	switch state {
-	case "succeeded", "active", "up", "complete", "enabled", "ok", "run", "fire_once", "fire_all", "executing", "closed", "met", "valid":
+	case "succeeded", "active", "up", "complete", "enabled", "ok", "run", "fire_once", "fire_all", "closed", "met", "valid":
 		return "good"
 	case "failed", "timed_out", "lost", "error", "dead", "down", "firing", "refused", "open", "breached", "quarantined", "expired", "missing":
 		return "bad"
@@ -21,7 +21,7 @@ func tone(state string) string {
 	case "skipped", "skip", "cancelled", "excluded", "none":
 		return "off"
 	}
-	return "idle" // planned, waiting, init and what has no tone of its own
+	return "idle" // planned, waiting, init, executing, which says nothing of results, and what has no tone of its own
 }
 
 // badge shows a state by word, shape and colour.

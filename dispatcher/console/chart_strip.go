@@ -32,7 +32,8 @@ type stripMark struct {
 const (
 	shapeOK       = "ok"
 	shapeFailed   = "failed"
-	shapeLive     = "live" // a run that has not ended
+	shapeLive     = "live"     // a run that is under way
+	shapeRetrying = "retrying" // a run that is attempted again later, or waits for its host
 	shapeMisfire  = "misfire"
 	shapeSkipped  = "skipped"
 	shapeExcluded = "excluded"
@@ -45,7 +46,8 @@ const (
 // shapes are all of them, in the order of legends.
 func shapes() []string {
 	return []string{
-		shapeOK, shapeFailed, shapeLive, shapeMisfire, shapeSkipped, shapeExcluded, shapeWaiting, shapePlanned, shapeNone, shapeMissing,
+		shapeOK, shapeFailed, shapeRetrying, shapeLive, shapeMisfire, shapeSkipped, shapeExcluded, shapeWaiting, shapePlanned, shapeNone,
+		shapeMissing,
 	}
 }
 
@@ -58,6 +60,8 @@ func shapeOfRun(state dispatcher.RunState) string {
 		return shapeFailed
 	case dispatcher.RunSkipped, dispatcher.RunCancelled:
 		return shapeSkipped
+	case dispatcher.RunRetrying:
+		return shapeRetrying
 	}
 	return shapeLive
 }

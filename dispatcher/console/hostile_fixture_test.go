@@ -31,7 +31,7 @@ var notShown = map[string]bool{
 	"DNSMembers.Name": true, "DNSMembers.Scheme": true, "Endpoint.ServerName": true, "EndpointGroup.DNS[]": true,
 	"EndpointGroup.Endpoints[]": true, "EndpointGroup.Path": true, "EndpointGroup.ServerName": true,
 	"JobDefaults.Headers": true, "JobDefaults.Headers[]": true, "JobDefaults.Timezone": true, "LambdaBounds.Roles": true,
-	"Node.APIAddresses": true, "Probe.AlivePath": true, "Probe.IdlePath": true, "Run.WaitsFor": true,
+	"Node.APIAddresses": true, "Probe.AlivePath": true, "Probe.IdlePath": true,
 	"Run.WaitsForEndpoint": true, "RunCause.Error": true, "SNSBounds.Roles": true, "SQSBounds.Roles": true,
 	"SignatureBound.Hosts": true, "SignatureBound.Service": true, "StandingPause.Labels": true, "StandingPause.Labels[]": true,
 	"StaticEndpoint.Labels": true, "StaticEndpoint.Labels[]": true, "StripCell.Why": true, "XXLJobSettings.AppName": true,

@@ -58,12 +58,12 @@ func attentionCounts(a dispatcher.Attention) []attentionCount {
 	}
 	add("nodes", len(a.Nodes)+a.MoreNodes, false)
 	add("alerts", len(a.Alerts.Items), a.Alerts.More)
+	add("circuits", len(a.Circuits.Items), a.Circuits.More)
 	add("overdue", len(a.Overdue.Items), a.Overdue.More)
 	add("quarantined", len(a.Quarantined.Items), a.Quarantined.More)
 	add("failed", len(a.Failed.Items), a.Failed.More)
 	add("misfires", len(a.Misfires.Items), a.Misfires.More)
 	add("set-aside", len(a.SetAside.Items), a.SetAside.More)
-	add("circuits", len(a.Circuits.Items), a.Circuits.More)
 	add("objectives", len(a.Objectives.Items), a.Objectives.More)
 	add("paused", len(a.Paused.Items), a.Paused.More)
 	return found

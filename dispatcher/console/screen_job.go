@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -22,8 +21,10 @@ type jobPage struct {
 	Strips []stripChart
 	More   bool
 	Runs   part[client.List[dispatcher.Run]]
-	// Durations and Lateness are pictures of the latest runs.
+	Health jobHealth
+	// Durations and Lateness are pictures of the latest runs. Ended tells that one of them is over.
 	Durations, Lateness bars
+	Ended               bool
 	Definition          part[string]
 	Changes             part[client.List[dispatcher.AuditEntry]]
 	Slots               *part[client.List[dispatcher.Slot]] // nil: the job has no slots
@@ -71,6 +72,7 @@ func showJob(v *visit) (view, error) {
 	page.addTriggers(v)
 	page.addStrips(v)
 	page.addRuns(v)
+	page.addHealth(v)
 	page.addDetails(v)
 	return view{Title: v.texts.text("job.title", "job", app+"/"+name), Data: page, Refresh: true}, nil
 }
@@ -111,23 +113,7 @@ func (p *jobPage) addStrips(v *visit) {
 // addRuns adds the latest runs, and the pictures of how long they took and how late they were.
 func (p *jobPage) addRuns(v *visit) {
 	p.Runs = readPart(v.client.Runs(v.Context(), dispatcher.RunQuery{App: p.App, Job: p.Name, Page: dispatcher.Page{Limit: runsOfJob}}))
-	var took, late []bar
-	for _, run := range slices.Backward(p.Runs.Value.Items) {
-		mark := bar{Class: shapeOfRun(run.State)}
-		title := v.zone.in(run.ScheduledAt, p.Zone(run.Trigger)).Format(titleTime) + ": " + v.texts.text("state."+string(run.State))
-		if run.StartedAt != nil && run.EndedAt != nil {
-			d := run.EndedAt.Sub(*run.StartedAt)
-			mark.Value, mark.Title = float64(max(d, 1)), title+", "+v.texts.text("strip.took", "duration", v.texts.duration(d))
-			took = append(took, mark)
-		}
-		if run.StartedAt != nil && run.Attempt == 1 && run.Kind == dispatcher.KindSchedule {
-			d := run.StartedAt.Sub(run.ScheduledAt)
-			mark.Value, mark.Title = float64(max(d, 1)), title+", "+v.texts.text("strip.late", "duration", v.texts.duration(d))
-			late = append(late, mark)
-		}
-	}
-	format := func(d time.Duration) string { return v.texts.duration(d) }
-	p.Durations, p.Lateness = newDurationBars(took, format), newDurationBars(late, format)
+	p.addCharts(v)
 }
 
 // Named returns the trigger of a name, nil if there is none.

@@ -168,8 +168,10 @@ func (c *crowd) add(more crowd) {
 func severity(shape string) int {
 	switch shape {
 	case shapeFailed:
-		return 5
+		return 6
 	case shapeMisfire:
+		return 5
+	case shapeRetrying:
 		return 4
 	case shapeLive:
 		return 3

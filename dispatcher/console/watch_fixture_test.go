@@ -137,7 +137,8 @@ func watchedAttention(n int) dispatcher.Attention {
 				Of: "99.9%"}, BudgetLeft: -12.5}
 		}),
 		Circuits: newest(n, func(name string) dispatcher.OpenCircuit {
-			return dispatcher.OpenCircuit{App: "billing", Host: name + ".example", Jobs: 2, Job: "invoices", ProbeAt: fixedAt}
+			return dispatcher.OpenCircuit{App: "billing", Host: name + ".example", Jobs: 2, Job: "invoices", Runs: 1000, Since: fixedAt,
+				Error: hostile, ProbeAt: fixedAt}
 		}),
 	}
 	a.SetAside = newest(n, func(name string) dispatcher.SetAsideEnd {
@@ -208,6 +209,7 @@ func watched(n int) map[string]any {
 		"GET /v1/jobs": items(times(n, summaryOf), ""),
 		"GET /v1/apps": items(times(n, func(name string) dispatcher.App { return dispatcher.App{Name: name} }),
 			""),
+		"GET /v1/apps/billing/alert-states":  items(times(n, alertState), ""),
 		"GET /v1/apps/billing/runs":          items(times(n, failedRun), ""),
 		"GET /v1/audit":                      items(times(n, changeOf), ""),
 		"GET /v1/runs/r1":                    watchedRun("r1", dispatcher.RunFailed, hostile),

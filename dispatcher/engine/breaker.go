@@ -51,6 +51,7 @@ type circuit struct {
 	jobs     map[int64]*jobFailures
 	probeAt  time.Time // while the circuit is open: when the next request may go
 	used     time.Time
+	class    dispatcher.Class // of the latest failure; empty: another node had it
 }
 
 // jobFailures is what a node knows of a job whose latest request failed.
@@ -59,6 +60,7 @@ type jobFailures struct {
 	pause    time.Duration // 0: it is not blocked
 	until    time.Time     // when the next probe may go
 	probing  bool          // one is in flight
+	class    dispatcher.Class
 }
 
 // request is a request that is about to be made.
@@ -141,14 +143,23 @@ func (h *hosts) blocked(c *circuit, r request, now time.Time) *deferral {
 	c.used = now
 	if job := c.jobs[r.job]; job != nil && job.pause > 0 && now.Before(job.until) {
 		return &deferral{job.until.Sub(now), job.pause, dispatcher.ClassCircuitOpen, fmt.Errorf(
-			"host %s failed %d requests of the job in a row; the run waits until a request of the job succeeds",
-			r.host.host, job.failures)}
+			"host %s failed %d requests of the job in a row%s; the run waits until a request of the job succeeds",
+			r.host.host, job.failures, lastly(job.class))}
 	}
 	if h.open(c) && now.Before(c.probeAt) {
 		return &deferral{c.probeAt.Sub(now), probePause, dispatcher.ClassCircuitOpen, fmt.Errorf(
-			"host %s failed %d requests in a row; the run waits until a request to the host succeeds", r.host.host, c.failures)}
+			"host %s failed %d requests in a row%s; the run waits until a request to the host succeeds",
+			r.host.host, c.failures, lastly(c.class))}
 	}
 	return nil
+}
+
+// lastly names the class of the latest failure, so that a run that waits says what is wrong with its host.
+func lastly(class dispatcher.Class) string {
+	if class == "" {
+		return ""
+	}
+	return ", the latest with " + string(class)
 }
 
 // begin notes a request to a host that fails. Until its outcome is known, or a pause has passed, no other goes.
@@ -287,7 +298,7 @@ func (h *hosts) report(host hostOfApp, id int64, o dispatcher.Outcome, now time.
 		}
 		return false
 	case failed:
-		h.failed(host, id, now)
+		h.failed(host, id, o.Class, now)
 		return false
 	}
 	c, ok := h.circuits[host]
@@ -304,8 +315,9 @@ func (h *hosts) report(host hostOfApp, id int64, o dispatcher.Outcome, now time.
 }
 
 // failed notes a request that failed. h.mu is held.
-func (h *hosts) failed(host hostOfApp, id int64, now time.Time) {
+func (h *hosts) failed(host hostOfApp, id int64, class dispatcher.Class, now time.Time) {
 	c, job := h.remember(host, id, now)
+	c.class, job.class = class, class
 	c.failures++
 	job.failures++
 	switch {

@@ -296,3 +296,17 @@ func TestCircuitOfAGroupIsAboutEndpointsThatAreDown(t *testing.T) {
 		t.Error("the circuit is open after an endpoint responded")
 	}
 }
+
+func TestRunThatWaitsSaysHowItsHostFailed(t *testing.T) {
+	t.Parallel()
+	h, now := newHosts(2, 0), time.Unix(0, 0)
+	r := request{host: hostOfApp{app: "shop", host: "down.example"}, job: 1}
+	for range 2 {
+		h.report(r.host, r.job, dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassConnectRefused}, now)
+	}
+	const want = "host down.example failed 2 requests of the job in a row, the latest with connect_refused; " +
+		"the run waits until a request of the job succeeds"
+	if d := h.admit(r, now); d == nil || d.Error() != want {
+		t.Errorf("got %v, want %q", d, want)
+	}
+}

@@ -171,11 +171,17 @@ func (l *looker) alerts(ctx context.Context) error {
 func (l *looker) circuits(ctx context.Context) (err error) {
 	var args statementArgs
 	l.found.Circuits, err = foundFirst(ctx, l, func(row scanner) (c dispatcher.OpenCircuit, err error) {
-		err = row.Scan(&c.App, &c.Host, &c.Jobs, &c.Job, instantColumn(&c.ProbeAt))
+		var since *time.Time
+		err = row.Scan(&c.App, &c.Host, &c.Jobs, &c.Job, instantColumn(&c.ProbeAt), &c.Runs, optionalColumn(&since), &c.Error)
+		c.Since = zeroable(since)
 		return c, err
-	}, `SELECT a.name, w.host, count(*), min(j.name), min(w.probe_at) FROM host_waits AS w JOIN jobs AS j ON j.id = w.job_id
-		JOIN apps AS a ON a.id = w.app_id WHERE w.pause > 0`+l.ofApps(`w.app_id`, &args)+`
-		GROUP BY a.name, w.host ORDER BY count(*) DESC, a.name, w.host`, args...)
+	}, `SELECT c.app, c.host, c.jobs, c.job, c.probe_at, (SELECT count(*) FROM (SELECT 1`+waiters+`) AS r),
+			(SELECT min(r.scheduled_at) FROM (SELECT r.scheduled_at`+waiters+`) AS r),
+			coalesce((SELECT r.error FROM (SELECT r.error, r.attempt`+waiters+`) AS r ORDER BY r.attempt DESC LIMIT 1), '')
+		FROM (SELECT w.app_id, a.name AS app, w.host, count(*) AS jobs, min(j.name) AS job, min(w.probe_at) AS probe_at
+			FROM host_waits AS w JOIN jobs AS j ON j.id = w.job_id JOIN apps AS a ON a.id = w.app_id
+			WHERE w.pause > 0`+l.ofApps(`w.app_id`, &args)+` GROUP BY w.app_id, a.name, w.host) AS c
+		ORDER BY c.jobs DESC, c.app, c.host`, args...)
 	return err
 }
 
@@ -196,6 +202,10 @@ func (l *looker) setAside(ctx context.Context) error {
 	l.found.SetAside = begin(aside)
 	return err
 }
+
+// waiters are some of the runs r that wait for a host c.
+var waiters = ` FROM host_waits AS o JOIN live_runs AS r ON r.waits_for = o.id AND r.waits_for <> 0
+	WHERE o.app_id = c.app_id AND o.host = c.host LIMIT ` + strconv.Itoa(dispatcher.MaxWaitingRuns)
 
 // nodes looks for nodes that are not well, and for a rollback, for those who may see all apps. Nodes that vanished stay in the
 // database until they are purged, and a fleet that scales up and down may leave thousands.

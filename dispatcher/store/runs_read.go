@@ -163,6 +163,9 @@ func (s *store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatch
 	if err == nil && query.Parent != "" {
 		err = addEndpoints(ctx, s.read, query.Parent, runs)
 	}
+	if err == nil && query.Job != "" {
+		err = addFirstStarts(ctx, s.flavor, s.read, runs)
+	}
 	return runs, err
 }
 

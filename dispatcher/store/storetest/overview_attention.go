@@ -39,7 +39,7 @@ func (f *fixture) attention(now time.Time, apps ...string) string {
 		add("alert", "%s/%s %s %s", s.App, s.Alert, s.Job, s.Condition)
 	}
 	for _, c := range a.Circuits.Items {
-		add("circuit", "%s %s %d %s", c.App, c.Host, c.Jobs, c.Job)
+		add("circuit", "%s %s %d %s: %d since %s: %s", c.App, c.Host, c.Jobs, c.Job, c.Runs, c.Since.Format("15:04"), c.Error)
 	}
 	for _, s := range a.Objectives.Items {
 		add("budget", "%s/%s %.0f", s.App, s.Job, s.BurnRates["1h"])
@@ -86,7 +86,7 @@ error broken/tick no such zone
 paused shop// team=x by eve: move
 paused shop/missed/tick  by bob: 
 paused shop/bad/  by ann: it fails
-circuit shop down.example.com 1 waits`
+circuit shop down.example.com 1 waits: 1 since 10:01: the host is down`
 
 func testAttention(t *testing.T, f *fixture) {
 	f.expect("nothing", f.attention(t0), "")

@@ -99,6 +99,7 @@ func retryTests() map[string]func(*testing.T, *fixture) {
 	return map[string]func(*testing.T, *fixture){
 		"a failed run retries":                       testFailedRunRetries,
 		"the next retry is found by time":            testNextRetry,
+		"runs of a job tell when they first began":   testFirstStarts,
 		"retries are found from a bound on":          testRetriesFromABound,
 		"a retry is adopted when due, once":          testRetryIsAdoptedWhenDue,
 		"a repeated record does not disturb a retry": testRetryIsFenced,
@@ -119,6 +120,24 @@ func testFailedRunRetries(t *testing.T, f *fixture) {
 		Page: dispatcher.Page{Limit: 10}})
 	f.must(err)
 	wantDiff(t, "retrying runs of the job", 1, len(listed))
+}
+
+func testFirstStarts(t *testing.T, f *fixture) {
+	_, start, due := f.failOnce()
+	first := func(state dispatcher.RunState) *time.Time {
+		t.Helper()
+		listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", Page: dispatcher.Page{Limit: 10}})
+		f.must(err)
+		if len(listed) != 1 || listed[0].State != state {
+			t.Fatalf("got %+v, want one run that is %s", listed, state)
+		}
+		return listed[0].FirstStartedAt
+	}
+	wantDiff(t, "while it waits", &start, first(dispatcher.RunRetrying))
+	second := f.adoptRetries(due)[0]
+	wantDiff(t, "while it is attempted again", &start, first(dispatcher.RunClaimed))
+	f.must(f.Record(t.Context(), []dispatcher.Record{record(second, failure(due))}))
+	wantDiff(t, "when it is over", &start, first(dispatcher.RunTimedOut))
 }
 
 func testNextRetry(t *testing.T, f *fixture) {

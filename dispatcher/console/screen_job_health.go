@@ -1,0 +1,115 @@
+package console
+
+import (
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// jobHealth says in words whether a job does what it should: it is the top of its page. It is told by the latest runs.
+type jobHealth struct {
+	// Alerts are conditions that hold for the job.
+	Alerts part[client.List[dispatcher.AlertState]]
+	// Wait is the host that runs of the job wait for, nil if they wait for none.
+	Wait *hostWait
+	// Latest is the run that was scheduled last of those that have a result: they are over, or an attempt failed.
+	Latest *dispatcher.Run
+	// Failure is the latest failure, and Success the latest run that succeeded, nil if the latest runs have none.
+	Failure, Success *dispatcher.Run
+	// FailingSince is when the first run was scheduled that failed after the latest success; zero: the latest result is a success.
+	FailingSince time.Time
+	// Examined is how many runs this is told by.
+	Examined int
+}
+
+// hostWait is what runs of the job wait for, because the circuit of the host is open.
+type hostWait struct {
+	Host string
+	// Runs is how many of the latest runs wait, and Since when the first of them was scheduled.
+	Runs  int
+	Since time.Time
+	// ProbeAt is when the next of them goes there as a probe, nil if the host responds again.
+	ProbeAt *time.Time
+}
+
+// alertsOfJob is how many conditions the top of a job's page has.
+const alertsOfJob = 10
+
+// addHealth adds what the latest runs, and the alerts, say of the job.
+func (p *jobPage) addHealth(v *visit) {
+	p.Health = healthOf(p.Runs.Value.Items)
+	p.Health.Alerts = readPart(v.client.AlertStates(v.Context(), dispatcher.AlertStateQuery{
+		App: p.App, Job: p.Name, Firing: true, Page: dispatcher.Page{Limit: alertsOfJob},
+	}))
+	if f := p.Health.Failure; f != nil && f.Class == dispatcher.ClassCircuitOpen {
+		p.Health.Failure = attempted(v, *f)
+	}
+}
+
+// attempted returns a run as its latest real attempt left it: a run that is deferred says so in place of how that failed.
+func attempted(v *visit, run dispatcher.Run) *dispatcher.Run {
+	found, err := v.client.Run(v.Context(), run.ID)
+	if err != nil {
+		return &run // what is known says enough
+	}
+	for _, a := range slices.Backward(found.Attempts) {
+		if a.Class != "" && a.Class != dispatcher.ClassCircuitOpen {
+			found.Class, found.Error, found.StartedAt, found.EndedAt = a.Class, a.Error, &a.StartedAt, &a.EndedAt
+			break
+		}
+	}
+	return &found
+}
+
+// healthOf returns what runs say, of which the first was scheduled last.
+func healthOf(runs []dispatcher.Run) jobHealth {
+	h := jobHealth{Examined: len(runs)}
+	for i := range runs {
+		run := &runs[i]
+		if run.WaitsFor != "" {
+			h.wait(run)
+		}
+		switch {
+		case run.State == dispatcher.RunSucceeded:
+			if h.Success == nil {
+				h.Success = run
+			}
+		case hasFailed(run):
+			if h.Failure == nil || h.Failure.Attempt == 0 && run.Attempt > 0 && h.Success == nil {
+				h.Failure = run // one that was attempted says more than one that waits
+			}
+			if h.Success == nil {
+				h.FailingSince = run.ScheduledAt
+			}
+		default:
+			continue
+		}
+		if h.Latest == nil {
+			h.Latest = run
+		}
+	}
+	return h
+}
+
+// hasFailed tells whether a run failed, or whether it goes on because an attempt failed or could not be made.
+func hasFailed(run *dispatcher.Run) bool {
+	return shapeOfRun(run.State) == shapeFailed || run.State == dispatcher.RunRetrying && run.Class != ""
+}
+
+// wait adds a run that waits for a host.
+func (h *jobHealth) wait(run *dispatcher.Run) {
+	if h.Wait == nil {
+		h.Wait = &hostWait{Host: run.WaitsFor, ProbeAt: run.ProbeAt}
+	}
+	if h.Wait.Host == run.WaitsFor {
+		h.Wait.Runs++
+		h.Wait.Since = run.ScheduledAt
+	}
+}
+
+// Wrong tells whether there is anything to look at.
+func (h jobHealth) Wrong() bool {
+	return !h.FailingSince.IsZero() || h.Wait != nil || len(h.Alerts.Value.Items) > 0 || h.Alerts.Problem != ""
+}

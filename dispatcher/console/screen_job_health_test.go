@@ -1,0 +1,80 @@
+package console_test
+
+import (
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// failingRuns are runs of a job whose target is down: some wait for its host, two were attempted, and the oldest succeeded.
+func failingRuns() []dispatcher.Run {
+	run := func(name string, minute int, change func(*dispatcher.Run)) dispatcher.Run {
+		r := failedRun(name)
+		r.ScheduledAt, r.StartedAt, r.EndedAt = *after(minute * 60), after(minute*60+1), nil
+		change(&r)
+		return r
+	}
+	waits := func(attempt int) func(*dispatcher.Run) {
+		return func(r *dispatcher.Run) {
+			r.State, r.Attempt, r.WaitsFor, r.ProbeAt = dispatcher.RunRetrying, attempt, "billing.example", after(900)
+			r.Class, r.Error = dispatcher.ClassCircuitOpen, "host billing.example failed 5 requests in a row"
+			if attempt > 0 {
+				r.FirstStartedAt = after(122)
+			}
+		}
+	}
+	return []dispatcher.Run{
+		run("w3", 4, waits(0)), run("w2", 3, waits(0)), run("r1", 2, waits(2)),
+		run("s1", 1, func(r *dispatcher.Run) {
+			r.State, r.Class, r.Error = dispatcher.RunSucceeded, "", ""
+			r.EndedAt = after(63)
+		}),
+		run("f0", 0, func(r *dispatcher.Run) { r.EndedAt = after(2) }),
+	}
+}
+
+func TestTopOfTheJobPageSaysWhatIsWrong(t *testing.T) {
+	t.Parallel()
+	responses := watched(1)
+	responses["GET /v1/apps/billing/runs"] = items(failingRuns(), "")
+	responses["GET /v1/apps/billing/alert-states"] = items([]dispatcher.AlertState{{App: "billing", Alert: "on-call", Job: "invoices",
+		Condition: dispatcher.AlertFailure, Firing: true, Since: fixedAt, Class: dispatcher.ClassTimeout, Error: "no response", Run: "r1"}}, "")
+	detail := watchedRun("r1", dispatcher.RunRetrying, "")
+	detail.Class = dispatcher.ClassCircuitOpen
+	responses["GET /v1/runs/r1"] = detail
+	w, _ := newCanned(t, responses)
+	got := w.signedIn(reads()).get("apps/billing/jobs/invoices")
+	top, rest, _ := strings.Cut(got.text, `data-key="triggers"`)
+	for _, want := range []string{
+		">on-call</a>: Failures, since <time datetime=\"2026-03-29T00:30:00.000Z\"", "<code>timeout</code>; no response",
+		"Host billing.example failed too often, so its circuit is open: 3 of the latest runs wait for it, the first of them since " +
+			"<time datetime=\"2026-03-29T00:32:00.000Z\"", "The next probe is at <time datetime=\"2026-03-29T00:45:00.000Z\"",
+		"It fails since the run of <time datetime=\"2026-03-29T00:32:00.000Z\"", `<code>http_5xx</code>`,
+		`<dt>Last success</dt><dd><a href="./../../../runs/s1">`,
+	} {
+		if got.StatusCode != http.StatusOK || !strings.Contains(top, want) {
+			t.Errorf("status %d: the top of the page does not say %q:\n%s", got.StatusCode, want, top)
+		}
+	}
+	for _, want := range []string{"retrying, 2 s late", "not begun, "} { // the first attempt counts, and a run that waits is late, too
+		if !strings.Contains(rest, want) {
+			t.Errorf("the picture of lateness does not have %q:\n%s", want, rest)
+		}
+	}
+}
+
+func TestJobWithoutAnEndedRunSaysSo(t *testing.T) {
+	t.Parallel()
+	responses := watched(1)
+	responses["GET /v1/apps/billing/runs"] = items(failingRuns()[:3], "")
+	w, _ := newCanned(t, responses)
+	text := w.signedIn(reads()).get("apps/billing/jobs/invoices").text
+	for _, want := range []string{"No run has ended yet.", fmt.Sprintf("none in the latest %d runs", 3)} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page does not say %q:\n%s", want, text)
+		}
+	}
+}
