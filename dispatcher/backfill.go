@@ -133,6 +133,7 @@ type Backfill struct {
 	// Error says why a backfill was cancelled that no operator cancelled, or why one is complete whose Queued plus Skipped is not
 	// Total.
 	Error string `json:"error,omitempty"`
+	StepRetries
 	BackfillProgress
 	CreatedBy string     `json:"created_by"`
 	CreatedAt time.Time  `json:"created_at"`

@@ -174,8 +174,7 @@ type BulkAction struct {
 	App string `json:"app"`
 	BulkSpec
 	State BulkState `json:"state"`
-	// Waits says why the action does not go on now, such as a quota that is used up; empty: it does.
-	Waits string `json:"waits,omitempty"`
+	StepRetries
 	BulkCount
 	// Done are the jobs or runs to which it was done. Skipped are those that were so already or changed meanwhile, and Problem
 	// says why the latest that was refused was.

@@ -45,10 +45,11 @@ type FedBackfill struct {
 
 // BackfillFeed keeps the runs of backfills going.
 type BackfillFeed interface {
-	// OpenBackfills returns those that have not ended.
-	OpenBackfills(ctx context.Context) ([]int64, error)
+	// OpenBackfills returns those that have not ended, those first whose steps fail least; none while a rollback awaits its choice.
+	OpenBackfills(ctx context.Context) ([]OpenSteps, error)
 	// FeedBackfill counts the runs of a backfill that have ended, and queues as many of the next instants as it may. It is one
 	// transaction that moves the backfill on, so any node may call it at any time and however often: each instant is
-	// queued once.
+	// queued once. If it fails for what is stored of the backfill, it does nothing until a time that is further away after each
+	// failure, NextAt.
 	FeedBackfill(ctx context.Context, id int64, now time.Time) (FedBackfill, error)
 }

@@ -28,13 +28,16 @@ type BulkStep struct {
 	// More tells that the next call goes on at once. Waits is after how long a quota may let it go on; 0: none keeps it.
 	More  bool
 	Waits time.Duration
+	// TryAt is when a step that failed is tried again; zero: the database failed.
+	TryAt time.Time
 }
 
 // BulkFeed keeps bulk actions going.
 type BulkFeed interface {
-	// OpenBulkActions returns those that have not ended; none while a rollback awaits its choice.
-	OpenBulkActions(ctx context.Context) ([]int64, error)
+	// OpenBulkActions returns those that have not ended, those first whose steps fail least; none while a rollback awaits its choice.
+	OpenBulkActions(ctx context.Context) ([]OpenSteps, error)
 	// StepBulkAction acts on the next jobs or runs of a bulk action. Each is one transaction that moves the action on, so any
-	// node may call it at any time and however often: nothing is done twice.
+	// node may call it at any time and however often: nothing is done twice. If it fails for what is stored of the action, it waits
+	// longer after each failure; a job or run that fails again and again is skipped.
 	StepBulkAction(ctx context.Context, id int64, now time.Time) (BulkStep, error)
 }

@@ -14,6 +14,15 @@ import (
 // together.
 type Pauses struct{ First, Most time.Duration }
 
+// After returns the pause after so many tries that failed, which is not shortened.
+func (p Pauses) After(tries int) time.Duration {
+	pause := p.First
+	for ; tries > 1 && pause < p.Most; tries-- {
+		pause *= 2
+	}
+	return min(pause, p.Most)
+}
+
 // Failure is a try that failed.
 type Failure struct {
 	Err   error
@@ -28,12 +37,12 @@ func (p Pauses) Repeat(ctx context.Context, do func() error, again func(Failure)
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	for tries, pause := 1, p.First; ; tries, pause = tries+1, min(2*pause, p.Most) {
+	for tries := 1; ; tries++ {
 		err := do()
 		if err == nil {
 			return nil
 		}
-		wait := jittered(pause)
+		wait := jittered(p.After(tries))
 		if again != nil && !again(Failure{err, tries, wait}) {
 			return err
 		}

@@ -172,7 +172,8 @@ func auditOf(name string) dispatcher.AuditEntry {
 }
 
 func bulkOf(id string) dispatcher.BulkAction {
-	return dispatcher.BulkAction{ID: id, App: "billing", State: dispatcher.BulkRunning, Waits: hostile, Problem: hostile, Done: 5,
+	return dispatcher.BulkAction{ID: id, App: "billing", State: dispatcher.BulkRunning,
+		StepRetries: dispatcher.StepRetries{Waits: hostile}, Problem: hostile, Done: 5,
 		Skipped: 2,
 		BulkSpec: dispatcher.BulkSpec{Action: dispatcher.BulkPauseJobs, Reason: hostile,
 			Filter: dispatcher.BulkFilter{Name: hostile, Labels: dispatcher.Labels{"team": "payments"}, From: fixedAt}},

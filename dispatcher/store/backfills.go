@@ -18,10 +18,12 @@ type backfill struct {
 	cursor            *dispatcher.BackfillInstant // nil: none
 	traceparent       string                      // of the request that asked for it
 	deleted           bool                        // the job
+	unreadable        error                       // what was asked for
 }
 
 // backfillRows are backfills f with the names of their jobs, and how many of their runs are under way.
-const backfillRows = `SELECT f.id, a.name, j.name, j.deleted_at IS NOT NULL, f.job_id, f.spec, f.state, f.error, f.total, f.queued,
+const backfillRows = `SELECT f.id, a.name, j.name, j.deleted_at IS NOT NULL, f.job_id, f.spec, f.state, f.error,
+		f.waits, f.tries, f.try_at, f.total, f.queued,
 		f.skipped, f.succeeded, f.failed, f.cancelled, f.cursor_at, f.cursor_trigger, f.next_at, f.created_by,
 		f.traceparent, f.created_at, f.ended_at,
 		(SELECT count(*) FROM backfill_runs AS r WHERE r.backfill_id = f.id)
@@ -29,8 +31,9 @@ const backfillRows = `SELECT f.id, a.name, j.name, j.deleted_at IS NOT NULL, f.j
 
 func scanBackfill(row scanner) (b backfill, err error) {
 	var spec string
-	var trigger int64
-	err = row.Scan(&b.id, &b.App, &b.Job, &b.deleted, &b.jobID, &spec, &b.State, &b.Error, &b.Total, &b.Queued, &b.Skipped,
+	var trigger, tryAt int64
+	err = row.Scan(&b.id, &b.App, &b.Job, &b.deleted, &b.jobID, &spec, &b.State, &b.Error,
+		&b.Waits, &b.Tries, &tryAt, &b.Total, &b.Queued, &b.Skipped,
 		&b.Succeeded, &b.Failed, &b.Cancelled, optionalColumn(&b.ReachedAt), &trigger, &b.nextAt, &b.CreatedBy, &b.traceparent,
 		instantColumn(&b.CreatedAt), optionalColumn(&b.EndedAt), &b.Running)
 	if err != nil {
@@ -40,8 +43,9 @@ func scanBackfill(row scanner) (b backfill, err error) {
 	if b.ReachedAt != nil {
 		b.cursor = &dispatcher.BackfillInstant{At: *b.ReachedAt, TriggerID: trigger}
 	}
+	b.TryAt = orNothing(tryAt)
 	if err := json.Unmarshal([]byte(spec), &b.BackfillSpec); err != nil {
-		return b, fmt.Errorf("read backfill %s: %w", b.ID, err)
+		b.unreadable = fmt.Errorf("read what backfill %s runs: %w", b.ID, err)
 	}
 	return b, nil
 }
@@ -183,11 +187,12 @@ func (s *store) ChangeBackfill(
 		if b.State == dispatcher.BackfillCancelling && to != b.State {
 			return fmt.Errorf("backfill %s is being cancelled: %w", id, dispatcher.ErrConflict)
 		}
-		if changed = b.Backfill; b.State == to {
+		if changed = b.Backfill; b.State == to && b.Tries == 0 {
 			return nil
 		}
-		// $1 backfill, $2 state
-		if _, err := t.ExecContext(ctx, `UPDATE backfills SET state = $2 WHERE id = $1`, b.id, string(to)); err != nil {
+		// $1 backfill, $2 state. A step that failed is tried again at once.
+		const set = `UPDATE backfills SET state = $2, waits = '', tries = 0, try_at = 0 WHERE id = $1`
+		if _, err := t.ExecContext(ctx, set, b.id, string(to)); err != nil {
 			return fmt.Errorf("%s backfill %s: %w", action, id, err)
 		}
 		if to == dispatcher.BackfillCancelling {
@@ -195,7 +200,7 @@ func (s *store) ChangeBackfill(
 				return fmt.Errorf("cancel the runs of backfill %s: %w", id, err)
 			}
 		}
-		changed.State = to
+		changed.State, changed.StepRetries = to, dispatcher.StepRetries{}
 		t.notify(dispatcher.Notification{Backfill: true})
 		return t.auditBackfill(ctx, string(action), changed)
 	})

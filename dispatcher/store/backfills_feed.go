@@ -15,15 +15,12 @@ import (
 const backfillPage = 200
 
 // OpenBackfills returns the backfills that have not ended; none while a rollback awaits its choice.
-func (s *store) OpenBackfills(ctx context.Context) ([]int64, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
-	const open = `SELECT id FROM backfills WHERE ended_at IS NULL AND ` + noRollback + ` ORDER BY id`
-	ids, err := collect(ctx, s.read, scanInt, open)
+func (s *store) OpenBackfills(ctx context.Context) ([]dispatcher.OpenSteps, error) {
+	open, err := s.openSteps(ctx, "backfills")
 	if err != nil {
 		return nil, fmt.Errorf("look for backfills: %w", err)
 	}
-	return ids, nil
+	return open, nil
 }
 
 // feeding is a step of a backfill.
@@ -40,6 +37,10 @@ func (s *store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed 
 		row, found, err := first(ctx, t, scanBackfill, backfillRows+`f.id = $1 AND f.ended_at IS NULL`+lockOf(t.lock(), "f"), id)
 		if err != nil || !found {
 			return err
+		}
+		if row.TryAt != nil && t.now.Before(*row.TryAt) {
+			fed.NextAt = *row.TryAt
+			return nil
 		}
 		f := feeding{backfill: row}
 		if err := f.countEnded(ctx, t); err != nil {
@@ -58,7 +59,9 @@ func (s *store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed 
 		return f.write(ctx, t, exhausted)
 	})
 	if err != nil {
-		return fed, fmt.Errorf("feed backfill %s: %w", dispatcher.BackfillID(id), err)
+		err = fmt.Errorf("feed backfill %s: %w", dispatcher.BackfillID(id), err)
+		at, errAside := s.setStepAside(ctx, "backfills", id, err, now)
+		return dispatcher.FedBackfill{NextAt: at}, errors.Join(err, errAside)
 	}
 	return fed, nil
 }
@@ -116,6 +119,9 @@ func (s *store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted boo
 	}
 	if f.State != dispatcher.BackfillRunning {
 		return false, nil
+	}
+	if f.unreadable != nil {
+		return false, f.unreadable
 	}
 	if f.job, err = s.findJob(ctx, t, f.App, f.Job, ""); err != nil {
 		return false, err
@@ -295,7 +301,7 @@ func (f *feeding) write(ctx context.Context, t *tx, exhausted bool) error {
 	}
 	// $1 backfill, $2 state, $3 why, $4 to $8 counts, $9 and $10 cursor, $11 pace, $12 when it ended
 	const write = `UPDATE backfills SET state = $2, error = $3, queued = $4, skipped = $5, succeeded = $6, failed = $7, cancelled = $8,
-		cursor_at = $9, cursor_trigger = $10, next_at = $11, ended_at = $12 WHERE id = $1`
+		cursor_at = $9, cursor_trigger = $10, next_at = $11, ended_at = $12, waits = '', tries = 0, try_at = 0 WHERE id = $1`
 	_, err := t.ExecContext(ctx, write, f.id, string(f.State), storable(f.Error), f.Queued, f.Skipped, f.Succeeded, f.Failed,
 		f.Cancelled, at, trigger, f.nextAt, orNullAt(ended))
 	return err

@@ -16,24 +16,28 @@ type bulkAction struct {
 	id     int64
 	cursor string            // of the last job or run that was reached; empty: none was
 	by     dispatcher.Change // who asked for it, and does what it does
+
+	unreadable error // what was asked for
 }
 
-const bulkRows = `SELECT b.id, a.name, b.spec, b.state, b.waits, b.total, b.more, b.done, b.skipped, b.problem, b.item,
+const bulkRows = `SELECT b.id, a.name, b.spec, b.state, b.waits, b.tries, b.try_at, b.total, b.more, b.done, b.skipped, b.problem, b.item,
 		b.created_by, b.token_id, b.address, b.request_id, b.traceparent, b.created_at, b.ended_at
 	FROM bulk_actions AS b JOIN apps AS a ON a.id = b.app_id WHERE `
 
 func scanBulk(row scanner) (b bulkAction, err error) {
 	var spec string
-	err = row.Scan(&b.id, &b.App, &spec, &b.State, &b.Waits, &b.Total, &b.More, &b.Done, &b.Skipped, &b.Problem, &b.cursor, &b.CreatedBy,
-		&b.by.TokenID, &b.by.Address, &b.by.RequestID, &b.by.Traceparent, instantColumn(&b.CreatedAt), optionalColumn(&b.EndedAt))
+	var tryAt int64
+	err = row.Scan(&b.id, &b.App, &spec, &b.State, &b.Waits, &b.Tries, &tryAt, &b.Total, &b.More, &b.Done, &b.Skipped, &b.Problem,
+		&b.cursor, &b.CreatedBy, &b.by.TokenID, &b.by.Address, &b.by.RequestID, &b.by.Traceparent,
+		instantColumn(&b.CreatedAt), optionalColumn(&b.EndedAt))
 	if err != nil {
 		return b, err
 	}
 	b.ID, b.by.Actor = dispatcher.BulkActionID(b.id), b.CreatedBy
 	if err := json.Unmarshal([]byte(spec), &b.BulkSpec); err != nil {
-		return b, fmt.Errorf("read bulk action %s: %w", b.ID, err)
+		b.unreadable = fmt.Errorf("read what bulk action %s does: %w", b.ID, err)
 	}
-	b.by.Reason = b.Reason
+	b.by.Reason, b.TryAt = b.Reason, orNothing(tryAt)
 	return b, nil
 }
 
@@ -164,7 +168,7 @@ func (s *store) CancelBulkAction(ctx context.Context, app, id string, change dis
 		if err := t.endBulk(ctx, b.id, dispatcher.BulkCancelled, b.cursor); err != nil {
 			return fmt.Errorf("cancel bulk action %s: %w", id, err)
 		}
-		cancelled.State, cancelled.Waits, cancelled.EndedAt = dispatcher.BulkCancelled, "", &t.now
+		cancelled.State, cancelled.StepRetries, cancelled.EndedAt = dispatcher.BulkCancelled, dispatcher.StepRetries{}, &t.now
 		return t.auditBulk(ctx, "cancel", cancelled)
 	})
 	return cancelled, err

@@ -15,20 +15,19 @@ const (
 	bulkPage = 50
 	// bulkPause is how long an action waits for which the app has no quota left.
 	bulkPause = 5 * time.Second
+	// mostBulkTries is how often a job or run may fail until it is skipped, after some two minutes.
+	mostBulkTries = 8
 	// mostBulkText bounds what is kept of why a job or run was refused, in bytes.
 	mostBulkText = 1024
 )
 
 // OpenBulkActions returns the bulk actions that have not ended; none while a rollback awaits its choice.
-func (s *store) OpenBulkActions(ctx context.Context) ([]int64, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
-	const open = `SELECT id FROM bulk_actions WHERE ended_at IS NULL AND ` + noRollback + ` ORDER BY id`
-	ids, err := collect(ctx, s.read, scanInt, open)
+func (s *store) OpenBulkActions(ctx context.Context) ([]dispatcher.OpenSteps, error) {
+	open, err := s.openSteps(ctx, "bulk_actions")
 	if err != nil {
 		return nil, fmt.Errorf("look for bulk actions: %w", err)
 	}
-	return ids, nil
+	return open, nil
 }
 
 // bulkItem is a job or a run that a bulk action reaches, and the cursor of what follows it.
@@ -60,12 +59,24 @@ func (s *store) bulkItems(ctx context.Context, app string, spec dispatcher.BulkS
 	return items, next, err
 }
 
-// StepBulkAction acts on the next jobs or runs of a bulk action.
-func (s *store) StepBulkAction(ctx context.Context, id int64, now time.Time) (step dispatcher.BulkStep, err error) {
+// StepBulkAction acts on the next jobs or runs of a bulk action, or notes why it cannot.
+func (s *store) StepBulkAction(ctx context.Context, id int64, now time.Time) (dispatcher.BulkStep, error) {
+	step, err := s.stepBulk(ctx, id, now)
+	if err != nil {
+		at, errAside := s.setStepAside(ctx, "bulk_actions", id, err, now)
+		return dispatcher.BulkStep{TryAt: at}, errors.Join(err, errAside)
+	}
+	return step, nil
+}
+
+func (s *store) stepBulk(ctx context.Context, id int64, now time.Time) (step dispatcher.BulkStep, err error) {
 	// $1 bulk action
 	b, found, err := first(ctx, s.read, scanBulk, bulkRows+`b.id = $1 AND b.ended_at IS NULL`, id)
 	if err != nil || !found {
 		return step, err
+	}
+	if b.unreadable != nil {
+		return step, b.unreadable
 	}
 	b.by.Now = now
 	items, next, err := s.bulkItems(ctx, b.App, b.BulkSpec, dispatcher.Page{Limit: bulkPage, Cursor: b.cursor})
@@ -87,7 +98,7 @@ func (s *store) StepBulkAction(ctx context.Context, id int64, now time.Time) (st
 			step.Waits = bulkPause
 			return step, nil
 		}
-		b.cursor = item.cursor
+		b.cursor, b.Tries = item.cursor, 0
 		step.Reached++
 		step.Adopt = step.Adopt || b.Action == dispatcher.BulkRunJobs || b.Action == dispatcher.BulkRetryRuns
 	}
@@ -135,8 +146,10 @@ func (s *store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wai
 	case errors.As(err, &problems):
 		why = item.name + ": " + problems.Error()
 	case errors.Is(err, errSame), errors.Is(err, dispatcher.ErrConflict), errors.Is(err, dispatcher.ErrNotFound):
-	default:
+	case b.Tries+1 < mostBulkTries || !s.ofStored(ctx, err):
 		return false, err
+	default:
+		why = item.name + ": " + err.Error()
 	}
 	return false, s.change(ctx, b.by, func(ctx context.Context, t *tx) error {
 		return t.moveBulk(ctx, b, item.cursor, bulkProgress{skipped: 1, problem: why})
@@ -183,7 +196,7 @@ type bulkProgress struct {
 func (t *tx) moveBulk(ctx context.Context, b bulkAction, to string, p bulkProgress) error {
 	// $1 bulk action, $2 from, $3 to, $4 done, $5 skipped, $6 why the latest was refused; empty: as it is, $7 why it waits
 	const move = `UPDATE bulk_actions SET item = $3, done = done + $4, skipped = skipped + $5,
-		problem = CASE WHEN $6 = '' THEN problem ELSE $6 END, waits = $7 WHERE id = $1 AND item = $2 AND ended_at IS NULL`
+		problem = CASE WHEN $6 = '' THEN problem ELSE $6 END, waits = $7, tries = 0, try_at = 0 WHERE id = $1 AND item = $2 AND ended_at IS NULL`
 	n, err := affect(ctx, t, move, b.id, b.cursor, to, p.done, p.skipped, storable(shortened(p.problem, mostBulkText)),
 		storable(shortened(p.waits, mostBulkText)))
 	if err == nil && n == 0 {
@@ -195,7 +208,8 @@ func (t *tx) moveBulk(ctx context.Context, b bulkAction, to string, p bulkProgre
 // endBulk ends a bulk action that is at a cursor.
 func (t *tx) endBulk(ctx context.Context, id int64, state dispatcher.BulkState, at string) error {
 	// $1 bulk action, $2 state, $3 now, $4 cursor
-	const end = `UPDATE bulk_actions SET state = $2, ended_at = $3, waits = '' WHERE id = $1 AND item = $4 AND ended_at IS NULL`
+	const end = `UPDATE bulk_actions SET state = $2, ended_at = $3, waits = '', tries = 0, try_at = 0
+		WHERE id = $1 AND item = $4 AND ended_at IS NULL`
 	n, err := affect(ctx, t, end, id, string(state), t.now.UnixMilli(), at)
 	if err == nil && n == 0 {
 		err = errMovedOn

@@ -111,7 +111,7 @@ func (s *store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (d
 		}
 		return err
 	})
-	if err != nil && s.ofEnds(ctx, err) {
+	if err != nil && s.ofStored(ctx, err) {
 		done, err = s.followSingly(ctx, query, from)
 	}
 	if err != nil {

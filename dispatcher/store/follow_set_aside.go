@@ -7,27 +7,20 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
 
 // An end that cannot be followed, because of what is stored of it, its job or an alert, must not hold back all that end after it.
 // So a page that fails is followed end by end, and an end that fails alone is set aside until it is tried again.
 
-// The pauses before an end that is set aside is tried again: the first, which is doubled by each further try, and the longest.
-const (
-	setAsideFirst = 10 * time.Second
-	setAsideMost  = time.Hour
-)
-
 // mostProblem bounds, in bytes, what is stored of an error.
 const mostProblem = 1024
 
-// setAsidePause returns the pause after so many tries.
-func setAsidePause(tries int) time.Duration {
-	return min(setAsideFirst<<min(tries-1, 16), setAsideMost)
-}
+// endPauses are the pauses before an end that is set aside is tried again.
+var endPauses = backoff.Pauses{First: 10 * time.Second, Most: time.Hour}
 
-// ofEnds tells whether an error is about the ends of a page, and not about the database or the call.
-func (s *store) ofEnds(ctx context.Context, err error) bool {
+// ofStored tells whether an error is about what is stored, and not about the database or the call.
+func (s *store) ofStored(ctx context.Context, err error) bool {
 	return ctx.Err() == nil && !s.transient(err) && !Unreachable(err) && !errors.Is(err, context.Canceled)
 }
 
@@ -46,7 +39,7 @@ func (s *store) followSingly(ctx context.Context, query dispatcher.FollowQuery, 
 	all.More = len(ends) == query.Limit
 	for _, end := range ends {
 		one, err := s.followOne(ctx, &end, query.Now)
-		if err != nil && !s.ofEnds(ctx, err) {
+		if err != nil && !s.ofStored(ctx, err) {
 			return all, err
 		}
 		if err != nil {
@@ -92,7 +85,7 @@ func (s *store) setAside(ctx context.Context, end *pendingEnd, why error, now ti
 	end.tries++
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		aside = nil
-		end.tryAt = t.now.Add(setAsidePause(end.tries)).UnixMilli()
+		end.tryAt = t.now.Add(endPauses.After(end.tries)).UnixMilli()
 		// $1 to $4: the key, $5 tries, $6 when it is tried again, $7 problem
 		const note = `UPDATE pending_ends SET tries = $5, try_at = $6, problem = $7
 			WHERE ended_at = $1 AND trigger_id = $2 AND scheduled_at = $3 AND kind = $4`

@@ -115,8 +115,8 @@ func endAll(m moving, node dispatcher.NodeID, now time.Time) {
 	must(m.t, err)
 	open, err := m.old.OpenBackfills(ctx)
 	must(m.t, err)
-	for _, id := range open {
-		_, err := m.old.FeedBackfill(ctx, id, m.now)
+	for _, one := range open {
+		_, err := m.old.FeedBackfill(ctx, one.ID, m.now)
 		must(m.t, err)
 	}
 	_, err = m.old.RollUpObjectives(ctx, 10, now)

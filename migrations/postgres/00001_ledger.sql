@@ -489,6 +489,9 @@ CREATE TABLE backfills (
   schedules  TEXT    NOT NULL,            -- JSON: the triggers and calendars as they were declared then
   state      TEXT    NOT NULL CHECK (state IN ('running', 'paused', 'cancelling', 'cancelled', 'complete')),
   error      TEXT    NOT NULL DEFAULT '', -- why it was cancelled, if no operator did that, or reached another number of instants
+  waits      TEXT    NOT NULL DEFAULT '', -- why it does not go on now
+  tries      INTEGER NOT NULL DEFAULT 0,  -- of its next step, which failed
+  try_at     BIGINT  NOT NULL DEFAULT 0,  -- it is not tried before
   total      BIGINT  NOT NULL,            -- instants
   queued     BIGINT  NOT NULL DEFAULT 0,
   skipped    BIGINT  NOT NULL DEFAULT 0,
@@ -521,6 +524,8 @@ CREATE TABLE bulk_actions (
   spec       TEXT    NOT NULL,            -- JSON: what was asked for
   state      TEXT    NOT NULL CHECK (state IN ('running', 'cancelled', 'complete')),
   waits      TEXT    NOT NULL DEFAULT '', -- why it does not go on now
+  tries      INTEGER NOT NULL DEFAULT 0,  -- of its next step, which failed
+  try_at     BIGINT  NOT NULL DEFAULT 0,  -- it is not tried before
   total      BIGINT  NOT NULL,            -- jobs or runs, as they were counted
   more       BOOLEAN NOT NULL,            -- there were more
   done       BIGINT  NOT NULL DEFAULT 0,

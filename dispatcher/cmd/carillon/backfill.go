@@ -159,6 +159,8 @@ func showBackfill(l *lines, b dispatcher.Backfill) {
 	l.add("to", b.To)
 	l.add("state", stateCell(b.State))
 	l.add("because", b.Error)
+	l.add("waits", b.Waits)
+	l.add("tries again at", b.TryAt)
 	l.add("done", doneOf(b))
 	l.add("running", b.Running)
 	l.add("succeeded", b.Succeeded)
