@@ -27,7 +27,7 @@ type world struct {
 	store dispatcher.Store
 	api   http.Handler
 	token string
-	file  string        // of the database
+	file  string        // of the database, if that is SQLite
 	raw   *sql.DB       // reads it past the store; nil until it is needed
 	logs  *bytes.Buffer // safe to read between requests, which tests make one at a time
 }
@@ -45,12 +45,20 @@ func newWorldOver(t *testing.T, o api.Options, of store.Options) *world {
 	if err := store.Migrate(t.Context(), dsn); err != nil {
 		t.Fatal(err)
 	}
+	w := newWorldAt(t, o, of, dsn)
+	w.file = file
+	return w
+}
+
+// newWorldAt is newWorldOver with a database that is migrated.
+func newWorldAt(t *testing.T, o api.Options, of store.Options, dsn string) *world {
+	t.Helper()
 	s, err := store.Open(t.Context(), dsn, of)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.Close() })
-	w := &world{t: t, store: s, file: file, logs: &bytes.Buffer{}}
+	w := &world{t: t, store: s, logs: &bytes.Buffer{}}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.NewTextHandler(w.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
