@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // Bounds of a round: how many states, jobs and late fires a portion has, and how many portions. More is left for the next round,
@@ -25,6 +26,7 @@ func (e *Engine) watchAlerts(ctx context.Context) error {
 			return fmt.Errorf("watch alerts: %w", err)
 		}
 		if done.Notified > 0 {
+			failpoint.Hit(failpoint.AfterAlertWatch)
 			e.log.InfoContext(ctx, "alerts notified", "node", e.fleet.id().String(), "count", done.Notified)
 			wake(e.wakeAdopt)
 		}

@@ -43,4 +43,9 @@ const (
 	InBackfill         Point = "K23" // runs of a backfill are queued, and that is not committed
 	AfterBackfill      Point = "K24" // they are committed, and no node knows of them yet
 	InBulkAction       Point = "K25" // a bulk action has changed a job or run, and that is not committed
+	InCallback         Point = "K26" // what a target said of its attempt is written, and that is not committed
+	AfterCallback      Point = "K27" // that is committed, the target has no response, and the slot of the run is not granted again
+	InRetryRequest     Point = "K28" // a run that was over is among the live runs again, and that is not committed
+	AfterRetryRequest  Point = "K29" // that is committed, nobody has adopted the run, and the next dead letter is not replayed
+	AfterAlertWatch    Point = "K30" // notifications of what time decides about are queued, and no node has adopted them
 )

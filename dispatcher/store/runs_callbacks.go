@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // callbackNote is what live_runs has in callback: what is known of an attempt that its target accepted. If the target says
@@ -191,8 +192,17 @@ func (s *store) callback(ctx context.Context, runID, action string, change dispa
 	if change.Actor == dispatcher.ActorCallback {
 		action = ""
 	}
-	run, err := s.changeRun(ctx, runID, action, change, do)
-	if errors.Is(err, errSaid) {
+	run, err := s.changeRun(ctx, runID, action, change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
+		if err := do(ctx, t, run, key); err != nil {
+			return err
+		}
+		failpoint.Hit(failpoint.InCallback)
+		return nil
+	})
+	switch {
+	case err == nil:
+		failpoint.Hit(failpoint.AfterCallback)
+	case errors.Is(err, errSaid):
 		return s.Run(ctx, runID)
 	}
 	return run, err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // RequestRun queues a manual run of a job.
@@ -66,7 +67,17 @@ func (t *tx) queue(ctx context.Context, key *dispatcher.RunKey, revision int64, 
 // RetryRun queues a run again, with all the attempts that its job allows. A run that is over comes back from the
 // history, which keeps its attempts. A broadcast comes back with the shards that failed.
 func (s *store) RetryRun(ctx context.Context, id string, change dispatcher.Change) (dispatcher.Run, error) {
-	return s.changeRun(ctx, id, "retry", change, retryRun)
+	run, err := s.changeRun(ctx, id, "retry", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
+		err := retryRun(ctx, t, run, key)
+		if err == nil {
+			failpoint.Hit(failpoint.InRetryRequest)
+		}
+		return err
+	})
+	if err == nil {
+		failpoint.Hit(failpoint.AfterRetryRequest)
+	}
+	return run, err
 }
 
 // retryRun is RetryRun in a transaction, of a run that is locked; see changeRun.

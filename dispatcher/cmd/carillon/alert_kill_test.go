@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -14,16 +15,23 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
-// pagerServer fails every other second's run, and keeps what alerts tell: by sequence, the event ids and transitions that came.
+// pagerServer fails every other second's run, and keeps what alerts tell: the event ids and transitions that came.
 type pagerServer struct {
 	*httptest.Server
 	mu   sync.Mutex
-	told map[int64]map[string]dispatcher.AlertTransition
+	told map[alertSequence]map[string]dispatcher.AlertTransition
+}
+
+// alertSequence names a transition of the one alert.
+type alertSequence struct {
+	job       string
+	condition dispatcher.AlertCondition
+	number    int64
 }
 
 func newPagerServer(t *testing.T) *pagerServer {
 	t.Helper()
-	p := &pagerServer{told: map[int64]map[string]dispatcher.AlertTransition{}}
+	p := &pagerServer{told: map[alertSequence]map[string]dispatcher.AlertTransition{}}
 	mux := http.NewServeMux()
 	mux.HandleFunc("/job", func(w http.ResponseWriter, r *http.Request) {
 		if at, err := time.Parse(time.RFC3339Nano, r.Header.Get("carillon-scheduled-at")); err != nil || at.Second()%2 == 1 {
@@ -37,10 +45,11 @@ func newPagerServer(t *testing.T) *pagerServer {
 		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		if p.told[n.Sequence] == nil {
-			p.told[n.Sequence] = map[string]dispatcher.AlertTransition{}
+		of := alertSequence{n.Job, n.Condition, n.Sequence}
+		if p.told[of] == nil {
+			p.told[of] = map[string]dispatcher.AlertTransition{}
 		}
-		p.told[n.Sequence][r.Header.Get("webhook-id")] = n.Transition
+		p.told[of][r.Header.Get("webhook-id")] = n.Transition
 		w.WriteHeader(http.StatusNoContent)
 	})
 	p.Server = httptest.NewServer(mux)
@@ -48,8 +57,8 @@ func newPagerServer(t *testing.T) *pagerServer {
 	return p
 }
 
-// A node is killed between every two steps from the end of a run to the delivery of what an alert tells of it. Each transition
-// is told under one event id, and none is lost.
+// A node is killed between every two steps from the end of a run, or the decision about a missed fire, to the delivery of what
+// an alert tells of it. Each transition is told under one event id, and none is lost.
 func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 	t.Parallel()
 	program, err := mortal()
@@ -62,20 +71,21 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
-		alert := dispatcher.Alert{App: "kill", Name: "pager"}
-		alert.SetDefaults()
-		alert.Failure = &dispatcher.AlertFailures{After: 1}
-		alert.Destination.Webhook = &dispatcher.AlertWebhook{}
-		alert.Destination.Webhook.SetDefaults()
-		alert.Destination.Webhook.URL = p.URL + "/pager"
-		alert.Retry.Base, alert.Retry.Cap = dispatcher.Duration(time.Second), dispatcher.Duration(time.Second)
-		must[dispatcher.Alert](t)(n.PutAlert(t.Context(), alert, client.Condition{}))
+		p.declare(t, n, dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 1}, Missed: true})
+		seldom := webhookJob("kill", "missed", p.URL+"/ok", map[string]string{"a": "0/2 * * * * ?"})
+		often := seldom.Triggers["a"]
+		often.MisfireAfter, often.MisfirePolicy = dispatcher.Duration(time.Second), dispatcher.Skip // while there is no node
+		seldom.Triggers["a"] = often
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), seldom, client.Condition{}))
 		job := webhookJob("kill", "flaky", p.URL+"/job", map[string]string{"a": "* * * * * ?"})
 		job.Retry = dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		n.kill()
 		for _, at := range []failpoint.Point{failpoint.AfterResponse, failpoint.AfterRecord, failpoint.InFollow, failpoint.InAlert,
-			failpoint.AfterFollow, failpoint.InPool, failpoint.BeforeSend} {
+			failpoint.AfterFollow, failpoint.InPool, failpoint.BeforeSend, failpoint.AfterSend} {
+			if at == failpoint.AfterResponse || at == failpoint.InAlert {
+				elapse(4 * time.Second) // a node is missing for two fires
+			}
 			for _, visit := range []int{1, 3} {
 				victim := launchNodeIn(t, surroundings{program: program}, database, token,
 					[]string{fmt.Sprintf("CHAOS=%s:kill,nth=%d", at, visit)}, args...)
@@ -83,13 +93,67 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 			}
 		}
 		last := startNode(t, database, token, args...)
-		must[dispatcher.Job](t)(last.PauseJob(t.Context(), "kill", "flaky", "", true, client.Condition{}))
-		p.checkTold(t, last)
+		for _, name := range []string{"flaky", "missed"} {
+			must[dispatcher.Job](t)(last.PauseJob(t.Context(), "kill", name, "", true, client.Condition{}))
+		}
+		events := p.checkTold(t, last)
+		if events[dispatcher.AlertFailure] < 4 || events[dispatcher.AlertMissed] == 0 {
+			t.Errorf("transitions = %v, want several failures and a missed fire", events)
+		}
 	})
 }
 
-// checkTold waits until everything has ended, and compares what was told with the transitions in the history.
-func (p *pagerServer) checkTold(t *testing.T, n *node) {
+// A node is killed between every two steps from the look at a fire that has not begun in time to the delivery of what an alert
+// tells of it. It is told under one event id, once.
+func TestKillBetweenAnyTwoStepsOfTheWatchOfAlertsTellsALateFireOnce(t *testing.T) {
+	t.Parallel()
+	program, err := mortal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	onBothDatabases(t, func(t *testing.T, database string) {
+		p := newPagerServer(t)
+		token := newToken(t, database)
+		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
+		n := startNode(t, database, token, args...)
+		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
+		p.declare(t, n, dispatcher.AlertConditionsOf{LateAfter: dispatcher.Duration(time.Second)})
+		late := webhookJob("kill", "late", p.URL+"/ok", map[string]string{"a": "0/2 * * * * ?"})
+		must[dispatcher.Job](t)(n.PutJob(t.Context(), late, client.Condition{}))
+		n.kill()
+		for _, at := range []failpoint.Point{failpoint.LockTaken, failpoint.InAlert, failpoint.AfterAlertWatch, failpoint.BeforeSend,
+			failpoint.AfterSend, failpoint.AfterRecord} {
+			of := args
+			if at == failpoint.LockTaken || at == failpoint.InAlert || at == failpoint.AfterAlertWatch {
+				of = append(args[:len(args):len(args)], "--apps=other") // it sees that fires are late, and claims none
+			}
+			victim := launchNodeIn(t, surroundings{program: program}, database, token, []string{fmt.Sprintf("CHAOS=%s:kill", at)}, of...)
+			victim.awaitDeath(t, fmt.Sprint("its first visit of ", at))
+		}
+		last := startNode(t, database, token, args...)
+		must[dispatcher.Job](t)(last.PauseJob(t.Context(), "kill", "late", "", true, client.Condition{}))
+		if events := p.checkTold(t, last); events[dispatcher.AlertLate] == 0 {
+			t.Errorf("transitions = %v, want one that tells of the late fire", events)
+		}
+	})
+}
+
+// declare declares the one alert.
+func (p *pagerServer) declare(t *testing.T, n *node, watches dispatcher.AlertConditionsOf) {
+	t.Helper()
+	alert := dispatcher.Alert{App: "kill", Name: "pager"}
+	alert.SetDefaults()
+	alert.AlertConditionsOf = watches
+	alert.Destination.Webhook = &dispatcher.AlertWebhook{}
+	alert.Destination.Webhook.SetDefaults()
+	alert.Destination.Webhook.URL = p.URL + "/pager"
+	alert.Retry.Base, alert.Retry.Cap = dispatcher.Duration(time.Second), dispatcher.Duration(time.Second)
+	must[dispatcher.Alert](t)(n.PutAlert(t.Context(), alert, client.Condition{}))
+}
+
+// checkTold waits until everything has ended, and compares what was told with the transitions in the history. It returns how
+// many there are of each condition.
+func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondition]int {
 	t.Helper()
 	var events []dispatcher.AlertEvent
 	until(t, "all notifications to be delivered", func() bool {
@@ -109,26 +173,29 @@ func (p *pagerServer) checkTold(t *testing.T, n *node) {
 	})
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	for i, e := range events { // latest first
+	count, latest := map[dispatcher.AlertCondition]int{}, map[alertSequence]int64{}
+	for _, e := range slices.Backward(events) { // the earliest first
+		count[e.Condition]++
+		of := alertSequence{job: e.Job, condition: e.Condition}
+		latest[of]++
 		want := dispatcher.AlertFiring
-		if e.Sequence%2 == 0 {
+		if latest[of]%2 == 0 {
 			want = dispatcher.AlertResolved
 		}
-		if e.Sequence != int64(len(events)-i) || e.Transition != want || !e.Notified {
-			t.Errorf("event %d is %s %d, notified %t; want %s %d, notified", i, e.Transition, e.Sequence, e.Notified, want, len(events)-i)
+		if e.Sequence != latest[of] || e.Transition != want || !e.Notified {
+			t.Errorf("event %+v is %s %d, notified %t; want %s %d, notified", of, e.Transition, e.Sequence, e.Notified, want, latest[of])
 		}
-		ids := p.told[e.Sequence]
+		of.number = e.Sequence
+		ids := p.told[of]
 		if len(ids) != 1 {
-			t.Errorf("transition %d was told under %d event ids, want 1: %v", e.Sequence, len(ids), ids)
+			t.Errorf("transition %+v was told under %d event ids, want 1: %v", of, len(ids), ids)
 		}
 		for _, told := range ids {
 			if told != e.Transition {
-				t.Errorf("transition %d was told as %s, want %s", e.Sequence, told, e.Transition)
+				t.Errorf("transition %+v was told as %s, want %s", of, told, e.Transition)
 			}
 		}
 	}
-	t.Logf("%d transitions", len(events))
-	if len(events) < 4 {
-		t.Errorf("%d transitions, want several", len(events))
-	}
+	t.Logf("transitions: %v", count)
+	return count
 }

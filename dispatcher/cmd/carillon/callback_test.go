@@ -299,6 +299,9 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 			job.Retry.SetDefaults()
 			job.Retry.Delays, job.Retry.MaxAttempts = []dispatcher.Duration{dispatcher.Duration(300 * time.Millisecond)}, 5
 			job.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: dispatcher.Duration(3 * time.Second)}
+			if name == "inturn" { // its slot is granted again after each run
+				job.ConcurrencyPolicy, job.QueueLimit = dispatcher.ConcurrencyQueue, dispatcher.MaxQueueLimit
+			}
 			if name == "silent" { // its attempts end while nodes are dead or starting
 				job.Retry.MaxAttempts = 100
 				// A node that does much else answers so few callbacks a second that all attempts of many runs may time out: in
@@ -309,11 +312,16 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 			}
 			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, was))
 		}
-		for _, name := range []string{"fine", "flaky", "silent"} {
-			declare(n, name, "* * * * * ?", client.Condition{Absent: true})
+		for _, name := range []string{"fine", "flaky", "silent", "inturn"} {
+			expression := "* * * * * ?"
+			if name == "inturn" { // its runs that wait are few
+				expression = "0/5 * * * * ?"
+			}
+			declare(n, name, expression, client.Condition{Absent: true})
 		}
 		n.kill()
-		for _, at := range []failpoint.Point{failpoint.AfterSend, failpoint.AfterResponse, failpoint.AfterRecord, failpoint.BeforeCallbackEnd} {
+		for _, at := range []failpoint.Point{failpoint.AfterSend, failpoint.AfterResponse, failpoint.AfterRecord, failpoint.BeforeCallbackEnd,
+			failpoint.InCallback, failpoint.AfterCallback} {
 			for _, visit := range []int{1, 5} {
 				victim := launchNodeIn(t, surroundings{program: program}, database, token,
 					[]string{fmt.Sprintf("CHAOS=%s:kill,nth=%d", at, visit)}, args...)
@@ -327,7 +335,7 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 		w.mu.Lock()
 		w.node = last.endpoint
 		w.mu.Unlock()
-		for _, name := range []string{"fine", "flaky", "silent"} { // a pause would hold retries back
+		for _, name := range []string{"fine", "flaky", "silent", "inturn"} { // a pause would hold retries back
 			declare(last, name, "0 0 0 1 1 ?", client.Condition{Existing: true})
 		}
 		w.check(t, last, last.settled(t, "kill", time.Now()))

@@ -37,6 +37,7 @@ func TestKillBetweenAnyTwoStepsOfAChainFollowsEachRunOnce(t *testing.T) {
 		n.kill()
 		for _, at := range []failpoint.Point{
 			failpoint.AfterResponse, failpoint.AfterRecord, failpoint.InFollow, failpoint.AfterFollow, failpoint.InPool, failpoint.BeforeSend,
+			failpoint.AfterSend,
 		} {
 			for _, visit := range []int{1, 4} {
 				victim := launchNodeIn(t, surroundings{program: program}, database, token,

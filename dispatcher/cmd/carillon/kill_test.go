@@ -82,6 +82,15 @@ func TestKillBetweenAnyTwoStepsOfAnAttemptSendsItOnce(t *testing.T) {
 func (n *node) settled(t *testing.T, app string, before time.Time) []dispatcher.Run {
 	t.Helper()
 	var runs []dispatcher.Run
+	t.Cleanup(func() {
+		if t.Failed() {
+			for _, run := range runs {
+				if run.EndedAt == nil {
+					t.Logf("has not ended: %+v", run)
+				}
+			}
+		}
+	})
 	until(t, "all runs to end", func() bool {
 		runs = slices.DeleteFunc(n.allRuns(app), func(run dispatcher.Run) bool { return !run.ScheduledAt.Before(before) })
 		return !slices.ContainsFunc(runs, func(run dispatcher.Run) bool { return run.EndedAt == nil })
