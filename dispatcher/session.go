@@ -28,7 +28,9 @@ const (
 	SessionRenewal = time.Minute
 	// MaxTokenSessions are those of one token. The one that was not used for the longest time gives way.
 	MaxTokenSessions = 20
-	// MaxSessions are those of all tokens.
+	// MaxSessions are those of all tokens. A further login succeeds and ends another session: if those of tokens that are bound to
+	// apps are more than half, of the apps that have the most, else of the other tokens; the one that was not used for the longest
+	// time. So neither can an app keep others out, nor can people of all apps keep those of one out.
 	MaxSessions = 10_000
 )
 

@@ -7,7 +7,7 @@ import (
 
 // Sessions are the stays of people in the console. A login and a logout are entries of the audit log.
 type Sessions interface {
-	// CreateSession stores a session. ErrConflict: there are MaxSessions already.
+	// CreateSession stores a session, and ends those that are too many: of its token, and of all; see MaxTokenSessions and MaxSessions.
 	CreateSession(ctx context.Context, session Session, change Change) error
 	// Session returns the session with a hash, with its token, and records its use, once in SessionRenewal at most.
 	// ErrNotFound: there is none, it has ended at now, or its token was revoked.

@@ -142,7 +142,7 @@ func alertState(name string) dispatcher.AlertState {
 		Class: dispatcher.ClassHTTP5xx, Error: hostile, Acknowledged: &dispatcher.AcknowledgedAlert{By: "ada", At: fixedAt,
 			Reason: hostile},
 		Notification: &dispatcher.AlertDelivery{Run: "r", Transition: dispatcher.AlertFiring, At: fixedAt,
-			State: dispatcher.RunSucceeded}}
+			State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP4xx, Error: hostile}}
 }
 
 func alertEvent(name string) dispatcher.AlertEvent {

@@ -5,7 +5,10 @@ import (
 	"database/sql"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -32,7 +35,7 @@ func scanSession(row scanner) (dispatcher.Session, error) {
 	return s, err
 }
 
-// CreateSession stores a session, and ends the oldest of its token if there are too many.
+// CreateSession stores a session, and ends others if there are too many.
 func (s *store) CreateSession(ctx context.Context, session dispatcher.Session, change dispatcher.Change) error {
 	var identity *string
 	if session.Rules != "" {
@@ -42,29 +45,70 @@ func (s *store) CreateSession(ctx context.Context, session dispatcher.Session, c
 		}
 		identity = orNullText(raw)
 	}
+	apps := slices.Sorted(slices.Values(session.Token.Apps))
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		// $1 most
-		const count = `SELECT count(*) FROM (SELECT 1 FROM sessions LIMIT $1) AS s`
-		if n, _, err := first(ctx, t, scanInt, count, dispatcher.MaxSessions); err != nil || n >= dispatcher.MaxSessions {
-			if err == nil {
-				err = fmt.Errorf("there are %d sessions, which is the maximum; try again when some have ended: %w", n, dispatcher.ErrConflict)
-			}
+		// $1 id, $2 hash, $3 token, $4 identity, $5 rules, $6 now, $7 when it ends, $8 apps
+		const insert = `INSERT INTO sessions (` + sessionColumns + `, apps) VALUES ($1, $2, $3, $4, $5, $6, $6, $7, $8)`
+		if _, err := t.execute(ctx, insert, session.ID, hex.EncodeToString(session.Hash[:]), session.Token.ID, identity, session.Rules,
+			t.now.UnixMilli(), session.EndsAt.UnixMilli(), strings.Join(apps, ",")); err != nil {
 			return err
 		}
-		// $1 id, $2 hash, $3 token, $4 identity, $5 rules, $6 now, $7 when it ends
-		const insert = `INSERT INTO sessions (` + sessionColumns + `) VALUES ($1, $2, $3, $4, $5, $6, $6, $7)`
-		if _, err := t.execute(ctx, insert, session.ID, hex.EncodeToString(session.Hash[:]), session.Token.ID, identity, session.Rules,
-			t.now.UnixMilli(), session.EndsAt.UnixMilli()); err != nil {
+		if err := t.audit(ctx, "login", "", sessionSubject(session.ID), 0); err != nil {
 			return err
 		}
 		// $1 token, $2 the new session, $3 how many others stay
 		const surplus = `DELETE FROM sessions WHERE token_id = $1 AND id <> $2 AND id NOT IN (
-			SELECT id FROM sessions WHERE token_id = $1 AND id <> $2 ORDER BY used_at DESC, id DESC LIMIT $3)`
-		if _, err := t.execute(ctx, surplus, session.Token.ID, session.ID, dispatcher.MaxTokenSessions-1); err != nil {
+			SELECT id FROM sessions WHERE token_id = $1 AND id <> $2 ORDER BY used_at DESC, id DESC LIMIT $3) RETURNING id`
+		ended, err := collect(ctx, t, scanText, surplus, session.Token.ID, session.ID, dispatcher.MaxTokenSessions-1)
+		if err != nil {
 			return err
 		}
-		return t.audit(ctx, "login", "", sessionSubject(session.ID), 0)
+		further, err := t.endSurplusSessions(ctx, session.ID)
+		return errors.Join(err, t.auditEnded(ctx, append(ended, further...)))
 	})
+}
+
+// endSurplusSessions ends one session if there are more than MaxSessions with the new one; see there for whose.
+func (t *tx) endSurplusSessions(ctx context.Context, created string) ([]string, error) {
+	// $1 most
+	const full = `SELECT 1 FROM sessions LIMIT 1 OFFSET $1`
+	if _, more, err := first(ctx, t, scanInt, full, dispatcher.MaxSessions); err != nil || !more {
+		return nil, err
+	}
+	type group struct {
+		apps  string
+		count int
+	}
+	groups, err := collect(ctx, t, func(row scanner) (g group, err error) {
+		err = row.Scan(&g.apps, &g.count)
+		return g, err
+	}, `SELECT apps, count(*) FROM sessions GROUP BY apps ORDER BY count(*) DESC, apps`)
+	if err != nil || len(groups) == 0 {
+		return nil, err
+	}
+	largest := groups[0].apps
+	if all := slices.IndexFunc(groups, func(g group) bool { return g.apps == "" }); all >= 0 && len(groups) > 1 {
+		switch {
+		case groups[all].count > dispatcher.MaxSessions/2:
+			largest = ""
+		case all == 0:
+			largest = groups[1].apps
+		}
+	}
+	// $1 apps, $2 the new session
+	const end = `DELETE FROM sessions WHERE id IN (
+		SELECT id FROM sessions WHERE apps = $1 AND id <> $2 ORDER BY used_at, id LIMIT 1) RETURNING id`
+	return collect(ctx, t, scanText, end, largest, created)
+}
+
+// auditEnded adds to the audit log that a login ended other sessions.
+func (t *tx) auditEnded(ctx context.Context, ids []string) error {
+	for _, id := range ids {
+		if err := t.audit(ctx, "logout", "", sessionSubject(id), 0); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func sessionSubject(id string) string { return "session " + id }
@@ -132,12 +176,10 @@ func (s *store) EndSessions(ctx context.Context, tokenID string, change dispatch
 		// $1 token
 		ids, err := collect(ctx, t, scanText, `DELETE FROM sessions WHERE token_id = $1 RETURNING id`, tokenID)
 		ended = len(ids)
-		for _, id := range ids {
-			if err == nil {
-				err = t.audit(ctx, "logout", "", sessionSubject(id), 0)
-			}
+		if err != nil {
+			return err
 		}
-		return err
+		return t.auditEnded(ctx, ids)
 	})
 	return ended, err
 }

@@ -863,6 +863,7 @@ CREATE TABLE sessions (
   token_id   TEXT   NOT NULL,             -- of the API token, or that of an identity of an issuer
   identity   TEXT,                        -- JSON of what an identity may do; NULL: the token is in api_tokens
   rules      TEXT   NOT NULL,             -- which rules permitted that; empty: the token is in api_tokens
+  apps       TEXT   NOT NULL,             -- those to which the token is bound, joined with commas; empty: all
   created_at BIGINT NOT NULL,
   used_at    BIGINT NOT NULL,             -- to within a minute
   ends_at    BIGINT NOT NULL

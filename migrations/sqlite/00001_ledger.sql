@@ -745,6 +745,7 @@ CREATE TABLE sessions (
   token_id TEXT NOT NULL,
   identity TEXT,
   rules TEXT NOT NULL,
+  apps TEXT NOT NULL,
   created_at INTEGER NOT NULL,
   used_at INTEGER NOT NULL,
   ends_at INTEGER NOT NULL

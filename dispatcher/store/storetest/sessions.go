@@ -144,6 +144,10 @@ func testSessionBound(t *testing.T, f *fixture) {
 	f.must(err)
 	_, err = f.Session(ctx, second.Hash, t0.Add(3*time.Minute))
 	wantError(t, "the least used session of a token that has too many", err, dispatcher.ErrNotFound)
+	log := f.entries(t)
+	if last := log[len(log)-1]; last != " logout session b" {
+		t.Errorf("the audit log ends with %q, want that session b ended", last)
+	}
 }
 
 func testSessionPurge(t *testing.T, f *fixture) {
