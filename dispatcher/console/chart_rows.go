@@ -22,7 +22,8 @@ type chartRow struct {
 
 // rowMark is one run, misfire or planned fire. Shape is the name of its mark, as in the strip of a trigger.
 type rowMark struct {
-	X, Width           float64
+	X                  float64 // of the left edge of the mark, whose middle is at its time
+	From, Width        float64 // of what has a length; Width is 0 if the mark covers it
 	Shape, Title, Link string
 }
 
@@ -52,12 +53,14 @@ func newRows(axis span, zone *time.Location, now time.Time) rowsChart {
 func (c *rowsChart) add(axis span, label, link string, events []rowEvent, more bool) {
 	row := chartRow{Y: float64(len(c.Rows) * rowHeight), Label: label, Link: link, More: more}
 	for _, e := range events {
-		x := axis.x(e.From, rowsWidth)
-		width := float64(markWidth)
+		from := axis.x(e.From, rowsWidth)
+		mark := rowMark{X: c.place(from, e.Shape == shapePlanned), From: from, Shape: e.Shape, Title: e.Title, Link: e.Link}
 		if !e.To.IsZero() {
-			width = max(width, axis.x(e.To, rowsWidth)-x)
+			if width := round(axis.x(e.To, rowsWidth) - from); width > markWidth/2 {
+				mark.Width = width
+			}
 		}
-		row.Marks = append(row.Marks, rowMark{X: min(x, rowsWidth-markWidth), Width: round(width), Shape: e.Shape, Title: e.Title, Link: e.Link})
+		row.Marks = append(row.Marks, mark)
 	}
 	c.Rows = append(c.Rows, row)
 	c.Height = len(c.Rows) * rowHeight
@@ -72,4 +75,16 @@ func (c *rowsChart) legend() []string {
 		}
 	}
 	return occurring(seen)
+}
+
+// place returns the left edge of a mark whose middle is at a time. What has happened ends at the line of the present at the latest,
+// and what is planned begins there at the earliest.
+func (c *rowsChart) place(middle float64, planned bool) float64 {
+	x := middle - markWidth/2
+	if c.Now >= 0 && planned {
+		x = max(x, c.Now)
+	} else if c.Now >= 0 {
+		x = min(x, c.Now-markWidth)
+	}
+	return round(min(max(x, 0), rowsWidth-markWidth))
 }

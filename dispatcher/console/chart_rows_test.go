@@ -64,14 +64,14 @@ func TestNowIsDrawnOnlyWithinThePicture(t *testing.T) {
 func TestMarksOfRowsStayInThePicture(t *testing.T) {
 	t.Parallel()
 	axis := span{timeAt(t, "2026-05-01T00:00:00Z"), timeAt(t, "2026-05-01T10:00:00Z")}
-	c := newRows(axis, time.UTC, axis.From)
+	c := newRows(axis, time.UTC, axis.To.Add(time.Hour))
 	c.add(axis, "billing/invoices", "job", []rowEvent{
 		{From: axis.From.Add(time.Hour), To: axis.From.Add(2 * time.Hour), Shape: "ok"},
 		{From: axis.From.Add(time.Hour), To: axis.From.Add(time.Hour + time.Second), Shape: "failed"},
 		{From: axis.To, Shape: "planned"},
 	}, true)
 	c.add(axis, "billing/late", "job", nil, false)
-	want := []rowMark{{X: 96, Width: 96, Shape: "ok"}, {X: 96, Width: 24, Shape: "failed"}, {X: 936, Width: 24, Shape: "planned"}}
+	want := []rowMark{{X: 84, From: 96, Width: 96, Shape: "ok"}, {X: 84, From: 96, Shape: "failed"}, {X: 936, From: 960, Shape: "planned"}}
 	if !slices.Equal(c.Rows[0].Marks, want) || !c.Rows[0].More {
 		t.Errorf("got %+v, want marks %+v and more", c.Rows[0], want)
 	}
@@ -162,5 +162,23 @@ func TestStagesOfRuns(t *testing.T) {
 				t.Errorf("the stages are %v wide together, want %d", whole, stagesWidth)
 			}
 		})
+	}
+}
+
+func TestMarksStayOnTheirSideOfThePresent(t *testing.T) {
+	t.Parallel()
+	axis := span{timeAt(t, "2026-05-01T00:00:00Z"), timeAt(t, "2026-05-01T10:00:00Z")}
+	now := axis.From.Add(5 * time.Hour) // at 480
+	c := newRows(axis, time.UTC, now)
+	c.add(axis, "billing/invoices", "job", []rowEvent{
+		{From: axis.From, Shape: "ok"}, {From: now.Add(-time.Hour), Shape: "ok"}, {From: now, Shape: "failed"},
+		{From: now.Add(time.Second), Shape: "planned"}, {From: now.Add(time.Hour), Shape: "planned"},
+	}, false)
+	var got []float64
+	for _, mark := range c.Rows[0].Marks {
+		got = append(got, mark.X)
+	}
+	if want := []float64{0, 372, 456, 480, 564}; !slices.Equal(got, want) {
+		t.Errorf("got marks from %v, want %v", got, want)
 	}
 }

@@ -16,6 +16,8 @@ type loginPage struct {
 	Next string
 	// OIDC tells that they can sign in with the issuer.
 	OIDC bool
+	// Ended tells that they sent a form after their session had ended.
+	Ended bool
 }
 
 // askLogin sends somebody without a session to the login, and back afterwards.
@@ -24,10 +26,32 @@ func (v *visit) askLogin() {
 		return
 	}
 	q := url.Values{}
-	if next := v.here(); v.Method == http.MethodGet && isNext(next) {
+	next := v.here()
+	if v.Method == http.MethodPost {
+		next = v.formPage()
+		q.Set("ended", "true")
+	}
+	if isNext(next) {
 		q.Set("next", next)
 	}
 	v.redirect(v.linkQuery(q, "login"))
+}
+
+// formPage returns the page below the console from which a form comes, with its query; empty: the browser does not tell, or it is
+// a page of another site.
+func (v *visit) formPage() string {
+	from, err := url.Parse(v.Referer())
+	if err != nil || from.Host != v.Host {
+		return ""
+	}
+	below, found := strings.CutPrefix(v.console.local(from.EscapedPath()), base)
+	if !found {
+		return ""
+	}
+	if from.RawQuery != "" {
+		below += "?" + from.RawQuery
+	}
+	return below
 }
 
 func (c *Console) showLogin(v *visit) {
@@ -41,7 +65,7 @@ func (v *visit) loginPage(next string) loginPage {
 	if !isNext(next) {
 		next = ""
 	}
-	return loginPage{Next: next, OIDC: v.console.opts.Login != nil}
+	return loginPage{Next: next, OIDC: v.console.opts.Login != nil, Ended: v.query("ended") == "true"}
 }
 
 // login signs in with an API token, which is checked by the API and not kept.

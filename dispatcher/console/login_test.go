@@ -1,6 +1,10 @@
 package console_test
 
 import (
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/hex"
 	"net/http"
 	"net/url"
 	"strings"
@@ -200,5 +204,93 @@ func TestCookiesAreThoseOfTheScheme(t *testing.T) {
 		if got := w.browse().send(http.MethodGet, "apps", nil, map[string]string{"Cookie": other}); got.StatusCode != http.StatusSeeOther {
 			t.Errorf("%s: the cookie of the other scheme is accepted: status %d", scheme, got.StatusCode)
 		}
+	}
+}
+
+func TestFormWithoutASessionLeadsBackToItsPage(t *testing.T) {
+	t.Parallel()
+	w := newTrial(t)
+	b := w.browse()
+	for referer, want := range map[string]string{
+		w.server.URL + "/console/apps/billing?x=1": "./../../login?ended=true&next=apps%2Fbilling%3Fx%3D1",
+		"https://evil.example/console/apps":        "./../../login?ended=true",
+		w.server.URL + "/elsewhere":                "./../../login?ended=true",
+		w.server.URL + "/console//evil.example":    "./../../login?ended=true",
+		"":                                         "./../../login?ended=true",
+	} {
+		got := b.send(http.MethodPost, "apps/billing/disable", url.Values{}, map[string]string{
+			"Sec-Fetch-Site": "same-origin", "Referer": referer})
+		if to := got.Header.Get("Location"); got.StatusCode != http.StatusSeeOther || to != want {
+			t.Errorf("a form of %q: status %d to %q, want %q", referer, got.StatusCode, to, want)
+		}
+	}
+	if text := b.get("login?ended=true").text; !strings.Contains(text, "Your session has ended. Nothing was changed.") {
+		t.Errorf("the login does not say that the session has ended:\n%s", text)
+	}
+}
+
+func TestRefreshKeepsNoSessionAlive(t *testing.T) {
+	t.Parallel()
+	w := newTrial(t)
+	used := func(b *browser, header map[string]string) (changed bool) {
+		t.Helper()
+		value, err := base64.RawURLEncoding.DecodeString(sessionOf(t, b))
+		if err != nil {
+			t.Fatal(err)
+		}
+		hash := sha256.Sum256(value)
+		w.ageSession(hash, 59*time.Minute)
+		before, err := w.store.Session(t.Context(), hash, time.Now(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := b.send(http.MethodGet, "apps", nil, header); got.StatusCode != http.StatusOK {
+			t.Fatalf("status %d, want 200", got.StatusCode)
+		}
+		after, err := w.store.Session(t.Context(), hash, time.Now(), false)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return !after.UsedAt.Equal(before.UsedAt)
+	}
+	b := w.signedIn(reads())
+	for _, header := range []map[string]string{{"Carillon-Refresh": "true"}, {"Sec-Fetch-Dest": "empty"}} {
+		if used(b, header) {
+			t.Errorf("a refresh with %v lengthens the session", header)
+		}
+	}
+	if !used(b, map[string]string{"Sec-Fetch-Dest": "document"}) {
+		t.Error("a person who opens a page does not lengthen the session")
+	}
+}
+
+// sessionOf returns the cookie of the session of a browser.
+func sessionOf(t *testing.T, b *browser) string {
+	t.Helper()
+	at, err := url.Parse(b.w.server.URL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, cookie := range b.Jar.Cookies(at) {
+		if cookie.Name == "carillon" {
+			return cookie.Value
+		}
+	}
+	t.Fatal("the browser has no session")
+	return ""
+}
+
+// ageSession makes a session one that was used last some time ago.
+func (w *trial) ageSession(hash [32]byte, by time.Duration) {
+	w.t.Helper()
+	db, err := sql.Open("sqlite", w.file)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer db.Close()
+	// $1 latest use, $2 hash
+	if _, err := db.ExecContext(w.t.Context(), `UPDATE sessions SET used_at = $1 WHERE hash = $2`, time.Now().Add(-by).UnixMilli(),
+		hex.EncodeToString(hash[:])); err != nil {
+		w.t.Fatal(err)
 	}
 }

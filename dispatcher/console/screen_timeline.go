@@ -31,7 +31,7 @@ const (
 	// rowsOfTimeline is how many jobs a page has.
 	rowsOfTimeline = 15
 	// markRoom is the room of a mark: marks that are closer are drawn as one.
-	markRoom = 24
+	markRoom = 36 // the width of a mark, and by how much it may be moved to stay on its side of the present
 )
 
 // showTimeline draws the jobs of an app over time.

@@ -78,7 +78,7 @@ func (v *visit) findSession() (found bool, err error) {
 	}
 	ctx, cancel := v.soon()
 	defer cancel()
-	session, err := v.console.opts.Sessions.Session(ctx, sha256.Sum256(value), v.now)
+	session, err := v.console.opts.Sessions.Session(ctx, sha256.Sum256(value), v.now, !v.refreshes())
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound) || err == nil && !v.rulesHold(session):
 		if wait := v.console.opts.API.AdmitUnknown(v.Request, v.now); wait > 0 {
@@ -90,6 +90,14 @@ func (v *visit) findSession() (found bool, err error) {
 		return false, err
 	}
 	return true, v.use(session)
+}
+
+// refreshHeader is what the script sends with the requests that no person makes.
+const refreshHeader = "Carillon-Refresh"
+
+// refreshes tells whether the page asks for itself again: that keeps no session alive, or a forgotten tab would for ever.
+func (v *visit) refreshes() bool {
+	return v.Header.Get(refreshHeader) != "" || v.Header.Get("Sec-Fetch-Dest") == "empty"
 }
 
 // rulesHold tells whether a session of an identity was permitted by the rules in force.

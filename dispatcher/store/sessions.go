@@ -114,7 +114,7 @@ func (t *tx) auditEnded(ctx context.Context, ids []string) error {
 func sessionSubject(id string) string { return "session " + id }
 
 // Session returns the session with a hash, and records its use.
-func (s *store) Session(ctx context.Context, hash [32]byte, now time.Time) (dispatcher.Session, error) {
+func (s *store) Session(ctx context.Context, hash [32]byte, now time.Time, used bool) (dispatcher.Session, error) {
 	none := fmt.Errorf("session: %w", dispatcher.ErrNotFound)
 	if now.IsZero() {
 		var err error
@@ -141,7 +141,7 @@ func (s *store) Session(ctx context.Context, hash [32]byte, now time.Time) (disp
 	if !found || session.Ended(now) {
 		return dispatcher.Session{}, none
 	}
-	if now.Sub(session.UsedAt) >= dispatcher.SessionRenewal {
+	if used && now.Sub(session.UsedAt) >= dispatcher.SessionRenewal {
 		session.UsedAt = now.UTC().Truncate(time.Millisecond)
 		err = s.useSession(ctx, session.ID, session.UsedAt)
 	}

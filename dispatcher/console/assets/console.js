@@ -66,7 +66,7 @@ function replaceMain(fresh) {
 }
 
 async function load() {
-  const headers = refresh.tag ? { "If-None-Match": refresh.tag } : {};
+  const headers = { "Carillon-Refresh": "true", ...(refresh.tag && { "If-None-Match": refresh.tag }) };
   const response = await fetch(location.href, { cache: "no-store", headers, signal: AbortSignal.timeout(refresh.patience) });
   if (response.status === 304) return;
   if (!response.ok) throw new Error(response.statusText);

@@ -50,34 +50,41 @@ func testSessions(t *testing.T, f *fixture) {
 	f.must(f.CreateSession(ctx, aSession("s2", token), by))
 	f.must(f.CreateSession(ctx, aSession("s3", token), by))
 
-	got, err := f.Session(ctx, session.Hash, t0.Add(59*time.Second))
+	got, err := f.Session(ctx, session.Hash, t0.Add(59*time.Second), true)
 	f.must(err)
 	if diff := cmp.Diff(session, got); diff != "" {
 		t.Error("a session that was just used (-want +got):\n" + diff)
 	}
-	_, err = f.Session(ctx, [32]byte{9}, t0)
+	_, err = f.Session(ctx, [32]byte{9}, t0, true)
 	wantError(t, "a session that there never was", err, dispatcher.ErrNotFound)
+
+	// A page that refreshes itself does not lengthen it.
+	got, err = f.Session(ctx, session.Hash, t0.Add(59*time.Minute), false)
+	f.must(err)
+	wantDiff(t, "a session that nobody uses", session, got)
+	_, err = f.Session(ctx, aSession("s2", token).Hash, t0.Add(59*time.Minute), false)
+	f.must(err)
 
 	// Its use is recorded, and counts for its idle end.
 	used := t0.Add(59 * time.Minute)
 	session.UsedAt = used
-	if got, err = f.Session(ctx, session.Hash, used); err != nil || !got.UsedAt.Equal(used) {
+	if got, err = f.Session(ctx, session.Hash, used, true); err != nil || !got.UsedAt.Equal(used) {
 		t.Errorf("a session that is used again: %+v, %v, want used at %s", got, err, used)
 	}
-	_, err = f.Session(ctx, session.Hash, used.Add(59*time.Minute))
+	_, err = f.Session(ctx, session.Hash, used.Add(59*time.Minute), true)
 	f.must(err)
-	_, err = f.Session(ctx, aSession("s2", token).Hash, t0.Add(time.Hour))
+	_, err = f.Session(ctx, aSession("s2", token).Hash, t0.Add(time.Hour), true)
 	wantError(t, "a session that nobody used for an hour", err, dispatcher.ErrNotFound)
 	for now := t0.Add(2 * time.Hour); now.Before(session.EndsAt); now = now.Add(30 * time.Minute) {
-		_, err = f.Session(ctx, session.Hash, now)
+		_, err = f.Session(ctx, session.Hash, now, true)
 		f.must(err)
 	}
-	_, err = f.Session(ctx, session.Hash, session.EndsAt)
+	_, err = f.Session(ctx, session.Hash, session.EndsAt, true)
 	wantError(t, "a session at its end", err, dispatcher.ErrNotFound)
 
 	f.must(f.EndSession(ctx, "s3", by))
 	f.must(f.EndSession(ctx, "s3", by))
-	_, err = f.Session(ctx, aSession("s3", token).Hash, t0)
+	_, err = f.Session(ctx, aSession("s3", token).Hash, t0, true)
 	wantError(t, "a session that was ended", err, dispatcher.ErrNotFound)
 	if n, err := f.EndSessions(ctx, token.ID, by); err != nil || n != 2 {
 		t.Errorf("%d sessions ended, %v, want 2", n, err)
@@ -92,7 +99,7 @@ func testSessions(t *testing.T, f *fixture) {
 
 	f.must(f.CreateSession(ctx, session, by))
 	f.must(f.DeleteToken(ctx, "ann", dispatcher.Change{}))
-	_, err = f.Session(ctx, session.Hash, t0)
+	_, err = f.Session(ctx, session.Hash, t0, true)
 	wantError(t, "a session whose token was revoked", err, dispatcher.ErrNotFound)
 
 	expires := t0.Add(time.Minute)
@@ -101,9 +108,9 @@ func testSessions(t *testing.T, f *fixture) {
 	f.must(f.CreateToken(ctx, token))
 	session = aSession("s4", token)
 	f.must(f.CreateSession(ctx, session, by))
-	_, err = f.Session(ctx, session.Hash, expires.Add(-time.Second))
+	_, err = f.Session(ctx, session.Hash, expires.Add(-time.Second), true)
 	f.must(err)
-	_, err = f.Session(ctx, session.Hash, expires)
+	_, err = f.Session(ctx, session.Hash, expires, true)
 	wantError(t, "a session whose token expired", err, dispatcher.ErrNotFound)
 }
 
@@ -115,7 +122,7 @@ func testIdentitySessions(t *testing.T, f *fixture) {
 	})
 	session.Rules = "rules-1"
 	f.must(f.CreateSession(ctx, session, dispatcher.Change{Actor: "ann@example.com", TokenID: "oidc:1", Now: t0}))
-	got, err := f.Session(ctx, session.Hash, t0)
+	got, err := f.Session(ctx, session.Hash, t0, true)
 	f.must(err)
 	if diff := cmp.Diff(session, got); diff != "" {
 		t.Error("session (-want +got):\n" + diff)
@@ -135,14 +142,14 @@ func testSessionBound(t *testing.T, f *fixture) {
 		return session
 	}
 	first, second := begin(0), begin(1)
-	_, err := f.Session(ctx, first.Hash, t0.Add(2*time.Minute)) // the second is now the one that was not used for the longest time
+	_, err := f.Session(ctx, first.Hash, t0.Add(2*time.Minute), true) // the second is now the one that was not used for the longest time
 	f.must(err)
 	for i := 2; i <= dispatcher.MaxTokenSessions; i++ {
 		begin(i)
 	}
-	_, err = f.Session(ctx, first.Hash, t0.Add(3*time.Minute))
+	_, err = f.Session(ctx, first.Hash, t0.Add(3*time.Minute), true)
 	f.must(err)
-	_, err = f.Session(ctx, second.Hash, t0.Add(3*time.Minute))
+	_, err = f.Session(ctx, second.Hash, t0.Add(3*time.Minute), true)
 	wantError(t, "the least used session of a token that has too many", err, dispatcher.ErrNotFound)
 	log := f.entries(t)
 	if last := log[len(log)-1]; last != " logout session b" {
@@ -158,12 +165,12 @@ func testSessionPurge(t *testing.T, f *fixture) {
 	for _, session := range []dispatcher.Session{idle, used} {
 		f.must(f.CreateSession(ctx, session, dispatcher.Change{Now: t0}))
 	}
-	_, err := f.Session(ctx, used.Hash, t0.Add(30*time.Minute))
+	_, err := f.Session(ctx, used.Hash, t0.Add(30*time.Minute), true)
 	f.must(err)
 	f.purge(t0.Add(time.Hour))
-	if _, err = f.Session(ctx, idle.Hash, t0); err == nil { // by its own time it would still live
+	if _, err = f.Session(ctx, idle.Hash, t0, true); err == nil { // by its own time it would still live
 		t.Error("the purge left a session that nobody has used for an hour")
 	}
-	_, err = f.Session(ctx, used.Hash, t0.Add(time.Hour))
+	_, err = f.Session(ctx, used.Hash, t0.Add(time.Hour), true)
 	f.must(err)
 }
