@@ -157,6 +157,14 @@ func (j Job) checkCarryState(problems *Problems) {
 	}
 }
 
-// CarriesState reports whether runs of a kind change the state of their job. Those of a backfill are given it, but repeat
-// what is past, so that what they return would take the job back.
-func (k RunKind) CarriesState() bool { return k != KindBackfill }
+// WhyStateStays says why a run does not change the state of its job; empty: it does. Runs of a backfill, and those that follow
+// them, are given the state, but repeat what is past, so that what they return would take the job back.
+func WhyStateStays(kind RunKind, cause *RunCause) string {
+	switch {
+	case kind == KindBackfill:
+		return "a run of kind backfill does not change the state of its job"
+	case cause.OfBackfill():
+		return "a run that follows one of a backfill does not change the state of its job"
+	}
+	return ""
+}

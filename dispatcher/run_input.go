@@ -9,10 +9,11 @@ import (
 
 // RunInput is what a run was given when it was queued, apart from what follows from its key. Most runs have none.
 type RunInput struct {
+	// Cause says why the run exists; nil: its kind says all. It comes first, so that a database tells by how the text begins
+	// whether a run is of a backfill; see OfBackfill.
+	Cause *RunCause `json:"cause,omitempty"`
 	// Payload takes the place of the job's payload; nil: the run has that of the job.
 	Payload json.RawMessage `json:"payload,omitempty"`
-	// Cause says why the run exists; nil: its kind says all.
-	Cause *RunCause `json:"cause,omitempty"`
 	// Traceparent is the trace context of the request that asked for the run, for its latest retry, or for the backfill or bulk
 	// action that it is part of; empty: it had none. No target gets it.
 	Traceparent string `json:"traceparent,omitempty"`
@@ -28,6 +29,10 @@ type RunInput struct {
 
 // RunCause says why a run exists.
 type RunCause struct {
+	// Backfill is the id of the backfill that the run is part of, and Range what it covers. A run that follows one of a
+	// backfill, or a follower of one, names the backfill too, without the range.
+	Backfill string `json:"backfill,omitempty"`
+	Range    *Range `json:"range,omitempty"`
 	// Run is the id of the run that this one follows, and On what happened to it, as a FollowEvent. Run is empty for missed
 	// fires that no run caught up.
 	Run string `json:"run,omitempty"`
@@ -36,12 +41,12 @@ type RunCause struct {
 	State RunState `json:"state,omitempty"`
 	Class Class    `json:"class,omitempty"`
 	Error string   `json:"error,omitempty"`
-	// Backfill is the id of the backfill that the run is part of, and Range what it covers.
-	Backfill string `json:"backfill,omitempty"`
-	Range    *Range `json:"range,omitempty"`
 	// Alert is the name of the alert of which the run delivers a notification.
 	Alert string `json:"alert,omitempty"`
 }
+
+// OfBackfill tells whether a run is part of a backfill, or follows such a run: what it does is about the past.
+func (c *RunCause) OfBackfill() bool { return c != nil && c.Backfill != "" }
 
 // Range is a span of instants, both ends inclusive.
 type Range struct {

@@ -41,12 +41,13 @@ func keepReturned(outcome *dispatcher.Outcome, call dispatcher.Call, got returne
 	}
 	problem := ""
 	var state json.RawMessage
+	stays := dispatcher.WhyStateStays(call.Key.Kind, call.Cause)
 	switch text, err := dispatcher.ReadCarriedState(got.text); {
 	case got.text == nil:
 		problem = "the body is longer than the 64 KiB that are read, so no state was looked for in it; return the state in " +
 			dispatcher.HeaderState
-	case !call.Key.Kind.CarriesState():
-		problem = "a run of kind " + string(call.Key.Kind) + " does not change the state of its job"
+	case stays != "":
+		problem = stays
 	case call.Key.Shard > 0:
 		problem = "a shard of a broadcast does not change the state of its job"
 	case err != nil:

@@ -215,12 +215,15 @@ func (t *tx) endAlertsOf(ctx context.Context, job int64) error {
 }
 
 // judgeEnds applies ends of runs, and decisions about missed fires, to the alerts of their jobs, in order. It returns how many
-// notifications it queued.
-func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd) (int, error) {
+// notifications it queued. Runs of backfills, and what follows them, are left out.
+func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd, backfills map[dispatcher.RunKey]string) (int, error) {
 	var ids []int64
-	for _, e := range ends {
-		if e.follows&dispatcher.FollowsAlerts != 0 && e.key.Kind != dispatcher.KindBackfill {
-			ids = append(ids, e.jobID)
+	leftOut := func(e *pendingEnd) bool {
+		return e.follows&dispatcher.FollowsAlerts == 0 || e.key.Kind == dispatcher.KindBackfill || backfills[e.key] != ""
+	}
+	for i := range ends {
+		if !leftOut(&ends[i]) {
+			ids = append(ids, ends[i].jobID)
 		}
 	}
 	if len(ids) == 0 {
@@ -233,7 +236,7 @@ func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd) (int, error) {
 	for i := range ends {
 		e := &ends[i]
 		job := j.jobs[e.jobID]
-		if job == nil || job.deleted || e.follows&dispatcher.FollowsAlerts == 0 || e.key.Kind == dispatcher.KindBackfill {
+		if job == nil || job.deleted || leftOut(e) {
 			continue
 		}
 		end := dispatcher.AlertEnd{RunKey: e.key, Trigger: e.trigger, State: e.state, Class: e.class, Error: e.reason, EndedAt: e.endedAt}

@@ -162,12 +162,17 @@ func (j *judgement) facts(ctx context.Context, ids []int64) (map[int64]dispatche
 	return facts, nil
 }
 
+// notOfBackfill tells the runs r that are neither part of a backfill nor follow such a run. A follower says so at the beginning
+// of its input.
+const notOfBackfill = `r.kind <> 5 AND (r.kind <> 4 OR NOT EXISTS (SELECT 1 FROM run_inputs AS x WHERE x.scheduled_at = r.scheduled_at
+		AND x.trigger_id = r.trigger_id AND x.kind = 4 AND x.input LIKE '{"cause":{"backfill":"%'))`
+
 func (j *judgement) readSuccesses(ctx context.Context, facts map[int64]dispatcher.AlertFacts, jobs, since []int64) error {
 	// From $1 on: id, since
 	read := j.rows(0, 1, "", column{"id", bigint}, column{"since", bigint}) + ` SELECT b.id, (SELECT r.ended_at
-			FROM (SELECT r.ended_at, r.state, r.kind FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
+			FROM (SELECT r.ended_at, r.state, r.kind, r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
 				ORDER BY r.scheduled_at DESC LIMIT ` + factsWithin + `) AS r
-			WHERE r.state IS NULL AND r.kind < 16 AND r.kind <> 5 LIMIT 1) FROM b`
+			WHERE r.state IS NULL AND r.kind < 16 AND ` + notOfBackfill + ` LIMIT 1) FROM b`
 	_, err := collect(ctx, j, func(row scanner) (struct{}, error) {
 		var job int64
 		var ended *time.Time
@@ -186,7 +191,7 @@ func (j *judgement) readSuccesses(ctx context.Context, facts map[int64]dispatche
 func (j *judgement) readRunning(ctx context.Context, facts map[int64]dispatcher.AlertFacts, jobs []int64) error {
 	// From $1 on: ids
 	read := j.rows(0, 1, "", idColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind FROM b
-			JOIN live_runs AS r ON r.job_id = b.id WHERE r.claimed_at IS NOT NULL AND r.kind < 16 AND r.kind <> 5
+			JOIN live_runs AS r ON r.job_id = b.id WHERE r.claimed_at IS NOT NULL AND r.kind < 16 AND ` + notOfBackfill + `
 				AND r.state IN ('claimed', 'running', 'waiting_callback')
 		UNION ALL SELECT f.job_id, f.claimed_at, f.scheduled_at, f.trigger_id, 1 FROM b JOIN (` + j.claimedFires() + `) AS f ON f.job_id = b.id`
 	_, err := collect(ctx, j, func(row scanner) (struct{}, error) {

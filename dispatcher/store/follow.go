@@ -136,7 +136,11 @@ func (t *tx) followEnds(ctx context.Context, ends []pendingEnd) (done dispatcher
 	if err := t.removePending(ctx, ends); err != nil {
 		return done, err
 	}
-	runs, err := t.runsThatFollow(ctx, ends)
+	backfills, err := t.backfillsOf(ctx, ends)
+	if err != nil {
+		return done, err
+	}
+	runs, err := t.runsThatFollow(ctx, ends, backfills)
 	if err != nil {
 		return done, err
 	}
@@ -145,7 +149,7 @@ func (t *tx) followEnds(ctx context.Context, ends []pendingEnd) (done dispatcher
 	if err != nil {
 		return done, err
 	}
-	notified, err := t.judgeEnds(ctx, ends)
+	notified, err := t.judgeEnds(ctx, ends, backfills)
 	done.Queued = len(queued) + notified
 	return done, err
 }
@@ -166,8 +170,29 @@ func (t *tx) removePending(ctx context.Context, ends []pendingEnd) error {
 	return err
 }
 
+// backfillsOf returns the ids of the backfills of which runs that ended are part, or of which a run is that they follow.
+func (t *tx) backfillsOf(ctx context.Context, ends []pendingEnd) (map[dispatcher.RunKey]string, error) {
+	var keys []dispatcher.RunKey
+	for _, e := range ends {
+		if e.key.Kind == dispatcher.KindBackfill || e.key.Kind == dispatcher.KindChain {
+			keys = append(keys, e.key)
+		}
+	}
+	inputs, err := inputsOf(ctx, t.flavor, t, keys)
+	if err != nil {
+		return nil, err
+	}
+	backfills := make(map[dispatcher.RunKey]string, len(inputs))
+	for key, input := range inputs {
+		if input.Cause.OfBackfill() {
+			backfills[key] = input.Cause.Backfill
+		}
+	}
+	return backfills, nil
+}
+
 // runsThatFollow returns the runs that follow some ends, as the jobs declare it now.
-func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd) ([]queuedRun, error) {
+func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd, backfills map[dispatcher.RunKey]string) ([]queuedRun, error) {
 	all, err := t.followersOf(ctx, ends)
 	if err != nil {
 		return nil, err
@@ -184,8 +209,8 @@ func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd) ([]queuedRun
 		if err != nil {
 			return nil, fmt.Errorf("what followers of run %s get: %w", e.key, err)
 		}
-		cause := &dispatcher.RunCause{Run: document.Parent.Run, On: string(document.Event), State: document.Parent.State,
-			Class: document.Parent.Class, Error: document.Parent.Error}
+		cause := &dispatcher.RunCause{Backfill: backfills[e.key], Run: document.Parent.Run, On: string(document.Event),
+			State: document.Parent.State, Class: document.Parent.Class, Error: document.Parent.Error}
 		var encoded json.RawMessage
 		for _, f := range followers {
 			key := e.follower(f.follower)

@@ -259,9 +259,14 @@ func (s *store) keepCompleted(ctx context.Context, t *tx, c calledBack, state js
 		problems.Add("/state", dispatcher.CodeCarryState, "%s; complete the run without state", why)
 		return problems.Err()
 	}
+	inputs, err := inputsOf(ctx, t.flavor, t, []dispatcher.RunKey{c.held.RunKey})
+	if err != nil {
+		return err
+	}
+	stays := dispatcher.WhyStateStays(c.held.Kind, inputs[c.held.RunKey].Cause)
 	switch {
-	case !c.held.Kind.CarriesState():
-		return refused("a run of kind " + string(c.held.Kind) + " does not change the state of its job")
+	case stays != "":
+		return refused(stays)
 	case c.held.Shard > 0:
 		return refused("a shard of a broadcast does not change the state of its job")
 	case c.note != nil && c.note.State == nil:

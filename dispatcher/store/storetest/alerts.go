@@ -40,6 +40,7 @@ func alertTests() map[string]func(*testing.T, *fixture) {
 		"a notification that nobody gets shows in the state":                   testAlertUndelivered,
 		"a notification that a later one has overtaken is not sent":            testAlertOvertaken,
 		"a notification waits for the one before it":                           testAlertInOrder,
+		"what follows a backfill is not told":                                  testAlertOfBackfillFollower,
 		"an alert can be tested":                                               testAlertTest,
 		"a success that was recorded before the failure ends an alert in time": testAlertRecoveryRace,
 		"events of alerts are kept as long as the history of their app":        testAlertEventsExpire,
