@@ -112,9 +112,14 @@ func (w *AlertWebhook) fillsJSON() bool {
 
 func (w *AlertWebhook) checkSecretURL(problems *Problems) {
 	if w.SecretURL == nil {
-		if u, err := url.Parse(w.URL); err == nil && u.Hostname() == "hooks.slack.com" && len(u.Path) > 1 {
+		switch u, err := url.Parse(w.URL); {
+		case err != nil || u.Hostname() != "hooks.slack.com":
+		case len(u.Path) > 1:
 			problems.Add("/url", CodeAlertForm, "anyone who knows this URL can post to the channel; give it as secret_url, "+
 				"and here only https://hooks.slack.com/")
+		default:
+			problems.Add("/secret_url", CodeRequired, "https://hooks.slack.com/ is the URL of no channel; give that of an incoming webhook "+
+				"as secret_url")
 		}
 		return
 	}

@@ -59,6 +59,9 @@ func TestWrongDestinations(t *testing.T) {
 		"the URL of Slack in plain text": {func(w *AlertWebhook) {
 			w.URL = "https://hooks.slack.com/services/T0/B0/xyz"
 		}, "/webhook/url alert_form"},
+		"the host of Slack alone": {func(w *AlertWebhook) {
+			w.Format, w.URL = AlertFormatSlack, "https://hooks.slack.com/"
+		}, "/webhook/secret_url required"},
 		"the URL of Slack as a secret": {func(w *AlertWebhook) {
 			w.URL, w.SecretURL = "https://hooks.slack.com/", value("https://hooks.slack.com/services/T0/B0/xyz")
 		}, ""},

@@ -172,7 +172,10 @@ func (s *store) changeStates(ctx context.Context, app, name, jobName string, con
 		}
 		// $1 app, $2 name
 		const find = `SELECT id FROM jobs WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
-		job, _, err := first(ctx, t, scanInt, find, dispatcher.AppID(app), jobName)
+		job, there, err := first(ctx, t, scanInt, find, dispatcher.AppID(app), jobName)
+		if err == nil && !there {
+			err = dispatcher.NotFound("job", app+"/"+jobName)
+		}
 		if err != nil {
 			return err
 		}

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -40,6 +42,9 @@ func (s *store) RenameJob(ctx context.Context, app, name string, rename dispatch
 		}
 		if err := t.renameFollower(ctx, job, renamed); err != nil {
 			return err
+		}
+		if err := t.renameInAlerts(ctx, job, renamed); err != nil {
+			return fmt.Errorf("rename job %s/%s in alerts: %w", app, name, err)
 		}
 		if err := t.remember(ctx, dispatcher.CauseRename, triggerIDs(renamed)); err != nil {
 			return err
@@ -111,6 +116,46 @@ func (t *tx) writeNames(ctx context.Context, job dispatcher.Job) error {
 	}
 	_, err = t.ExecContext(ctx, ofTriggers, append([]any{job.Revision}, t.batch(ids, row.TriggerNames, origins)...)...)
 	return err
+}
+
+// renameInAlerts gives a job its new name in the alerts that select it by name.
+func (t *tx) renameInAlerts(ctx context.Context, before, after dispatcher.Job) error {
+	if before.Name == after.Name {
+		return nil
+	}
+	type definition struct {
+		id   int64
+		text string
+	}
+	// $1 app
+	const all = `SELECT id, definition FROM alerts WHERE app_id = $1 AND deleted_at IS NULL ORDER BY id`
+	alerts, err := collect(ctx, t, func(row scanner) (d definition, err error) {
+		return d, row.Scan(&d.id, &d.text)
+	}, all, dispatcher.AppID(after.App))
+	if err != nil {
+		return err
+	}
+	for _, alert := range alerts {
+		var d alertDefinition
+		if err := json.Unmarshal([]byte(alert.text), &d); err != nil {
+			return err
+		}
+		i := slices.Index(d.Jobs, before.Name)
+		if i < 0 {
+			continue
+		}
+		d.Jobs[i] = after.Name
+		d.Jobs = slices.Compact(slices.Sorted(slices.Values(d.Jobs)))
+		renamed, err := json.Marshal(d)
+		if err != nil {
+			return err
+		}
+		// $1 id, $2 definition
+		if _, err := t.ExecContext(ctx, `UPDATE alerts SET definition = $2 WHERE id = $1`, alert.id, string(renamed)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // auditedName is what the audit log shows of a rename.

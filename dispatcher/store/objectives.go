@@ -152,7 +152,8 @@ func (s *store) ObjectiveStatus(ctx context.Context, app, job string) (dispatche
 	if _, err := s.findJob(ctx, s.read, app, job, ""); errors.Is(err, dispatcher.ErrNotFound) {
 		return found.status, err
 	}
-	return found.status, dispatcher.NotFound("objective of job", app+"/"+job)
+	return found.status, fmt.Errorf("job %s has no objective; declare objective in its definition: %w", dispatcher.Echo(app+"/"+job),
+		dispatcher.ErrNotFound)
 }
 
 // ObjectiveStatuses returns a page of the jobs of an app that have an objective, by name.

@@ -115,9 +115,16 @@ func (u *alertUnmuteCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
+	before, err := api.Alert(ctx, app, name)
+	if err != nil {
+		return err
+	}
 	alert, err := api.UnmuteAlert(ctx, app, name)
 	if err != nil {
 		return err
+	}
+	if before.Muted == nil {
+		return u.print(c, alert, "had no mute to lift; windows of mute that it declares stay")
 	}
 	return u.print(c, alert, "notifies again, also of what began meanwhile and still holds")
 }
