@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -73,7 +74,7 @@ func (b *bench) failures(ctx context.Context) error {
 	}
 	told := notified.count()
 	r := Result{Bench: "failures", Database: b.kind, Unit: "notifications", Value: float64(told), Jobs: some(b.Failing),
-		Missing: some(wanted - told)}
+		Missing: some(wanted - told), Doubled: some(notified.doubled())}
 	var ratios rates
 	var during latencies
 	for round := range b.Rounds {
@@ -106,27 +107,48 @@ func (b *bench) alert(ctx context.Context, url string) error {
 	return err
 }
 
-// counter counts requests, each event id once.
+// counter counts the transitions that it is told of, and how many event ids told of them.
 type counter struct {
 	mu     sync.Mutex
 	events map[string]bool
+	told   map[toldTransition]bool
+}
+
+// toldTransition is a transition of an alert, which one event id is to tell of.
+type toldTransition struct {
+	Job       string
+	Condition dispatcher.AlertCondition
+	Sequence  int64
 }
 
 // take is a receiver that counts a request.
-func (c *counter) take(_ http.ResponseWriter, q *http.Request) {
-	_, _ = io.Copy(io.Discard, q.Body)
+func (c *counter) take(w http.ResponseWriter, q *http.Request) {
+	var n dispatcher.AlertNotification
+	if err := json.NewDecoder(q.Body).Decode(&n); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.events == nil {
-		c.events = map[string]bool{}
+		c.events, c.told = map[string]bool{}, map[toldTransition]bool{}
 	}
 	c.events[q.Header.Get("webhook-id")] = true
+	c.told[toldTransition{n.Job, n.Condition, n.Sequence}] = true
 }
 
+// count returns how many transitions were told.
 func (c *counter) count() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return len(c.events)
+	return len(c.told)
+}
+
+// doubled returns how many further event ids told of a transition that another one had told of.
+func (c *counter) doubled() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.events) - len(c.told)
 }
 
 // await waits until that many were counted, at most for the given time.

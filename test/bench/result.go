@@ -36,6 +36,8 @@ type Result struct {
 	P99Ratio *float64 `json:"p99_ratio,omitempty"`
 	// Missing is how many were due and had not arrived a second after the end.
 	Missing *int `json:"missing,omitempty"`
+	// Doubled is how many transitions of alerts were told again under another event id.
+	Doubled *int `json:"doubled,omitempty"`
 	// Last is when the last of a burst began, Alone when the only fire of another app did.
 	Last       *float64 `json:"last_ms,omitempty"`
 	Alone      *float64 `json:"alone_ms,omitempty"`
@@ -140,6 +142,7 @@ func (r Result) details() []string {
 	number("p99_ratio", "%.2f", r.P99Ratio)
 	count("early", r.Early)
 	count("missing", r.Missing)
+	count("doubled", r.Doubled)
 	number("last_ms", "%.0f", r.Last)
 	number("alone_ms", "%.0f", r.Alone)
 	count("out_of_order", r.OutOfOrder)

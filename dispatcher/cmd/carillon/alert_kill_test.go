@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
@@ -151,26 +153,35 @@ func (p *pagerServer) declare(t *testing.T, n *node, watches dispatcher.AlertCon
 	must[dispatcher.Alert](t)(n.PutAlert(t.Context(), alert, client.Condition{}))
 }
 
-// checkTold waits until everything has ended, and compares what was told with the transitions in the history. It returns how
-// many there are of each condition.
+// checkTold waits until everything has ended, compares the transitions of failures in the history with the runs of the ledger,
+// and what was told with the transitions. A notification that a later one has overtaken while its node was dead is cancelled,
+// and not told. It returns how many transitions there are of each condition.
 func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondition]int {
 	t.Helper()
 	var events []dispatcher.AlertEvent
-	until(t, "all notifications to be delivered", func() bool {
-		for _, run := range n.allRuns("kill") {
-			if run.EndedAt == nil {
-				return false
-			}
-		}
+	var runs []dispatcher.Run
+	cancelled := 0
+	until(t, "as many transitions as the runs make, and all notifications to be delivered", func() bool {
 		list, err := n.AlertEvents(t.Context(), dispatcher.AlertEventQuery{App: "kill", Page: dispatcher.Page{Limit: 1000}})
 		if err != nil {
 			t.Fatal(err)
 		}
-		events = list.Items
+		events, runs, cancelled = list.Items, n.allRuns("kill"), 0
+		for _, run := range runs {
+			if run.EndedAt == nil {
+				return false
+			}
+			if run.Kind == dispatcher.KindAlert && run.State == dispatcher.RunCancelled {
+				cancelled++
+			}
+		}
 		p.mu.Lock()
 		defer p.mu.Unlock()
-		return len(events) > 0 && len(p.told) == len(events)
+		return len(events) > 0 && len(failuresOf(events)) >= len(transitionsOf(runs)) && len(p.told)+cancelled >= len(events)
 	})
+	if diff := cmp.Diff(transitionsOf(runs), failuresOf(events)); diff != "" {
+		t.Errorf("transitions (-as the runs ended +in the history):\n%s", diff)
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	count, latest := map[dispatcher.AlertCondition]int{}, map[alertSequence]int64{}
@@ -187,7 +198,9 @@ func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondi
 		}
 		of.number = e.Sequence
 		ids := p.told[of]
-		if len(ids) != 1 {
+		if len(ids) == 0 {
+			cancelled-- // it was overtaken
+		} else if len(ids) > 1 {
 			t.Errorf("transition %+v was told under %d event ids, want 1: %v", of, len(ids), ids)
 		}
 		for _, told := range ids {
@@ -196,6 +209,44 @@ func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondi
 			}
 		}
 	}
+	if cancelled < 0 { // one that was sent before its node died may be cancelled as well
+		t.Errorf("%d transitions were not told, although nothing overtook their notifications", -cancelled)
+	}
 	t.Logf("transitions: %v", count)
 	return count
+}
+
+// failuresOf returns the transitions of the job flaky by its failures, oldest first.
+func failuresOf(events []dispatcher.AlertEvent) (made []string) {
+	for _, e := range slices.Backward(events) {
+		if e.Job == "flaky" && e.Condition == dispatcher.AlertFailure {
+			made = append(made, string(e.Transition)+" by "+e.Run)
+		}
+	}
+	return made
+}
+
+// transitionsOf returns those that the ends of the runs of the job flaky make, in order.
+func transitionsOf(runs []dispatcher.Run) (made []string) {
+	ended := slices.DeleteFunc(slices.Clone(runs), func(r dispatcher.Run) bool { return r.Job != "flaky" || r.EndedAt == nil })
+	slices.SortFunc(ended, func(a, b dispatcher.Run) int {
+		if earlier := a.EndedAt.Compare(*b.EndedAt); earlier != 0 {
+			return earlier
+		}
+		return a.ScheduledAt.Compare(b.ScheduledAt)
+	})
+	firing := false
+	for _, run := range ended {
+		switch run.State {
+		case dispatcher.RunSucceeded:
+			if firing {
+				firing, made = false, append(made, string(dispatcher.AlertResolved)+" by "+run.ID)
+			}
+		case dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost:
+			if !firing {
+				firing, made = true, append(made, string(dispatcher.AlertFiring)+" by "+run.ID)
+			}
+		}
+	}
+	return made
 }
