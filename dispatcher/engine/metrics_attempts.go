@@ -76,30 +76,36 @@ func newAttemptSeconds(registry prometheus.Registerer) map[attemptKey]timed {
 	return seconds
 }
 
-// notable is from how long on each observation has an exemplar.
+// notable is from how long on an observation is one that people look for.
 const notable = time.Second
 
-// timed is a histogram whose buckets name a run as an example: one a second, and each that took notably long. An exemplar
-// costs several times what an observation does, and nobody looks at more.
+// timed is a histogram whose buckets name a run as an example: one a second, and one that took notably long. An exemplar costs
+// several times what an observation does, and nobody looks at more. While a node is overloaded all take long, and then cost
+// matters most.
 type timed struct {
 	observer prometheus.ExemplarObserver
 	notable  time.Duration
-	second   *atomic.Int64 // of the latest exemplar, in Unix time
+	seconds  *exemplarSeconds
 }
 
+// exemplarSeconds are when the latest exemplars were made, in Unix time.
+type exemplarSeconds struct{ usual, notable atomic.Int64 }
+
 func newTimed(observer prometheus.Observer, notable time.Duration) timed {
-	return timed{observer.(prometheus.ExemplarObserver), notable, &atomic.Int64{}} // all histograms of this library are
+	return timed{observer.(prometheus.ExemplarObserver), notable, &exemplarSeconds{}} // all histograms of this library are
 }
 
 // observe notes that something of a run took a time, as seen at a local time. The exemplar names the trace, too, if there is
 // one to be found.
 func (t timed) observe(took time.Duration, call *dispatcher.Call, at time.Time) {
-	second := at.Unix()
-	if took < t.notable && t.second.Load() == second {
+	latest := &t.seconds.usual
+	if took >= t.notable {
+		latest = &t.seconds.notable
+	}
+	if second := at.Unix(); latest.Swap(second) == second {
 		t.observer.(prometheus.Observer).Observe(took.Seconds())
 		return
 	}
-	t.second.Store(second)
 	labels := prometheus.Labels{"run": call.Key.String()}
 	if call.Sampling == dispatcher.Sampled {
 		labels["trace_id"] = call.TraceID().String()

@@ -85,6 +85,26 @@ func exemplarRun(h *dto.Histogram) (run string) {
 	return run
 }
 
+// However many runs are late at once, a second has two exemplars: one of them is of a run that was notably late.
+func TestExemplarsAreBoundedBySecond(t *testing.T) {
+	h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "h", Buckets: []float64{.1, 1, 10}})
+	timed, at := newTimed(h, notable), time.Unix(1_800_000_000, 0)
+	calls := make([]dispatcher.Call, 4)
+	for i := range calls {
+		calls[i].Key = dispatcher.RunKey{TriggerID: int64(i + 1), ScheduledAt: at, Kind: dispatcher.KindSchedule}
+	}
+	allocations := testing.AllocsPerRun(100, func() {
+		timed.observe(50*time.Millisecond, &calls[0], at)
+		timed.observe(5*time.Second, &calls[1], at)
+		timed.observe(60*time.Millisecond, &calls[2], at)
+		timed.observe(6*time.Second, &calls[3], at)
+	})
+	if want := calls[0].Key.String() + calls[1].Key.String(); exemplarRun(written(t, h).GetHistogram()) != want || allocations != 0 {
+		t.Errorf("exemplars %q after %v allocations, want those of the first of each, %q, and none",
+			exemplarRun(written(t, h).GetHistogram()), allocations, want)
+	}
+}
+
 func TestLinesOfFailedAttemptsAreBoundedBySecond(t *testing.T) {
 	t.Parallel()
 	var b lineBudget
