@@ -24,6 +24,15 @@ type Attention struct {
 	Objectives Newest[ObjectiveStatus] `json:"objectives"`
 	// Circuits are hosts for which runs wait, because their circuit is open.
 	Circuits Newest[OpenCircuit] `json:"circuits"`
+	// Groups have no endpoint for the jobs that call them.
+	Groups Newest[SilentGroup] `json:"groups"`
+	// Credentials are jobs that failed in AttentionSpan before At because of a secret, the latest first.
+	Credentials Newest[CredentialFailure] `json:"credentials"`
+	// Certificates are presented to targets and end within CertificateWarning, the first to end first.
+	Certificates Newest[EndingCertificate] `json:"certificates"`
+	// Retention is history that should have been gone for more than RetentionLate; for tokens that are bound to apps, that of
+	// these apps.
+	Retention Newest[LateRetention] `json:"retention"`
 	// SetAside are ends of runs, and misfires, of which what follows could not be queued, the earliest first.
 	SetAside Newest[SetAsideEnd] `json:"set_aside"`
 	// Nodes are those that are not well, MaxAttention at most, and Rollback is one that is not settled. Tokens that are bound to
@@ -119,6 +128,8 @@ const (
 	NodeReasonPaused    NodeReason = "paused"    // an operator, or a rollback, paused it
 	NodeReasonSaturated NodeReason = "saturated" // it begins attempts later than SaturatedLag
 	NodeReasonClock     NodeReason = "clock"     // its clock differs by more than WrongClock
+	// NodeReasonCertificate: the certificate of its API ends within CertificateWarning of its latest heartbeat, or has ended
+	NodeReasonCertificate NodeReason = "certificate"
 )
 
 // Unwell returns the nodes that ask for attention.
@@ -147,6 +158,9 @@ func (n Node) unwell() (reasons []NodeReason) {
 	}
 	if n.ClockOffset.Std().Abs() > WrongClock {
 		reasons = append(reasons, NodeReasonClock)
+	}
+	if n.CertificateEnding() {
+		reasons = append(reasons, NodeReasonCertificate)
 	}
 	return reasons
 }

@@ -15,6 +15,14 @@ type Census struct {
 	Oldest  time.Time
 	// TokenExpiry is when the first token of the API expires that has not been expired for a day; zero: there is none.
 	TokenExpiry time.Time
+	// Forgotten are pauses of apps, jobs and triggers that are older than ForgottenAfter and have no end.
+	Forgotten int
+	// SilentGroups are endpoint groups that enabled jobs call and that have no endpoint for them.
+	SilentGroups int
+	// CertificateEnd is when the first client certificate ends that enabled jobs and their groups present; zero: there is none.
+	CertificateEnd time.Time
+	// RetentionBehind is for how long the oldest history should have been gone.
+	RetentionBehind time.Duration
 	// DaysAhead is how many days after today have partitions for the history; nil: the history has none.
 	DaysAhead *int
 }

@@ -47,9 +47,17 @@ type NodeReport struct {
 	// ClockOffset is how far the node's wall clock is ahead of the database's; negative if it
 	// is behind. It does not move fires: the database's clock decides.
 	ClockOffset Duration `json:"clock_offset"`
+	// CertificateEndsAt is when the first certificate of its API's chain ends; nil: it serves no TLS.
+	CertificateEndsAt *time.Time `json:"certificate_ends_at,omitempty"`
 	// LongSince is when the latest spell of long attempts began, by the database's clock; nil: there is
 	// none. Only nodes whose machine is protected during such attempts report it.
 	LongSince *time.Time `json:"-"`
+}
+
+// CertificateEnding tells that the certificate of the node's API ends within CertificateWarning of its latest heartbeat, or has
+// ended then.
+func (n Node) CertificateEnding() bool {
+	return n.CertificateEndsAt != nil && n.CertificateEndsAt.Sub(n.HeartbeatAt) < CertificateWarning
 }
 
 // SetShares fills in the shares of a list of all nodes.

@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
+	"fmt"
 )
 
 // TLS tunes the connections to an https target.
@@ -52,16 +53,26 @@ func (t *TLS) check(problems *Problems, path string) {
 
 // certificates reports whether a text is PEM certificates and nothing else.
 func certificates(text string) bool {
-	rest, count := []byte(text), 0
+	all, err := parseCertificates(text)
+	return err == nil && len(all) > 0
+}
+
+// parseCertificates reads PEM certificates.
+func parseCertificates(text string) (all []*x509.Certificate, err error) {
+	rest := []byte(text)
 	for {
 		var block *pem.Block
 		if block, rest = pem.Decode(rest); block == nil {
-			return count > 0
+			return all, nil
 		}
-		if _, err := x509.ParseCertificate(block.Bytes); err != nil || block.Type != "CERTIFICATE" {
-			return false
+		one, err := x509.ParseCertificate(block.Bytes)
+		if err == nil && block.Type != "CERTIFICATE" {
+			err = fmt.Errorf("%s is no certificate", block.Type)
 		}
-		count++
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, one)
 	}
 }
 

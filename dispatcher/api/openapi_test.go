@@ -199,6 +199,8 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"JobSummary": reflect.TypeFor[dispatcher.JobSummary](), "JobSummaryList": reflect.TypeFor[list[dispatcher.JobSummary]](),
 		"TargetSummary": reflect.TypeFor[dispatcher.TargetSummary](), "RunSummary": reflect.TypeFor[dispatcher.RunSummary](),
 		"Attention": reflect.TypeFor[dispatcher.Attention](), "OverdueTrigger": reflect.TypeFor[dispatcher.OverdueTrigger](),
+		"SilentGroup": reflect.TypeFor[dispatcher.SilentGroup](), "CredentialFailure": reflect.TypeFor[dispatcher.CredentialFailure](),
+		"EndingCertificate": reflect.TypeFor[dispatcher.EndingCertificate](), "LateRetention": reflect.TypeFor[dispatcher.LateRetention](),
 		"QuarantinedTrigger": reflect.TypeFor[dispatcher.QuarantinedTrigger](), "OpenCircuit": reflect.TypeFor[dispatcher.OpenCircuit](),
 		"StandingPause": reflect.TypeFor[dispatcher.StandingPause](), "NodeAttention": reflect.TypeFor[dispatcher.NodeAttention](),
 		"SetAsideEnd":   reflect.TypeFor[dispatcher.SetAsideEnd](),

@@ -35,9 +35,20 @@ func showAttention(v *visit) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
+	found.Groups, found.Credentials = fewer(found.Groups), fewer(found.Credentials)
 	page.Attention, page.Found = found, attentionCounts(found)
 	page.addUpcoming(v)
 	return view{Data: page, Refresh: true}, nil
+}
+
+// mostCauses is how many rows the sections have whose rows are long, so that the page stays small.
+const mostCauses = 6
+
+func fewer[T any](all dispatcher.Newest[T]) dispatcher.Newest[T] {
+	if len(all.Items) > mostCauses {
+		return dispatcher.Newest[T]{Items: all.Items[:mostCauses], More: true}
+	}
+	return all
 }
 
 // attentionCounts returns the sections that have something, the most urgent first.
@@ -64,7 +75,11 @@ func attentionCounts(a dispatcher.Attention) []attentionCount {
 	add("failed", len(a.Failed.Items), a.Failed.More)
 	add("misfires", len(a.Misfires.Items), a.Misfires.More)
 	add("set-aside", len(a.SetAside.Items), a.SetAside.More)
+	add("groups", len(a.Groups.Items), a.Groups.More)
+	add("credentials", len(a.Credentials.Items), a.Credentials.More)
 	add("objectives", len(a.Objectives.Items), a.Objectives.More)
+	add("certificates", len(a.Certificates.Items), a.Certificates.More)
+	add("retention", len(a.Retention.Items), a.Retention.More)
 	add("paused", len(a.Paused.Items), a.Paused.More)
 	return found
 }

@@ -140,6 +140,25 @@ func watchedAttention(n int) dispatcher.Attention {
 			return dispatcher.OpenCircuit{App: "billing", Host: name + ".example", Jobs: 2, Job: "invoices", Runs: 1000, Since: fixedAt,
 				Error: hostile, ProbeAt: fixedAt}
 		}),
+		Groups: newest(n, func(name string) dispatcher.SilentGroup {
+			return dispatcher.SilentGroup{App: "billing", Group: name, LeftAt: &fixedAt, Jobs: 2, Job: "invoices"}
+		}),
+		Credentials: newest(n, func(name string) dispatcher.CredentialFailure {
+			reason := dispatcher.CredentialRefused
+			if name == "one-00" {
+				reason = dispatcher.CredentialUnreadable
+			}
+			return dispatcher.CredentialFailure{App: "billing", Job: name, Reason: reason, Runs: 2, Run: "r1",
+				Class: dispatcher.ClassHTTP4xx, HTTPStatus: 401, Error: hostile, At: fixedAt,
+				Secrets: map[string]string{"/target/webhook/auth/bearer/token": "file:billing/token", "/target/webhook/signing/secret": "stored"}}
+		}),
+		Certificates: newest(n, func(name string) dispatcher.EndingCertificate {
+			return dispatcher.EndingCertificate{App: "billing", Job: name, EndsAt: later}
+		}),
+		Retention: newest(n, func(name string) dispatcher.LateRetention {
+			return dispatcher.LateRetention{App: name, Retention: dispatcher.Duration(48 * time.Hour), Oldest: fixedAt,
+				Behind: dispatcher.Duration(75 * time.Hour)}
+		}),
 	}
 	a.SetAside = newest(n, func(name string) dispatcher.SetAsideEnd {
 		end := dispatcher.SetAsideEnd{App: "billing", Job: "invoices", Run: name, Problem: hostile, Tries: 3, TryAt: later}

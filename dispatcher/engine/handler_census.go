@@ -66,6 +66,7 @@ func (c *census) read(now time.Time, handler time.Duration) *dispatcher.Census {
 type censusGauges struct {
 	engine                                                         *Engine
 	jobs, runs, nodes, overdue, overdueAge, tokenExpiry, daysAhead *prometheus.Desc
+	forgotten, silentGroups, certificateExpiry, retentionBehind    *prometheus.Desc
 }
 
 func newCensusGauges(e *Engine) *censusGauges {
@@ -82,13 +83,21 @@ func newCensusGauges(e *Engine) *censusGauges {
 		overdueAge: gauge("carillon_overdue_age_seconds", "How long the oldest of carillon_overdue_fires has been due; 0 if there is none."),
 		tokenExpiry: gauge("carillon_token_expiry_timestamp_seconds",
 			"When the next API token expires, or one expired within a day, in Unix seconds; absent if no token expires."),
-		daysAhead: gauge("carillon_partitions_ahead", "Days after today with partitions for the history, on databases that have them."),
+		forgotten: gauge("carillon_forgotten_pauses",
+			"Pauses of apps, jobs and triggers that have lasted for more than 7 days and have no end, 300,000 at most."),
+		silentGroups: gauge("carillon_groups_without_endpoint",
+			"Endpoint groups that enabled jobs call and that have no endpoint for them, 100,000 at most."),
+		certificateExpiry: gauge("carillon_target_certificate_expiry_timestamp_seconds",
+			"When the first client certificate for a target expires, in Unix seconds; absent if there is none."),
+		retentionBehind: gauge("carillon_retention_behind_seconds", "For how long the oldest history should have been gone; 0 if it is kept."),
+		daysAhead:       gauge("carillon_partitions_ahead", "Days after today with partitions for the history, on databases that have them."),
 	}
 }
 
 // Describe sends the descriptions of the metrics.
 func (g *censusGauges) Describe(to chan<- *prometheus.Desc) {
-	for _, one := range []*prometheus.Desc{g.jobs, g.runs, g.nodes, g.overdue, g.overdueAge, g.tokenExpiry, g.daysAhead} {
+	for _, one := range []*prometheus.Desc{g.jobs, g.runs, g.nodes, g.overdue, g.overdueAge, g.tokenExpiry, g.daysAhead,
+		g.forgotten, g.silentGroups, g.certificateExpiry, g.retentionBehind} {
 		to <- one
 	}
 }
@@ -119,6 +128,12 @@ func (g *censusGauges) Collect(to chan<- prometheus.Metric) {
 		age = now.Sub(found.Oldest).Seconds()
 	}
 	send(g.overdueAge, age)
+	send(g.forgotten, float64(found.Forgotten))
+	send(g.silentGroups, float64(found.SilentGroups))
+	send(g.retentionBehind, found.RetentionBehind.Seconds())
+	if !found.CertificateEnd.IsZero() {
+		send(g.certificateExpiry, float64(found.CertificateEnd.Unix()))
+	}
 	if !found.TokenExpiry.IsZero() {
 		send(g.tokenExpiry, float64(found.TokenExpiry.Unix()))
 	}

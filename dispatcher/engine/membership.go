@@ -395,9 +395,15 @@ func (e *Engine) forget() {
 // report is what the node says of itself in a heartbeat.
 func (e *Engine) report() dispatcher.NodeReport {
 	fires, lag := e.metrics.load.read()
-	return dispatcher.NodeReport{
+	report := dispatcher.NodeReport{
 		InFlight: e.pool.Held(), Fires: fires, Lag: dispatcher.Duration(lag.Round(time.Millisecond)),
 		ClockOffset: dispatcher.Duration(e.clock.offset().Round(time.Millisecond)),
 		LongSince:   e.long.since(e.clock.now()),
 	}
+	if e.opts.CertificateEnd != nil {
+		if end := e.opts.CertificateEnd(); !end.IsZero() {
+			report.CertificateEndsAt = &end
+		}
+	}
+	return report
 }

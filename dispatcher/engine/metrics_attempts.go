@@ -17,8 +17,10 @@ import (
 type appMetrics struct {
 	attempts map[dispatcher.RunState]prometheus.Counter
 	missed   map[dispatcher.Decision]prometheus.Counter
-	lateness timed
-	lines    lineBudget
+	// credentials counts attempts that failed because of a secret.
+	credentials map[dispatcher.CredentialReason]prometheus.Counter
+	lateness    timed
+	lines       lineBudget
 }
 
 // attemptStates are the states in which an attempt can end. The target of one that waits for a callback accepted it; the end
@@ -34,15 +36,21 @@ func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
 	missed := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "carillon_missed_fires_total", Help: "Fires that were missed, by app and by what this node decided about them.",
 	}, []string{"app", "decision"})
+	credentials := prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "carillon_credential_failures_total", Help: "Attempts that failed because of a secret, by app and reason.",
+	}, []string{"app", "reason"})
 	lateness := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: "carillon_lateness_seconds", Help: "Time from when a scheduled fire was due until its first attempt began.",
 		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60},
 	}, []string{"app"})
-	registry.MustRegister(attempts, missed, lateness)
+	registry.MustRegister(attempts, missed, credentials, lateness)
 	return series.New(func(app string) *appMetrics {
 		m := &appMetrics{
 			attempts: map[dispatcher.RunState]prometheus.Counter{}, missed: map[dispatcher.Decision]prometheus.Counter{},
-			lateness: newTimed(lateness.WithLabelValues(app), notable),
+			credentials: map[dispatcher.CredentialReason]prometheus.Counter{}, lateness: newTimed(lateness.WithLabelValues(app), notable),
+		}
+		for _, reason := range dispatcher.CredentialReasons {
+			m.credentials[reason] = credentials.WithLabelValues(app, string(reason))
 		}
 		for _, state := range attemptStates {
 			m.attempts[state] = attempts.WithLabelValues(app, string(state))
@@ -126,6 +134,9 @@ func (e *Engine) ended(ctx context.Context, a *attempt) {
 	// What could not be resolved, such as a run of a deleted job, has no call.
 	of := e.metrics.apps.Of(cmp.Or(a.call.App, a.run.Queue.App))
 	if counter, known := of.attempts[a.outcome.State]; known {
+		counter.Inc()
+	}
+	if counter, known := of.credentials[dispatcher.CredentialReasonOf(a.outcome.Class, a.outcome.HTTPStatus)]; known {
 		counter.Inc()
 	}
 	switch a.outcome.State {

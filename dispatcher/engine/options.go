@@ -83,6 +83,8 @@ type Options struct {
 	Metrics prometheus.Registerer
 	// OnStarted is called once, when the node has registered and begins to dispatch; nil: nothing.
 	OnStarted func(dispatcher.NodeID)
+	// CertificateEnd returns when the first certificate of the API's chain ends, zero: it serves no TLS; nil: it does not.
+	CertificateEnd func() time.Time
 	// Members returns the endpoints that the names of DNS in a group stand for, and may wait for name servers; nil: none.
 	Members func(ctx context.Context, group dispatcher.EndpointGroup) []dispatcher.Endpoint
 	// OnOutcome is called at the end of every attempt, from the attempt's goroutine; nil: nothing.

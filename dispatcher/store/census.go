@@ -10,14 +10,16 @@ import (
 
 // censusCounts are counts by what is counted and its state, each up to a limit. The row of the overdue triggers and that of
 // the tokens have a time in place of a state.
-// $1 limit, $2 triggers that were due before it are overdue, $3 the least time of an expiry that matters
+// $1 limit, $2 triggers that were due before it are overdue, $3 the least time of an expiry that matters,
+// $4 pauses that are older are forgotten
 const censusCounts = `SELECT 'job', j.state, count(*), 0
 	FROM (SELECT state FROM jobs WHERE deleted_at IS NULL AND part_of = 0 LIMIT $1) AS j GROUP BY j.state
 UNION ALL SELECT 'run', r.state, count(*), 0 FROM (SELECT state FROM live_runs LIMIT $1) AS r GROUP BY r.state
 UNION ALL SELECT 'node', o.state, count(*), 0 FROM nodes AS o GROUP BY o.state
 UNION ALL SELECT 'overdue', '', count(*), coalesce(min(d.due_at), 0) FROM (SELECT t.due_at FROM trigger_clock AS t
 	WHERE t.off = 0 AND t.due_at IS NOT NULL AND t.due_at < $2` + notSwitchedOff + ` ORDER BY t.due_at LIMIT $1) AS d
-UNION ALL SELECT 'token', '', count(*), coalesce(min(k.expires_at), 0) FROM api_tokens AS k WHERE k.expires_at >= $3`
+UNION ALL SELECT 'token', '', count(*), coalesce(min(k.expires_at), 0) FROM api_tokens AS k WHERE k.expires_at >= $3
+UNION ALL ` + forgottenPauses
 
 // expiredLately is for how long an expired token counts, so that somebody hears of it who was away.
 const expiredLately = 24 * time.Hour
@@ -40,7 +42,8 @@ func (s *store) Census(ctx context.Context, overdue time.Time, limit int) (c dis
 	rows, err := collect(ctx, s.read, func(row scanner) (one censusRow, err error) {
 		err = row.Scan(&one.what, &one.state, &one.count, &one.at)
 		return one, err
-	}, censusCounts, int64(limit), overdue.UnixMilli(), now.Add(-expiredLately).UnixMilli())
+	}, censusCounts, int64(limit), overdue.UnixMilli(), now.Add(-expiredLately).UnixMilli(),
+		now.Add(-dispatcher.ForgottenAfter).UnixMilli())
 	if err != nil {
 		return c, fmt.Errorf("count what there is: %w", err)
 	}
@@ -57,11 +60,16 @@ func (s *store) Census(ctx context.Context, overdue time.Time, limit int) (c dis
 			if c.Overdue = one.count; one.at > 0 {
 				c.Oldest = instant(one.at)
 			}
+		case "forgotten":
+			c.Forgotten = one.count
 		case "token":
 			if one.at > 0 {
 				c.TokenExpiry = instant(one.at)
 			}
 		}
+	}
+	if err := s.censusCauses(ctx, limit, now, &c); err != nil {
+		return c, err
 	}
 	if c.DaysAhead, err = s.daysAhead(ctx, s.read, now.UnixMilli()); err != nil {
 		return c, fmt.Errorf("count partitions ahead: %w", err)

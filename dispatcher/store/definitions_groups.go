@@ -185,16 +185,19 @@ func (s *store) writeGroup(ctx context.Context, t *tx, old *dispatcher.EndpointG
 	if err != nil {
 		return stored, err
 	}
-	// $1 id, $2 app, $3 name, $4 description, $5 definition, $6 now. A deleted group's revision goes on.
-	const put = `INSERT INTO endpoint_groups (id, app_id, name, description, definition, revision, created_at, updated_at)
-		VALUES ($1, $2, $3, $4, $5, 1, $6, $6)
+	// $1 id, $2 app, $3 name, $4 description, $5 definition, $6 now, $7 when its certificate ends, $8 whether it has names. A
+	// deleted group's revision goes on.
+	const put = `INSERT INTO endpoint_groups (id, app_id, name, description, definition, certificate_ends_at, by_name, revision,
+			created_at, updated_at)
+		VALUES ($1, $2, $3, $4, $5, $7, $8, 1, $6, $6)
 		ON CONFLICT (id) DO UPDATE SET description = excluded.description, definition = excluded.definition,
+			certificate_ends_at = excluded.certificate_ends_at, by_name = excluded.by_name,
 			revision = endpoint_groups.revision + 1, updated_at = excluded.updated_at, deleted_at = NULL,
 			created_at = CASE WHEN endpoint_groups.deleted_at IS NULL THEN endpoint_groups.created_at ELSE excluded.created_at END
 		RETURNING ` + groupColumns
 	owner := ownerGroup(group)
 	stored, _, err = first(ctx, t, scanGroup(group.App), put, owner.id, dispatcher.AppID(group.App), group.Name, group.Description, definition,
-		t.now.UnixMilli())
+		t.now.UnixMilli(), orNullAt(group.TLS.CertificateEnd()), len(group.DNS) > 0)
 	if err == nil {
 		err = t.writeSecrets(ctx, before, owner, sealed)
 	}
@@ -263,7 +266,7 @@ func (t *tx) removeGroup(ctx context.Context, id int64) error {
 		return err
 	}
 	// $1 now, $2 group. It holds no versions of secrets: nothing is stored.
-	const remove = `UPDATE endpoint_groups SET deleted_at = $1, updated_at = $1, secret_versions = '{}' WHERE id = $2`
+	const remove = `UPDATE endpoint_groups SET deleted_at = $1, updated_at = $1, left_at = NULL, secret_versions = '{}' WHERE id = $2`
 	_, err := t.ExecContext(ctx, remove, t.now.UnixMilli(), id)
 	return err
 }

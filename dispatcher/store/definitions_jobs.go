@@ -48,6 +48,7 @@ var jobFields = fields[jobRow]{
 	{name: "target_name", ref: func(j *jobRow) any { return new(j.Target.Summary().Name) }, use: onlyWritten},
 	{name: "target_group", ref: func(j *jobRow) any { return new(j.Target.GroupName()) }, use: onlyWritten},
 	{name: "endpoint_concurrency", ref: func(j *jobRow) any { return new(j.EndpointPolicy()) }, use: onlyWritten},
+	{name: "certificate_ends_at", ref: func(j *jobRow) any { return optionalColumn(new(j.CertificateEnd())) }, use: onlyWritten},
 	{name: "payload", ref: func(j *jobRow) any { return &j.payload }},
 	{name: "followers", ref: func(j *jobRow) any { return &j.followers }},
 	{read: "j.follows", ref: func(j *jobRow) any { return &j.Follows }, use: onlyRead}, // see writeFollowers

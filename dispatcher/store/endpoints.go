@@ -182,6 +182,9 @@ func (s *store) DeregisterEndpoint(ctx context.Context, app, group, id string, c
 		if err == nil && removed == 0 {
 			err = dispatcher.NotFound("registered endpoint", app+"/"+group+"/"+id)
 		}
+		if err == nil {
+			err = t.noteLeft(ctx, []int64{dispatcher.GroupID(app, group)})
+		}
 		t.notify(dispatcher.Notification{App: app, Group: group})
 		return err
 	})
@@ -300,9 +303,20 @@ func (s *store) ExpireEndpoints(ctx context.Context, limit int, now time.Time) (
 		if expired = len(groups); err != nil || expired == 0 {
 			return err
 		}
+		if err := t.noteLeft(ctx, groups); err != nil {
+			return err
+		}
 		return t.notifyGroups(ctx, groups)
 	})
 	return expired, err
+}
+
+// noteLeft notes that endpoints of groups that had registered expired or left.
+func (t *tx) noteLeft(ctx context.Context, groups []int64) error {
+	// $1 now, from $2 on: the ids
+	note := t.rows(0, 2, "", idColumns...) + ` UPDATE endpoint_groups SET left_at = $1 WHERE id IN (SELECT id FROM b)`
+	_, err := t.ExecContext(ctx, note, append([]any{t.now.UnixMilli()}, t.batch(groups)...)...)
+	return err
 }
 
 // notifyGroups notifies all nodes of changes of groups, by their ids.

@@ -239,7 +239,7 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("delays_ended", all.ended, []any{many})
 	add("delays_ended_of", all.endedOf, []any{many}, idColumns...)
 	add("schedule_next", all.scheduleNext, nil, scheduleNextColumns...)
-	add("heartbeat", all.heartbeat, []any{node, zero, zero, zero, zero, at, at})
+	add("heartbeat", all.heartbeat, []any{node, zero, zero, zero, zero, at, at, at})
 	add("mark_dead", write(all.markDead[:]...), []any{at, int64(15_000)}, column{"id", bigint}, column{"heartbeat", bigint})
 	add("locks_take", write(all.takeLocks), []any{at, node, many, zero}, nameColumns...)
 	add("locks_give_back", write(all.giveBack), nil, lockColumns...)

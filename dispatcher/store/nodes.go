@@ -26,6 +26,7 @@ var nodeFields = fields[nodeRow]{
 	{name: "fires", ref: func(n *nodeRow) any { return &n.Fires }},
 	{name: "lag", ref: func(n *nodeRow) any { return durationColumn(&n.Lag) }},
 	{name: "clock_offset", ref: func(n *nodeRow) any { return durationColumn(&n.ClockOffset) }},
+	{name: "certificate_ends_at", ref: func(n *nodeRow) any { return optionalColumn(&n.CertificateEndsAt) }},
 	{name: "long_since", ref: func(n *nodeRow) any { return optionalColumn(&n.LongSince) }},
 	{name: "api_addresses", ref: func(n *nodeRow) any { return appsColumn(&n.APIAddresses) }},
 	{name: "deregistered", ref: func(n *nodeRow) any { return &n.Deregistered }},
@@ -121,10 +122,10 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 // The statements of a heartbeat. Their rows are nodes, each with what only the node itself needs: how many heartbeats
 // it has sent, whether a rollback paused it, whether one waits to be resolved, and when the latest was settled.
 // $1 id, $2 in flight, $3 fires, $4 lag and $5 clock offset in milliseconds, $6 long since, $7 now, 0 for the
-// database's clock
+// database's clock, $8 when the certificate ends
 func renewHeartbeat(now string) string {
 	return `UPDATE nodes SET heartbeat_at = CASE WHEN CAST($7 AS bigint) = 0 THEN ` + now + ` ELSE $7 END, in_flight = $2, fires = $3,
-	lag = $4, clock_offset = $5, long_since = $6, heartbeats = heartbeats + 1
+	lag = $4, clock_offset = $5, long_since = $6, certificate_ends_at = $8, heartbeats = heartbeats + 1
 	WHERE id = $1 AND state <> 'dead' RETURNING ` + nodeColumns + `, heartbeats, paused_by_rollback,
 	EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL) AS rolled_back,
 	(SELECT rollback_settled_at FROM installation) AS settled`
@@ -201,7 +202,7 @@ func (s *store) renew(ctx context.Context, id dispatcher.NodeID, report dispatch
 		}
 	}
 	args := []any{id, report.InFlight, report.Fires, report.Lag.Std().Milliseconds(), report.ClockOffset.Std().Milliseconds(),
-		orNullAt(report.LongSince), orZero(now)}
+		orNullAt(report.LongSince), orZero(now), orNullAt(report.CertificateEndsAt)}
 	for _, part := range s.hot.heartbeat.parts {
 		some, err := collect(ctx, s.heartbeat, scanRenewed, part, args...)
 		if err != nil || len(some) == 0 && len(all) == 0 {

@@ -32,7 +32,8 @@ func (s *store) Attention(ctx context.Context, apps []string, now time.Time) (di
 		{"runs that failed", l.failed}, {"misfires", l.misfires}, {"overdue triggers", l.overdue},
 		{"triggers in error", l.quarantined}, {"pauses", l.pauses}, {"alerts that fire", l.alerts},
 		{"objectives in danger", l.objectives}, {"open circuits", l.circuits}, {"ends that were set aside", l.setAside},
-		{"nodes", l.nodes},
+		{"groups without endpoints", l.silent}, {"secrets that fail", l.credentials}, {"certificates that end", l.certificates},
+		{"history that should be gone", l.retention}, {"nodes", l.nodes},
 	} {
 		if err := look.do(ctx); err != nil {
 			return l.found, fmt.Errorf("look for %s: %w", look.what, err)

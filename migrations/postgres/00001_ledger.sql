@@ -119,6 +119,7 @@ CREATE TABLE jobs (
   target_name   TEXT    NOT NULL DEFAULT '',
   target_group  TEXT    NOT NULL DEFAULT '', -- the group that target names; empty: none
   endpoint_concurrency TEXT NOT NULL DEFAULT 'allow', -- of target
+  certificate_ends_at BIGINT,             -- when the first client certificate of its own targets ends; NULL: it has none
   payload       TEXT    NOT NULL,         -- JSON; empty: none
   followers     TEXT    NOT NULL DEFAULT '', -- JSON: on_success, on_failure and on_misfire; empty: nothing follows
   follows       INTEGER NOT NULL DEFAULT 0, -- which events leave a row in pending_ends, as a sum: 1 success, 2 failure, 4 misfire, 8 alerts
@@ -145,6 +146,7 @@ CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
 CREATE INDEX jobs_labelled ON jobs (app_id, name) WHERE labels <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_group ON jobs (app_id, target_group, name) WHERE target_group <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
+CREATE INDEX jobs_certificate ON jobs (certificate_ends_at) WHERE certificate_ends_at IS NOT NULL;
 CREATE INDEX jobs_alert_late ON jobs (id) WHERE alert_late_after IS NOT NULL;
 CREATE INDEX jobs_followed ON jobs (id) WHERE follows <> 0;
 CREATE INDEX jobs_expired ON jobs ((completed_at + delete_after_completion)) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
@@ -178,6 +180,9 @@ CREATE TABLE endpoint_groups (
   name            TEXT   NOT NULL,
   description     TEXT   NOT NULL,
   definition      TEXT   NOT NULL,             -- JSON: all else that was declared
+  certificate_ends_at BIGINT,                  -- as in jobs
+  by_name         BOOLEAN NOT NULL DEFAULT FALSE, -- names of DNS stand for endpoints, too
+  left_at         BIGINT,                      -- when the latest endpoint that had registered expired or left; NULL: none has
   secret_versions TEXT   NOT NULL DEFAULT '{}', -- as that of jobs
   revision        BIGINT NOT NULL,
   created_at      BIGINT NOT NULL,
@@ -678,6 +683,7 @@ CREATE TABLE nodes (
   clock_offset BIGINT  NOT NULL,           -- milliseconds, against this database's clock
   long_since   BIGINT,                     -- when its spell of attempts longer than its drain began; NULL: none
   api_addresses TEXT   NOT NULL DEFAULT '', -- HOST:PORT,... of its API, which no target may be
+  certificate_ends_at BIGINT,              -- that of its API; NULL: it serves no TLS
   empty_at     BIGINT,                     -- when nothing was left of it, at the latest look after its death; NULL: none yet
   heartbeats BIGINT  NOT NULL DEFAULT 0, -- counts the heartbeats
   paused_by_rollback BOOLEAN NOT NULL DEFAULT FALSE, -- paused by a rollback alone

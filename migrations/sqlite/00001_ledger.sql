@@ -110,6 +110,7 @@ CREATE TABLE jobs (
   target_name TEXT NOT NULL DEFAULT '',
   target_group TEXT NOT NULL DEFAULT '',
   endpoint_concurrency TEXT NOT NULL DEFAULT 'allow',
+  certificate_ends_at INTEGER,
   payload TEXT NOT NULL,
   followers TEXT NOT NULL DEFAULT '',
   follows INTEGER NOT NULL DEFAULT 0,
@@ -135,6 +136,7 @@ CREATE INDEX jobs_labels ON jobs (node_labels) WHERE node_labels <> '';
 CREATE INDEX jobs_labelled ON jobs (app_id, name) WHERE labels <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_group ON jobs (app_id, target_group, name) WHERE target_group <> '' AND deleted_at IS NULL;
 CREATE INDEX jobs_deleted ON jobs (deleted_at) WHERE deleted_at IS NOT NULL;
+CREATE INDEX jobs_certificate ON jobs (certificate_ends_at) WHERE certificate_ends_at IS NOT NULL;
 CREATE INDEX jobs_alert_late ON jobs (id) WHERE alert_late_after IS NOT NULL;
 CREATE INDEX jobs_followed ON jobs (id) WHERE follows <> 0;
 CREATE INDEX jobs_expired ON jobs (completed_at + delete_after_completion) WHERE delete_after_completion > 0 AND deleted_at IS NULL;
@@ -164,6 +166,9 @@ CREATE TABLE endpoint_groups (
   name TEXT NOT NULL,
   description TEXT NOT NULL,
   definition TEXT NOT NULL,
+  certificate_ends_at INTEGER,
+  by_name INTEGER NOT NULL DEFAULT 0,
+  left_at INTEGER,
   secret_versions TEXT NOT NULL DEFAULT '{}',
   revision INTEGER NOT NULL,
   created_at INTEGER NOT NULL,
@@ -578,6 +583,7 @@ CREATE TABLE nodes (
   clock_offset INTEGER NOT NULL,
   long_since INTEGER,
   api_addresses TEXT NOT NULL DEFAULT '',
+  certificate_ends_at INTEGER,
   empty_at INTEGER,
   heartbeats INTEGER NOT NULL DEFAULT 0,
   paused_by_rollback INTEGER NOT NULL DEFAULT 0,

@@ -24,12 +24,13 @@ import (
 
 // notAlways are the metrics that only some nodes have, with the flag or the state that brings them.
 var notAlways = map[string]string{
-	"carillon_task_protection":                          "--task-protection",
-	"carillon_task_protection_errors_total":             "--task-protection",
-	"carillon_tls_certificate_expiry_timestamp_seconds": "--tls-cert",
-	"carillon_tls_files_broken":                         "--tls-cert",
-	"carillon_token_expiry_timestamp_seconds":           "a token that expires",
-	"carillon_partitions_ahead":                         "a census",
+	"carillon_task_protection":                             "--task-protection",
+	"carillon_task_protection_errors_total":                "--task-protection",
+	"carillon_tls_certificate_expiry_timestamp_seconds":    "--tls-cert",
+	"carillon_tls_files_broken":                            "--tls-cert",
+	"carillon_token_expiry_timestamp_seconds":              "a token that expires",
+	"carillon_partitions_ahead":                            "a census",
+	"carillon_target_certificate_expiry_timestamp_seconds": "a client certificate for a target",
 }
 
 // TestMetricsOfANodeAreThoseOfTheDocsRulesAndDashboards reads the metrics of a node over PostgreSQL that has fired, and

@@ -88,7 +88,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	if err != nil {
 		return &usageError{err}
 	}
-	listener = secure.listener(listener)
+	listener, o.engine.CertificateEnd = secure.listener(listener), secure.expires
 	secure.register(registry)
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if o.target.Egress.Loopback {

@@ -116,8 +116,6 @@ func parseCertificates(text []byte) (all []*x509.Certificate, err error) {
 const (
 	// tlsPoll is how often the files are looked at.
 	tlsPoll = 10 * time.Second
-	// certificateWarning is how long before the end of a certificate its warnings begin.
-	certificateWarning = 14 * 24 * time.Hour
 	// warningRepeat is how often warnings that stay are logged again.
 	warningRepeat = 24 * time.Hour
 )
@@ -217,6 +215,14 @@ func (s *servedTLS) reload(ctx context.Context) {
 	s.log.InfoContext(ctx, "changed TLS files are in use", "expires_at", loaded.expires)
 }
 
+// expires returns when the first certificate of the served chain ends; zero: there is none.
+func (s *servedTLS) expires() time.Time {
+	if loaded := s.current.Load(); loaded != nil {
+		return loaded.expires.UTC()
+	}
+	return time.Time{}
+}
+
 // plaintext tells whether tokens cross a network in clear.
 func (s *servedTLS) plaintext() bool {
 	at, is := s.address.(*net.TCPAddr)
@@ -241,7 +247,7 @@ func (s *servedTLS) warnings(now time.Time) (all []string) {
 		end  time.Time
 	}{{"certificate of the API", loaded.expires}, {"last authority in --client-ca", loaded.authorities}} {
 		switch left := of.end.Sub(now); {
-		case of.end.IsZero() || left > certificateWarning:
+		case of.end.IsZero() || left > dispatcher.CertificateWarning:
 		case left <= 0:
 			all = append(all, fmt.Sprintf("the %s expired at %s; replace the file, which needs no restart",
 				of.what, dispatcher.FormatInstant(of.end)))

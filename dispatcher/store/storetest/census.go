@@ -44,7 +44,7 @@ func testCensus(t *testing.T, f *fixture) {
 			Scopes: []dispatcher.Scope{dispatcher.ScopeRead}, ExpiresAt: expires}))
 	}
 	want := none()
-	want.Nodes, want.TokenExpiry = nodes, soon
+	want.Nodes, want.TokenExpiry, want.Forgotten = nodes, soon, 1 // t0 is long ago
 	want.Jobs = map[dispatcher.JobState]int{dispatcher.JobExecuting: 2, dispatcher.JobPaused: 1}
 	count("nothing is overdue", t0, 10, want)
 	first := minutes(1)

@@ -25,6 +25,11 @@ func overviewTests() map[string]func(*testing.T, *fixture) {
 		"an overview shows budgets that burn":            testAttentionObjectives,
 		"an overview tells nodes that left from dead":    testAttentionNodes,
 		"an overview lists triggers that are to fire":    testUpcomingTriggers,
+		"an overview names groups without an endpoint":   testSilentGroups,
+		"an overview names secrets that fail":            testCredentialFailures,
+		"an overview names certificates that end":        testEndingCertificates,
+		"a census counts pauses that were forgotten":     testForgottenPauses,
+		"an overview names history that should be gone":  testLateRetention,
 		"an overview bounds what it shows of each thing": testAttentionBounds,
 	}
 }

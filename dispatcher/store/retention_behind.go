@@ -1,0 +1,96 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// oldestExamined is how many of the oldest runs are looked through for one that should be gone: runs that ended late, such as
+// those of a backfill, are kept for longer.
+const oldestExamined = 1000
+
+// lateRetention returns the history that should be gone at now: that which no app keeps, and that of each app that keeps less
+// than others, as far as its sweep is behind. Those that are behind for longer come first.
+func (s *store) lateRetention(ctx context.Context, now time.Time) ([]dispatcher.LateRetention, error) {
+	type kept struct {
+		name                                string
+		retention, from, sweptTo, createdAt int64
+		deleted                             bool
+	}
+	// As purge.retentions: the history of a deleted app is kept as long as that of others.
+	const list = `SELECT a.name, a.retention, a.history_from, a.sweep_from, a.created_at, a.deleted_at IS NOT NULL FROM apps AS a
+		WHERE a.deleted_at IS NULL OR EXISTS (SELECT 1 FROM jobs AS j WHERE j.app_id = a.id)`
+	apps, err := collect(ctx, s.read, func(row scanner) (k kept, err error) {
+		err = row.Scan(&k.name, &k.retention, &k.from, &k.sweptTo, &k.createdAt, &k.deleted)
+		return k, err
+	}, list)
+	if err != nil || len(apps) == 0 {
+		return nil, err
+	}
+	longest := slices.MaxFunc(apps, func(a, b kept) int { return cmp.Compare(a.retention, b.retention) }).retention
+	var late []dispatcher.LateRetention
+	add := func(app string, retention, oldest, gone int64) {
+		if behind := day(now.UnixMilli()-retention) - gone; behind > 0 {
+			late = append(late, dispatcher.LateRetention{App: app, Retention: millis(retention), Oldest: instant(oldest),
+				Behind: millis(behind)})
+		}
+	}
+	oldest, gone, found, err := s.oldestHistory(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if found {
+		add("", longest, oldest, gone)
+	}
+	for _, app := range apps {
+		// What is from before the app was created is a backfill's, and is kept by when it ended.
+		if from := max(app.from, app.sweptTo, day(app.createdAt)); app.retention < longest && !app.deleted {
+			add(app.name, app.retention, from, from)
+		}
+	}
+	slices.SortStableFunc(late, func(a, b dispatcher.LateRetention) int {
+		return cmp.Or(cmp.Compare(b.Behind, a.Behind), cmp.Compare(a.App, b.App))
+	})
+	return late, nil
+}
+
+// oldestHistory returns where the runs that there are begin, and from when on retention has to have removed them to be up to
+// date.
+func (s *store) oldestHistory(ctx context.Context) (oldest, gone int64, found bool, err error) {
+	if s.byDay() {
+		there, err := partitions(ctx, s.read)
+		if err != nil {
+			return 0, 0, false, err
+		}
+		if len(there) > 0 { // it goes with the day after it; see rotatePartitions
+			oldest, gone, found = there[0].day, there[0].day+2*dayMillis, true
+		}
+	}
+	one, other, err := first(ctx, s.read, scanNullInt, `SELECT min(r.scheduled_at) FROM (SELECT r.scheduled_at, r.ended_at FROM `+s.unpartitioned()+
+		` AS r ORDER BY r.scheduled_at LIMIT `+strconv.Itoa(oldestExamined)+`) AS r WHERE NOT (`+endedLate+`)`)
+	if err != nil {
+		return 0, 0, false, fmt.Errorf("look for the oldest runs: %w", err)
+	}
+	if other && one != nil && (!found || *one+dayMillis < gone) {
+		oldest, gone, found = *one, *one+dayMillis, true
+	}
+	return oldest, gone, found, nil
+}
+
+func scanNullInt(row scanner) (n *int64, err error) { return n, row.Scan(&n) }
+
+// retention looks for history that should have been gone for long.
+func (l *looker) retention(ctx context.Context) error {
+	late, err := l.lateRetention(ctx, l.at)
+	l.found.Retention = begin(slices.DeleteFunc(late, func(r dispatcher.LateRetention) bool {
+		other := len(l.apps) > 0 && !slices.Contains(l.apps, dispatcher.AppID(r.App))
+		return other || r.Behind.Std() <= dispatcher.RetentionLate
+	}))
+	return err
+}
