@@ -11,9 +11,9 @@ type Overview interface {
 	// JobSummaries lists jobs by app and name. next is the cursor of the following page, empty after the last. A page may have
 	// fewer summaries than its limit, or none, and still a next one: a call looks at some thousand jobs at most.
 	JobSummaries(ctx context.Context, query JobQuery) (summaries []JobSummary, next string, err error)
-	// HealthOfJobs returns how the first jobs do, by app and name, and how many more there are, 100,000 at most. An empty app
-	// stands for all of them.
-	HealthOfJobs(ctx context.Context, app string, most int, now time.Time) (jobs []JobHealth, more int, err error)
+	// HealthOfJobs returns how the first jobs do, by app and name, and how many more there are, 100,000 of each app at most.
+	// No apps stand for all of them.
+	HealthOfJobs(ctx context.Context, apps []string, most int, now time.Time) (jobs []JobHealth, more int, err error)
 	// Attention returns what asks for attention in some apps; empty: in all, with nodes and rollbacks.
 	Attention(ctx context.Context, apps []string, now time.Time) (Attention, error)
 	// UpcomingTriggers lists triggers that are due before until, in the order of their ids, after an id. Of triggers that do

@@ -44,7 +44,7 @@ var accesses = map[string]access{
 	"GET /version":      {ok: 200},
 	"GET /openapi.json": {ok: 200},
 	"GET /metrics":      {ok: 200, scope: dispatcher.ScopeMetrics, fleet: true},
-	"GET /metrics/jobs": {ok: 200, scope: dispatcher.ScopeMetrics, fleet: true},
+	"GET /metrics/jobs": {ok: 200, scope: dispatcher.ScopeMetrics, foreign: 200},
 
 	"GET /v1/apps":               {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},
 	"GET /v1/apps/{app}":         {ok: 200, scope: dispatcher.ScopeRead},

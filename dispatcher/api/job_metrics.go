@@ -8,15 +8,15 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// jobMetrics serves the metrics of jobs. They are read from the database when somebody asks, so every node tells the same, and a
-// node that nobody asks keeps nothing.
+// jobMetrics serves the metrics of jobs, to a token that is bound to apps those of their jobs. They are read from the database
+// when somebody asks, so every node tells the same, and a node that nobody asks keeps nothing.
 func (a *API) jobMetrics(r *request) (response, error) {
 	var problems dispatcher.Problems
-	app := r.URL.Query().Get("app")
-	if _, err := a.overviewApps(r, &problems); err != nil {
+	apps, err := a.overviewApps(r, &problems)
+	if err != nil {
 		return response{}, err
 	}
-	jobs, unlisted, err := a.store.HealthOfJobs(r.Context(), app, dispatcher.MaxMeasuredJobs, time.Time{})
+	jobs, unlisted, err := a.store.HealthOfJobs(r.Context(), apps, dispatcher.MaxMeasuredJobs, time.Time{})
 	if err != nil {
 		return response{}, err
 	}

@@ -84,7 +84,7 @@ var routes = []route{
 	{method: "GET", path: "/version", serve: (*API).version},
 	{method: "GET", path: "/openapi.json", serve: (*API).openAPI},
 	{method: "GET", path: "/metrics", scope: scrape, allApps: true, outage: true, serve: (*API).metrics},
-	{method: "GET", path: "/metrics/jobs", scope: scrape, allApps: true, query: []string{"app"}, serve: (*API).jobMetrics},
+	{method: "GET", path: "/metrics/jobs", scope: scrape, query: []string{"app"}, serve: (*API).jobMetrics},
 
 	{method: "GET", path: "/v1/apps", scope: read, query: pageQuery, serve: (*API).listApps},
 	{method: "GET", path: appPath, scope: read, serve: (*API).getApp},

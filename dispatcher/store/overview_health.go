@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -17,7 +18,7 @@ const (
 )
 
 // HealthOfJobs returns how the first jobs do, and how many more there are.
-func (s *store) HealthOfJobs(ctx context.Context, app string, most int, now time.Time) ([]dispatcher.JobHealth, int, error) {
+func (s *store) HealthOfJobs(ctx context.Context, apps []string, most int, now time.Time) ([]dispatcher.JobHealth, int, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	now, err := s.orClock(ctx, now)
@@ -25,8 +26,8 @@ func (s *store) HealthOfJobs(ctx context.Context, app string, most int, now time
 		return nil, 0, err
 	}
 	recent := day(now.UnixMilli()) - dayMillis
-	list := summaryList{query: dispatcher.JobQuery{Page: dispatcher.Page{Limit: most}}, left: examinedNames, recent: recent}
-	if err := s.summariesOf(ctx, &list, app); err != nil {
+	list := summaryList{query: dispatcher.JobQuery{Apps: apps, Page: dispatcher.Page{Limit: most}}, left: examinedNames, recent: recent}
+	if err := s.selectSummaries(ctx, &list); err != nil {
 		return nil, 0, fmt.Errorf("list jobs: %w", err)
 	}
 	if err := s.addFires(ctx, list.found); err != nil {
@@ -45,13 +46,28 @@ func (s *store) HealthOfJobs(ctx context.Context, app string, most int, now time
 	if list.next == "" {
 		return jobs, 0, nil
 	}
-	var args statementArgs
-	all := `SELECT count(*) FROM (SELECT 1` + (&summaryList{}).candidates(app, &args) + ` LIMIT ` + args.add(mostUnlisted+most) + `) AS j`
-	n, _, err := first(ctx, s.read, scanInt, all, args...)
+	all, err := s.countJobs(ctx, apps, mostUnlisted+most)
 	if err != nil {
 		return nil, 0, fmt.Errorf("count jobs: %w", err)
 	}
-	return jobs, int(n) - len(jobs), nil
+	return jobs, all - len(jobs), nil
+}
+
+// countJobs returns how many jobs some apps have, each up to a bound; no apps stand for all of them, which have that bound together.
+func (s *store) countJobs(ctx context.Context, apps []string, most int) (count int, err error) {
+	if len(apps) == 0 {
+		apps = []string{""}
+	}
+	for _, app := range slices.Compact(slices.Sorted(slices.Values(apps))) {
+		var args statementArgs
+		of := `SELECT count(*) FROM (SELECT 1` + (&summaryList{}).candidates(app, &args) + ` LIMIT ` + args.add(most) + `) AS j`
+		n, _, err := first(ctx, s.read, scanInt, of, args...)
+		if err != nil {
+			return 0, err
+		}
+		count += int(n)
+	}
+	return count, nil
 }
 
 // addSuccesses adds to jobs when their latest successes ended.

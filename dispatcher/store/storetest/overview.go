@@ -208,7 +208,7 @@ func testHealthOfJobs(t *testing.T, f *fixture) {
 	f.must(f.Record(f.Context(), []dispatcher.Record{record(bad, ended(dispatcher.RunFailed, bad.ScheduledAt))}))
 
 	for _, now := range []time.Time{t0.Add(time.Hour), t0.Add(10 * 24 * time.Hour)} {
-		jobs, more, err := f.HealthOfJobs(f.Context(), "shop", 1, now)
+		jobs, more, err := f.HealthOfJobs(f.Context(), []string{"shop"}, 1, now)
 		f.must(err)
 		if len(jobs) != 1 || jobs[0].Name != "tick" || more != 1 {
 			t.Fatalf("at %s: got %+v and %d more, want tick and one more", now, jobs, more)
@@ -219,7 +219,12 @@ func testHealthOfJobs(t *testing.T, f *fixture) {
 			t.Errorf("at %s: tick has result %s and succeeded last at %v, want failed and the first run", now, jobs[0].Result, succeeded)
 		}
 	}
-	all, more, err := f.HealthOfJobs(f.Context(), "", 10, t0.Add(time.Hour))
+	both, more, err := f.HealthOfJobs(f.Context(), []string{"shop", "billing", "none", "shop"}, 1, t0.Add(time.Hour))
+	f.must(err)
+	if len(both) != 1 || both[0].App != "billing" || more != 2 {
+		t.Errorf("of two apps: %+v and %d more, want that of billing and two more", both, more)
+	}
+	all, more, err := f.HealthOfJobs(f.Context(), nil, 10, t0.Add(time.Hour))
 	f.must(err)
 	if len(all) != 3 || all[0].App != "billing" || all[2].LastSuccess != nil || more != 0 {
 		t.Errorf("of all apps: %+v and %d more, want other, tick and untouched without a success, and no more", all, more)
