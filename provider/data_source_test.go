@@ -127,6 +127,29 @@ func TestRunDataSourceReadsAttempts(t *testing.T) {
 	)
 }
 
+// What a resource gains, its data source gains, too, or this test says where else it is.
+func TestDataSourceOfAJobHasAllThatItsResourceHas(t *testing.T) {
+	t.Parallel()
+	elsewhere := map[string]string{
+		"id": "app and name", "labels_all": "labels are all labels", "trigger": "triggers", "next_fire_times": "next_fire_time of each trigger",
+		"trigger.renamed_from": "the configuration's alone",
+	}
+	all := schemas(t)
+	read := map[string]argument{}
+	walk(argumentsOf(all["data-sources/job"].Block), "", func(path string, a argument) { read[strings.TrimPrefix(path, ".")] = a })
+	walk(argumentsOf(all["resources/job"].Block), "", func(path string, _ argument) {
+		path = strings.TrimPrefix(path, ".")
+		_, beyond, _ := strings.Cut(path, "target.") // which is shown in short
+		place := strings.Replace(path, "trigger.", "triggers.", 1)
+		if _, is := read[place]; is == (elsewhere[path] != "") && beyond == "" && !strings.HasPrefix(path, "objective.") {
+			t.Errorf("%s: in data source: %v, elsewhere: %q; want one of them", path, is, elsewhere[path])
+		}
+	})
+	if len(read) < len(elsewhere) {
+		t.Errorf("the data source has %d attributes", len(read))
+	}
+}
+
 func TestDataSourcesReadJobsAndCalendars(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
@@ -141,6 +164,14 @@ func TestDataSourcesReadJobsAndCalendars(t *testing.T) {
 		  name     = "nightly"
 		  priority = 3
 		  ` + hook + `
+		  payload     = "{}"
+		  node_labels = { zone = "a" }
+		  retry { delays = ["1m", "1h"] }
+		  on_failure {
+		    target {
+		      webhook { url = "https://oncall.example.com/failed?a=b" }
+		    }
+		  }
 		  trigger "t" {
 		    expression = "0 0 2 * * ?"
 		    timezone   = "UTC"
@@ -177,6 +208,17 @@ func TestDataSourcesReadJobsAndCalendars(t *testing.T) {
 					"calendar": knownvalue.StringExact("weekends"), "state": knownvalue.StringExact("waiting"),
 					"next_fire_time": knownvalue.NotNull(), "prev_fire_time": knownvalue.Null(), "error": knownvalue.Null(),
 				})),
+				statecheck.ExpectKnownValue("data.carillon_job.j", at("on_failure"), knownvalue.ObjectExact(map[string]knownvalue.Check{
+					"jobs": knownvalue.Null(), "payload": knownvalue.StringExact("own"), "target": knownvalue.ObjectExact(map[string]knownvalue.Check{
+						"kind": knownvalue.StringExact("webhook"), "name": knownvalue.StringExact("oncall.example.com"),
+					}),
+				})),
+				statecheck.ExpectKnownValue("data.carillon_job.j", at("on_success"), knownvalue.Null()),
+				statecheck.ExpectKnownValue("data.carillon_job.j", at("target", "kind"), knownvalue.StringExact("webhook")),
+				statecheck.ExpectKnownValue("data.carillon_job.j", at("node_labels", "zone"), knownvalue.StringExact("a")),
+				statecheck.ExpectKnownValue("data.carillon_job.j", at("payload"), knownvalue.StringExact("{}")),
+				statecheck.ExpectKnownValue("data.carillon_job.j", at("retry", "delays"),
+					knownvalue.ListExact([]knownvalue.Check{knownvalue.StringExact("1m"), knownvalue.StringExact("1h")})),
 				statecheck.ExpectKnownValue("data.carillon_calendar.c", tfjsonpath.New("rule").AtSliceIndex(0).AtMapKey("weekdays"),
 					knownvalue.ListExact([]knownvalue.Check{knownvalue.StringExact("SAT"), knownvalue.StringExact("SUN")})),
 				statecheck.ExpectKnownValue("data.carillon_misfires.all", at("misfires"), knownvalue.ListSizeExact(0)),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 
 	"github.com/hashicorp/terraform-plugin-framework-timetypes/timetypes"
 	"github.com/hashicorp/terraform-plugin-framework/datasource"
@@ -32,17 +33,30 @@ type jobDataModel struct {
 	Revision    types.Int64                 `tfsdk:"revision"`
 	Objective   *objectiveDataModel         `tfsdk:"objective"`
 	Triggers    map[string]triggerDataModel `tfsdk:"triggers"`
+	policiesDataModel
 }
 
 type triggerDataModel struct {
-	Expression types.String      `tfsdk:"expression"`
-	Timezone   types.String      `tfsdk:"timezone"`
-	Calendar   types.String      `tfsdk:"calendar"`
-	Enabled    types.Bool        `tfsdk:"enabled"`
-	State      types.String      `tfsdk:"state"`
-	Error      types.String      `tfsdk:"error"`
-	Previous   timetypes.RFC3339 `tfsdk:"prev_fire_time"`
-	Next       timetypes.RFC3339 `tfsdk:"next_fire_time"`
+	Expression    types.String      `tfsdk:"expression"`
+	Dialect       types.String      `tfsdk:"dialect"`
+	Timezone      types.String      `tfsdk:"timezone"`
+	StartAt       timetypes.RFC3339 `tfsdk:"start_at"`
+	EndAt         timetypes.RFC3339 `tfsdk:"end_at"`
+	RepeatCount   types.Int64       `tfsdk:"repeat_count"`
+	Gap           types.String      `tfsdk:"gap"`
+	Overlap       types.String      `tfsdk:"overlap"`
+	DriftHour     types.Bool        `tfsdk:"drift_hour"`
+	Calendar      types.String      `tfsdk:"calendar"`
+	OnExcluded    types.String      `tfsdk:"on_excluded"`
+	Jitter        types.String      `tfsdk:"jitter"`
+	MisfireAfter  types.String      `tfsdk:"misfire_after"`
+	MisfirePolicy types.String      `tfsdk:"misfire_policy"`
+	CatchUpWindow types.String      `tfsdk:"catch_up_window"`
+	Enabled       types.Bool        `tfsdk:"enabled"`
+	State         types.String      `tfsdk:"state"`
+	Error         types.String      `tfsdk:"error"`
+	Previous      timetypes.RFC3339 `tfsdk:"prev_fire_time"`
+	Next          timetypes.RFC3339 `tfsdk:"next_fire_time"`
 }
 
 func (d *jobDataSource) Metadata(_ context.Context, req datasource.MetadataRequest, resp *datasource.MetadataResponse) {
@@ -50,35 +64,28 @@ func (d *jobDataSource) Metadata(_ context.Context, req datasource.MetadataReque
 }
 
 func (d *jobDataSource) Schema(_ context.Context, _ datasource.SchemaRequest, resp *datasource.SchemaResponse) {
+	attributes := map[string]schema.Attribute{
+		"app":         schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
+		"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the job."},
+		"description": computedString("Free text."),
+		"enabled":     computedBool("Whether the triggers of the job fire."),
+		"priority":    computedInt("Which fires of the app go first when they wait for a node: those with the higher priority."),
+		"labels": schema.MapAttribute{
+			Computed: true, ElementType: types.StringType, MarkdownDescription: "Labels of the job; null if it has none.",
+		},
+		"state":     computedString("Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`."),
+		"revision":  computedInt("Number of the current version of the job."),
+		"objective": objectiveDataAttribute(),
+		"triggers": schema.MapNestedAttribute{
+			Computed: true, MarkdownDescription: "The triggers by name.",
+			NestedObject: schema.NestedAttributeObject{Attributes: triggerDataAttributes()},
+		},
+	}
+	maps.Copy(attributes, policiesDataAttributes())
 	resp.Schema = schema.Schema{
 		MarkdownDescription: "A job as it is now, with the latest and the next fire of each trigger. Unlike `next_fire_times` of the " +
 			"resource, each plan reads these again.",
-		Attributes: map[string]schema.Attribute{
-			"app":         schema.StringAttribute{Required: true, MarkdownDescription: "Name of the app."},
-			"name":        schema.StringAttribute{Required: true, MarkdownDescription: "Name of the job."},
-			"description": computedString("Free text."),
-			"enabled":     computedBool("Whether the triggers of the job fire."),
-			"priority":    computedInt("Which fires of the app go first when they wait for a node: those with the higher priority."),
-			"labels": schema.MapAttribute{
-				Computed: true, ElementType: types.StringType, MarkdownDescription: "Labels of the job; null if it has none.",
-			},
-			"state":     computedString("Summary of the triggers: `ERROR`, `EXECUTING`, `PAUSED`, `COMPLETE` or `INIT`."),
-			"revision":  computedInt("Number of the current version of the job."),
-			"objective": objectiveDataAttribute(),
-			"triggers": schema.MapNestedAttribute{
-				Computed: true, MarkdownDescription: "The triggers by name.",
-				NestedObject: schema.NestedAttributeObject{Attributes: map[string]schema.Attribute{
-					"expression":     computedString("When it fires."),
-					"timezone":       computedString("Time zone of the expression's wall clock."),
-					"calendar":       computedString("Name of the calendar whose exclusions apply; null if there is none."),
-					"enabled":        computedBool("Whether it fires."),
-					"state":          computedString("`waiting`, `paused`, `complete` (no fire is left) or `error`."),
-					"error":          computedString("The reason of the state `error`; null in all others."),
-					"prev_fire_time": computedTime("Its latest fire; null before the first one."),
-					"next_fire_time": computedTime("Its next fire; null if there is none."),
-				}},
-			},
-		},
+		Attributes: attributes,
 	}
 }
 
@@ -129,14 +136,24 @@ func flattenJobData(job dispatcher.Job) jobDataModel {
 		App: types.StringValue(job.App), Name: types.StringValue(job.Name), Description: types.StringValue(job.Description),
 		Enabled: types.BoolValue(job.Enabled), Priority: types.Int64Value(int64(job.Priority)), Labels: job.Labels,
 		State: types.StringValue(string(job.State)), Revision: types.Int64Value(job.Revision),
-		Triggers: map[string]triggerDataModel{},
+		Triggers: map[string]triggerDataModel{}, policiesDataModel: flattenPolicies(job),
 	}
 	for name, t := range job.Triggers {
-		m.Triggers[name] = triggerDataModel{
-			Expression: types.StringValue(t.Expression), Timezone: types.StringValue(t.Timezone), Calendar: flattenOptional(t.Calendar),
-			Enabled: types.BoolValue(t.Enabled), State: types.StringValue(string(t.State)), Error: flattenOptional(t.Error),
-			Previous: timetypes.NewRFC3339TimePointerValue(t.PrevFireTime), Next: timetypes.NewRFC3339TimePointerValue(t.NextFireTime),
-		}
+		m.Triggers[name] = flattenTriggerData(t)
 	}
 	return m
+}
+
+func flattenTriggerData(t dispatcher.Trigger) triggerDataModel {
+	declared := flattenTrigger(t, "")
+	return triggerDataModel{
+		Expression: declared.Expression, Dialect: declared.Dialect, Timezone: declared.Timezone,
+		StartAt: timetypes.NewRFC3339TimePointerValue(t.StartAt), EndAt: timetypes.NewRFC3339TimePointerValue(t.EndAt),
+		RepeatCount: types.Int64Value(int64(t.RepeatCount)), Gap: declared.Gap, Overlap: declared.Overlap, DriftHour: declared.DriftHour,
+		Calendar: declared.Calendar, OnExcluded: declared.OnExcluded, Jitter: declared.Jitter.StringValue,
+		MisfireAfter: declared.MisfireAfter.StringValue, MisfirePolicy: declared.MisfirePolicy,
+		CatchUpWindow: declared.CatchUpWindow.StringValue, Enabled: declared.Enabled,
+		State: types.StringValue(string(t.State)), Error: flattenOptional(t.Error),
+		Previous: timetypes.NewRFC3339TimePointerValue(t.PrevFireTime), Next: timetypes.NewRFC3339TimePointerValue(t.NextFireTime),
+	}
 }

@@ -97,11 +97,7 @@ func flattenRetry(
 	if prior.IsNull() || prior.IsUnknown() || delays.IsUnknown() || !slices.Equal(written, r.Delays) {
 		delays = types.ListNull(types.StringType)
 		if len(r.Delays) > 0 {
-			var texts []string
-			for _, d := range r.Delays {
-				texts = append(texts, formatDuration(d))
-			}
-			delays = flattenList(ctx, diags, types.StringType, texts)
+			delays = flattenList(ctx, diags, types.StringType, durationTexts(r.Delays))
 		}
 	}
 	return flattenObject(ctx, diags, of, retryModel{
@@ -112,6 +108,14 @@ func flattenRetry(
 		MaxAge:         flattenDuration(r.MaxAge),
 		StopAtNextFire: types.BoolValue(r.StopAtNextFire),
 	})
+}
+
+// durationTexts returns durations as texts; nil for none.
+func durationTexts(all []dispatcher.Duration) (texts []string) {
+	for _, d := range all {
+		texts = append(texts, formatDuration(d))
+	}
+	return texts
 }
 
 // keepEquivalentDelays is keepEquivalent for a list of durations.
