@@ -147,7 +147,7 @@ lint: $(GOLANGCI) $(ACTIONLINT)
 	go mod tidy -diff
 	cd tools/browser && go vet ./... && go vet -tags screenshots ./... && go mod tidy -diff && $(LINTMODULE)
 	cd tools/k8s && go vet ./... && go mod tidy -diff && $(LINTMODULE)
-	cd tools/release && go vet ./... && $(LINTMODULE)
+	cd tools/release && go vet ./... && go mod tidy -diff && $(LINTMODULE)
 	$(ACTIONLINT) .github/workflows/*.yml
 	@if command -v shellcheck >/dev/null; then shellcheck -S warning tools/*.sh .ci/run; fi
 	tools/lint.sh
