@@ -67,8 +67,8 @@ func (f *fields) bulkSpec() dispatcher.BulkSpec {
 }
 
 // mayBulk refuses tokens that can begin no bulk action. The API refuses the actions for which a token lacks the scope.
-func (v *visit) mayBulk() error {
-	if app := v.PathValue("app"); v.may(runScope, app) || v.may(writeScope, app) {
+func (v *visit) mayBulk(app string) error {
+	if v.may(runScope, app) || v.may(writeScope, app) {
 		return nil
 	}
 	return &pageError{status: http.StatusForbidden, key: "problem.forbidden", values: []any{"scope",
@@ -86,7 +86,7 @@ type newBulkPage struct {
 
 func showNewBulkAction(v *visit) (view, error) {
 	app, f := v.PathValue("app"), v.fields()
-	if err := v.mayBulk(); err != nil {
+	if err := v.mayBulk(app); err != nil {
 		return view{}, err
 	}
 	page := newBulkPage{App: app, Given: f.all(bulkFields...)}
@@ -108,7 +108,7 @@ func showNewBulkAction(v *visit) (view, error) {
 
 func startBulkAction(v *visit) (done, error) {
 	app, f := v.PathValue("app"), v.fields()
-	if err := v.mayBulk(); err != nil {
+	if err := v.mayBulk(app); err != nil {
 		return done{}, err
 	}
 	spec := f.bulkSpec()
@@ -122,7 +122,7 @@ func startBulkAction(v *visit) (done, error) {
 // cancelBulkAction ends an action; what is done stays done, so nothing asks before.
 func cancelBulkAction(v *visit) (done, error) {
 	app, id := v.PathValue("app"), v.PathValue("bulk")
-	if err := v.mayBulk(); err != nil {
+	if err := v.mayBulk(app); err != nil {
 		return done{}, err
 	}
 	_, err := v.client.CancelBulkAction(v.Context(), app, id)

@@ -1,6 +1,10 @@
 package console
 
-import "github.com/carillon-dev/carillon/dispatcher"
+import (
+	"net/url"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
 
 // jobsPage is a page of the list of jobs.
 type jobsPage struct {
@@ -12,6 +16,8 @@ type jobsPage struct {
 	Results []dispatcher.RunState
 	// MayRun tells that there is a column of buttons; some of its rows may have none.
 	MayRun bool
+	// Bulk links to a new bulk action on all that the filter selects; empty: the filter names no app, or the token may begin none.
+	Bulk string
 }
 
 // jobsFilter is what the URL says of the jobs that are wanted.
@@ -49,7 +55,23 @@ func showJobs(v *visit) (view, error) {
 		},
 		Results: finalStates(), MayRun: v.token.May(dispatcher.ScopeRun),
 	}
+	if filter.App != "" && v.mayBulk(filter.App) == nil {
+		page.Bulk = v.linkQuery(filter.bulk(), "apps", filter.App, "new-bulk")
+	}
 	return view{Data: page, Refresh: true}, nil
+}
+
+// bulk returns the filter as the form of a bulk action has it.
+func (f jobsFilter) bulk() url.Values {
+	values := url.Values{}
+	for name, text := range map[string]string{
+		"state": f.State, "result": f.Result, "name": f.Name, "host": f.Host, "labels": f.Label,
+	} {
+		if text != "" {
+			values.Set(name, text)
+		}
+	}
+	return values
 }
 
 // first returns a link to the first page of a list; empty: this is it.

@@ -61,6 +61,11 @@ func commandRows() map[string]commandRow {
 		"backfill show":       {args: "shop/{backfill}", needs: read, schema: "Backfill"},
 		"backfill start":      {args: "shop/orders --dry-run " + emptyRange, needs: operate, schema: "BackfillCount"},
 		"backfill watch":      {args: "shop/{backfill}", needs: read, schema: "Backfill"},
+		"bulk cancel":         {args: "shop/{bulk}", needs: operate, code: exitConflict},
+		"bulk list":           {args: "shop", needs: read, schema: "BulkActionList"},
+		"bulk show":           {args: "shop/{bulk}", needs: read, schema: "BulkAction"},
+		"bulk start":          {args: "shop run_jobs --name none --dry-run", needs: operate, schema: "BulkCount"},
+		"bulk watch":          {args: "shop/{bulk}", needs: read, schema: "BulkAction"},
 		"calendar list":       {args: "shop", needs: read, schema: "CalendarList"},
 		"calendar show":       {args: "shop/holidays", needs: read, schema: "Calendar"},
 		"completion":          {local: "it knows its own commands"},
@@ -92,6 +97,7 @@ func commandRows() map[string]commandRow {
 		"job state clear":     {args: "shop/carrier", needs: write, schema: "CarriedState"},
 		"job state set":       {args: `shop/carrier {"cursor":7}`, needs: write, schema: "CarriedState"},
 		"job state show":      {args: "shop/carrier", needs: read, schema: "CarriedState"},
+		"job strip":           {args: "shop/orders/nightly --past 0", needs: read, schema: "Strip"},
 		"lifecycle ec2":       {local: "it asks the machine"},
 		"lint":                {local: "it reads files"},
 		"migrate":             {local: "it changes the schema of a database"},
@@ -125,6 +131,7 @@ func commandRows() map[string]commandRow {
 		"secret rewrap":       {local: "it needs the keys of the nodes and their database"},
 		"serve":               {local: "it is the server"},
 		"slot list":           {args: "shop/orders", needs: read, schema: "SlotList"},
+		"statistics":          {args: "shop --since 24h", needs: read, schema: "Statistics"},
 		"tail":                {local: "it does not end; its own test has the rights"},
 		"token create":        {args: "--name made-{n}", needs: admin, schema: "IssuedToken"},
 		"token list":          {needs: admin, schema: "TokenList"},
@@ -148,6 +155,7 @@ type shop struct {
 	*node
 	run    string // one that has failed
 	filled string // a backfill that has ended
+	bulk   string // a bulk action that has ended
 	tokens map[string]string
 }
 
@@ -198,6 +206,11 @@ func newShop(t *testing.T) *shop {
 	s.filled = begun.ID
 	until(t, "the backfill to end", func() bool {
 		return must[dispatcher.Backfill](t)(s.Backfill(ctx, "shop", s.filled)).State.Ended()
+	})
+	s.bulk = must[dispatcher.BulkAction](t)(s.CreateBulkAction(ctx, "shop", dispatcher.BulkSpec{
+		Action: dispatcher.BulkPauseJobs, Filter: dispatcher.BulkFilter{Name: "none"}, Reason: hostile})).ID
+	until(t, "the bulk action to end", func() bool {
+		return must[dispatcher.BulkAction](t)(s.BulkAction(ctx, "shop", s.bulk)).State.Ended()
 	})
 	must[dispatcher.App](t)(s.SetBounds(ctx, "suspended", func(b *dispatcher.Bounds) { b.Suspended = true }))
 	others := map[string][]dispatcher.Scope{"spare": {dispatcher.ScopeRead}, "other": {dispatcher.ScopeRead}}
@@ -291,7 +304,7 @@ func TestEveryCommandByRights(t *testing.T) {
 
 // fill fills in what is known of the server.
 func (s *shop) fill(args string, n int) string {
-	return strings.NewReplacer("{run}", s.run, "{backfill}", s.filled, "{at}", "2026-05-01T00:30:00Z", "{n}", fmt.Sprint(n)).Replace(args)
+	return strings.NewReplacer("{run}", s.run, "{backfill}", s.filled, "{bulk}", s.bulk, "{at}", "2026-05-01T00:30:00Z", "{n}", fmt.Sprint(n)).Replace(args)
 }
 
 func TestEveryCommandHasAnExampleThatParses(t *testing.T) {

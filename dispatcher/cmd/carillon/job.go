@@ -16,6 +16,7 @@ import (
 type jobCommand struct {
 	List   jobListCommand   `cmd:"" help:"List jobs with their next fires." example:"carillon job list billing"`
 	Show   jobShowCommand   `cmd:"" help:"Show a job with its triggers and warnings." example:"carillon job show billing/invoices"`
+	Strip  jobStripCommand  `cmd:"" help:"Show the latest and the next scheduled times of a trigger, and what became of each. Exit code 8: one is missing." example:"carillon job strip billing/invoices/berlin --past 10 --next 3"`
 	Run    jobRunCommand    `cmd:"" group:"operate" help:"Run a job now." example:"carillon job run billing/invoices --wait"`
 	Pause  jobPauseCommand  `cmd:"" group:"operate" help:"Pause a job, or one of its triggers." example:"carillon job pause billing/invoices --reason \"the ledger is being migrated\""`
 	Resume jobResumeCommand `cmd:"" group:"operate" help:"Resume a job, or one of its triggers." example:"carillon job resume billing/invoices/berlin"`

@@ -33,6 +33,7 @@ type cli struct {
 	Job       jobCommand        `cmd:"" group:"look" help:"Look at jobs; run, pause and resume them."`
 	Runs      runCommand        `cmd:"" group:"look" name:"run" help:"Look at runs; repeat and cancel them."`
 	Objective objectiveCommand  `cmd:"" group:"look" help:"See how jobs do by their objectives."`
+	Statistic statisticsCommand `cmd:"" group:"look" name:"statistics" help:"Count the runs and misfires of each day." example:"carillon statistics billing --since 168h"`
 	Misfire   misfireCommand    `cmd:"" group:"look" help:"List what became of missed fires."`
 	Dead      deadLetterCommand `cmd:"" group:"look" name:"dead-letter" help:"List runs that failed for good, and retry them."`
 	Next      nextCommand       `cmd:"" group:"look" help:"List what an app fires tonight." example:"carillon next billing --for 12h --timezone Europe/Berlin"`
@@ -46,6 +47,7 @@ type cli struct {
 	Slot      slotCommand       `cmd:"" group:"look" help:"List the runs that hold a concurrency slot."`
 
 	App      appCommand      `cmd:"" group:"operate" help:"Show an app, set its bounds, suspend it, or move it between installations."`
+	Bulk     bulkCommand     `cmd:"" group:"operate" help:"Pause, resume or run all jobs, or cancel or retry all runs, that a filter selects."`
 	Backfill backfillCommand `cmd:"" group:"operate" help:"Run the instants of a range."`
 	Pause    pauseCommand    `cmd:"" group:"operate" help:"Pause apps, or their jobs with some labels."`
 	Node     nodeCommand     `cmd:"" group:"operate" help:"List, pause, resume and drain nodes."`

@@ -1,0 +1,248 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+)
+
+// bulkCommand does one thing to all jobs or runs that a filter selects.
+type bulkCommand struct {
+	Start  bulkStartCommand  `cmd:"" help:"Do one thing to all jobs or runs of an app that the flags select, or count them." example:"carillon bulk start billing pause_jobs --label team=payments --dry-run"`
+	List   bulkListCommand   `cmd:"" help:"List the bulk actions of an app, the latest first." example:"carillon bulk list billing"`
+	Show   bulkShowCommand   `cmd:"" help:"Show a bulk action and how far it is." example:"carillon bulk show billing/1k2j9fq3c8g00"`
+	Watch  bulkWatchCommand  `cmd:"" help:"Show how a bulk action goes on until it ends. Exit code 8: it was cancelled." example:"carillon bulk watch billing/1k2j9fq3c8g00"`
+	Cancel bulkCancelCommand `cmd:"" help:"End a bulk action. What it has done stays done." example:"carillon bulk cancel billing/1k2j9fq3c8g00"`
+}
+
+// bulkFilterFlags select jobs or runs, as the filters of the console do.
+type bulkFilterFlags struct {
+	Name   string            `placeholder:"TEXT" help:"Only jobs whose name contains this."`
+	Host   string            `placeholder:"HOST" help:"Only jobs that call this host, function, group, queue or topic."`
+	Label  map[string]string `mapsep:"," placeholder:"NAME=VALUE,..." help:"Only jobs that have all of these labels."`
+	Result string            `placeholder:"STATE" help:"Only jobs whose latest run ended so, such as failed."`
+	State  string            `placeholder:"STATE" help:"Only jobs or runs in this state. cancel_runs needs it."`
+	Job    string            `placeholder:"JOB" help:"Only runs of this job."`
+	Class  string            `placeholder:"CLASS" help:"Only dead letters whose last attempt failed in this way, such as http_5xx."`
+	periodFlags
+}
+
+// filter returns what the flags select. The API checks which of them an action knows.
+func (f bulkFilterFlags) filter(now time.Time) (dispatcher.BulkFilter, error) {
+	from, to, err := f.period(now)
+	if err != nil {
+		return dispatcher.BulkFilter{}, &usageError{err}
+	}
+	return dispatcher.BulkFilter{Name: f.Name, Host: f.Host, Labels: f.Label, Result: dispatcher.RunState(f.Result), State: f.State,
+		Job: f.Job, Class: dispatcher.Class(f.Class), From: from, To: to}, nil
+}
+
+// bulkStartCommand begins a bulk action.
+type bulkStartCommand struct {
+	apiFlags
+	outputFlags
+	App    string `arg:"" help:"Name of the app."`
+	Action string `arg:"" enum:"pause_jobs,resume_jobs,run_jobs,cancel_runs,retry_runs" help:"What to do: ${enum}. retry_runs retries dead letters."`
+	bulkFilterFlags
+	Reason string `help:"Why; the action shows it, and so do the pauses that it makes."`
+	DryRun bool   `help:"Count what the flags select, and change nothing."`
+	Yes    bool   `help:"Begin the action."`
+	Watch  bool   `help:"Wait until it ends, as bulk watch does."`
+}
+
+// Run counts what the flags select, or begins the action.
+func (s *bulkStartCommand) Run(ctx context.Context, c console) error {
+	if s.DryRun == s.Yes || s.DryRun && s.Watch {
+		return &usageError{errors.New("give --dry-run to count what the action would change, or --yes to begin it; only with --yes, " +
+			"--watch waits for its end")}
+	}
+	filter, err := s.filter(time.Now())
+	if err != nil {
+		return err
+	}
+	spec := dispatcher.BulkSpec{Action: dispatcher.BulkVerb(s.Action), Filter: filter, Reason: s.Reason}
+	if err := spec.Validate(); err != nil {
+		return &usageError{err}
+	}
+	api, err := s.client(ctx)
+	if err != nil {
+		return err
+	}
+	if s.DryRun {
+		count, err := api.CountBulk(ctx, s.App, spec)
+		if err != nil {
+			return err
+		}
+		return printObject(s.outputFlags, c, count, func(l *lines) { l.add("selected", countedOf(count)) })
+	}
+	begun, err := api.CreateBulkAction(ctx, s.App, spec)
+	if err != nil {
+		return err
+	}
+	if s.Watch {
+		return watchBulk(ctx, c, api, s.outputFlags, begun)
+	}
+	return printObject(s.outputFlags, c, begun, func(l *lines) { showBulk(l, begun) })
+}
+
+// countedOf says how much a filter selects.
+func countedOf(count dispatcher.BulkCount) string {
+	if count.More {
+		return fmt.Sprintf("more than %d", count.Total)
+	}
+	return fmt.Sprint(count.Total)
+}
+
+// bulkListCommand lists bulk actions.
+type bulkListCommand struct {
+	apiFlags
+	outputFlags
+	App string `arg:"" help:"Name of the app."`
+}
+
+// Run prints the bulk actions.
+func (l *bulkListCommand) Run(ctx context.Context, c console) error {
+	api, err := l.client(ctx)
+	if err != nil {
+		return err
+	}
+	all, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.BulkAction], error) {
+		return api.BulkActions(ctx, l.App, page)
+	})
+	if err != nil {
+		return err
+	}
+	titles := "BULK ACTION\tACTION\tSTATE\tDONE\tSKIPPED\tSELECTED\tCREATED BY\tCREATED AT"
+	return printList(l.outputFlags, c, all, titles, func(b dispatcher.BulkAction) []any {
+		return []any{b.App + "/" + b.ID, b.Action, stateCell(b.State), b.Done, b.Skipped, countedOf(b.BulkCount), b.CreatedBy, b.CreatedAt}
+	})
+}
+
+// bulkFlags name a bulk action.
+type bulkFlags struct {
+	apiFlags
+	outputFlags
+	Bulk string `arg:"" name:"app/action" help:"The bulk action, such as billing/1k2j9fq3c8g00."`
+}
+
+// read reads the bulk action by one of the calls of a client.
+func (f *bulkFlags) read(
+	ctx context.Context, call func(*client.Client, context.Context, string, string) (dispatcher.BulkAction, error),
+) (*client.Client, dispatcher.BulkAction, error) {
+	api, app, id, err := f.named(ctx, f.Bulk, "APP/ACTION")
+	if err != nil {
+		return nil, dispatcher.BulkAction{}, err
+	}
+	found, err := call(api, ctx, app, id)
+	return api, found, err
+}
+
+// bulkShowCommand shows a bulk action.
+type bulkShowCommand struct{ bulkFlags }
+
+// Run prints it.
+func (s *bulkShowCommand) Run(ctx context.Context, c console) error {
+	_, found, err := s.read(ctx, (*client.Client).BulkAction)
+	if err != nil {
+		return err
+	}
+	return printObject(s.outputFlags, c, found, func(l *lines) { showBulk(l, found) })
+}
+
+// bulkCancelCommand cancels a bulk action.
+type bulkCancelCommand struct{ bulkFlags }
+
+// Run cancels it.
+func (s *bulkCancelCommand) Run(ctx context.Context, c console) error {
+	_, changed, err := s.read(ctx, (*client.Client).CancelBulkAction)
+	if err != nil {
+		return err
+	}
+	return printObject(s.outputFlags, c, changed, func(l *lines) { showBulk(l, changed) })
+}
+
+func showBulk(l *lines, b dispatcher.BulkAction) {
+	l.add("bulk action", b.App+"/"+b.ID)
+	l.add("action", string(b.Action))
+	for _, one := range []struct {
+		name  string
+		value any
+	}{{"name", b.Filter.Name}, {"host", b.Filter.Host}, {"result", string(b.Filter.Result)}, {"state", b.Filter.State},
+		{"job", b.Filter.Job}, {"class", string(b.Filter.Class)}} {
+		l.add("only "+one.name, one.value)
+	}
+	if len(b.Filter.Labels) > 0 {
+		l.add("only labels", b.Filter.Labels)
+	}
+	if !b.Filter.From.IsZero() {
+		l.add("only from", b.Filter.From)
+	}
+	if !b.Filter.To.IsZero() {
+		l.add("only to", b.Filter.To)
+	}
+	l.add("state", stateCell(b.State))
+	l.add("waits", b.Waits)
+	l.add("selected", countedOf(b.BulkCount))
+	l.add("done", b.Done)
+	l.add("skipped", b.Skipped)
+	l.add("latest problem", b.Problem)
+	l.add("reason", b.Reason)
+	l.add("created", dispatcher.FormatInstant(b.CreatedAt)+" by "+b.CreatedBy)
+	l.add("ended at", b.EndedAt)
+}
+
+// bulkWatchCommand waits for the end of a bulk action.
+type bulkWatchCommand struct{ bulkFlags }
+
+// Run prints how the bulk action goes on until it ends.
+func (w *bulkWatchCommand) Run(ctx context.Context, c console) error {
+	api, found, err := w.read(ctx, (*client.Client).BulkAction)
+	if err != nil {
+		return err
+	}
+	return watchBulk(ctx, c, api, w.outputFlags, found)
+}
+
+// watchBulk prints each change of a bulk action until it ends; as one object of JSON, only its end.
+func watchBulk(ctx context.Context, c console, api *client.Client, o outputFlags, b dispatcher.BulkAction) error {
+	shown := ""
+	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
+		line := fmt.Sprint(b.State, b.Done, b.Skipped, b.Waits)
+		if line != shown && (b.State.Ended() || o.Output != outputJSON) {
+			if err := printBulkLine(c, o, b); err != nil {
+				return err
+			}
+			shown = line
+		}
+		switch b.State {
+		case dispatcher.BulkComplete:
+			return nil
+		case dispatcher.BulkCancelled:
+			return &negativeError{fmt.Errorf("bulk action %s/%s was cancelled after %d", b.App, b.ID, b.Done)}
+		}
+		pause(ctx, wait)
+		next, err := api.BulkAction(ctx, b.App, b.ID)
+		switch {
+		case ctx.Err() != nil:
+			return fmt.Errorf("bulk action %s/%s has not ended yet; go on with: carillon bulk watch %[1]s/%[2]s", b.App, b.ID)
+		case err != nil:
+			return err
+		}
+		b = next
+	}
+}
+
+// printBulkLine prints a bulk action: as one line for people.
+func printBulkLine(c console, o outputFlags, b dispatcher.BulkAction) error {
+	if o.Output != outputTable {
+		return printObject(o, c, b, nil)
+	}
+	t := &table{}
+	t.add(b.App+"/"+b.ID, b.Action, stateCell(b.State), fmt.Sprintf("%d done, %d skipped of %s", b.Done, b.Skipped, countedOf(b.BulkCount)),
+		b.Waits)
+	return t.show(c)
+}
