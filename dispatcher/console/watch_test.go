@@ -134,6 +134,23 @@ func TestWatchFormsAskTheAPI(t *testing.T) {
 	}
 }
 
+// The form of a bulk action has other names for some filters, and it is of one app.
+func TestListOfJobsLeadsToABulkActionOnItsFilter(t *testing.T) {
+	t.Parallel()
+	w, _ := newCanned(t, watchDone())
+	b := w.signedIn(everything())
+	for at, want := range map[string]string{
+		"jobs?app=billing&label=team%3Dpayments&state=PAUSED&name=in": `apps/billing/new-bulk?labels=team%3Dpayments&amp;name=in&amp;state=PAUSED"`,
+		"jobs?app=billing": `apps/billing/new-bulk"`,
+		"jobs?name=in":     "",
+	} {
+		text := b.get(at).text
+		if is := strings.Contains(text, "new-bulk"); is != (want != "") || !strings.Contains(text, want) {
+			t.Errorf("page %q has a link: %v, want %q", at, is, want)
+		}
+	}
+}
+
 func TestReadersSeeNoButtonsOfJobsAndRuns(t *testing.T) {
 	t.Parallel()
 	w, api := newCanned(t, watchDone())
