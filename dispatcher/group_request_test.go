@@ -76,7 +76,9 @@ func TestTemplatesOfAGroupNameItsCallback(t *testing.T) {
 		"a token in a hash key":  {func(g *dispatcher.GroupTarget) { g.HashKey = "{{.CallbackToken}}" }, "/group/hash_key"},
 		"a body without one":     {func(g *dispatcher.GroupTarget) { g.Callback, g.Body = nil, all[:16] }, "/group/body"},
 		"a hash key without one": {func(g *dispatcher.GroupTarget) { g.Callback, g.HashKey = nil, all[:16] }, "/group/hash_key"},
-		"a callback too short":   {func(g *dispatcher.GroupTarget) { g.Callback = &dispatcher.CallbackPolicy{Timeout: 1} }, "/group/callback/timeout"},
+		"a callback too short": {func(g *dispatcher.GroupTarget) {
+			g.Callback = &dispatcher.CallbackPolicy{Timeout: 1}
+		}, "/group/callback/timeout"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -32,7 +32,8 @@ func requestAttributes(defaults dispatcher.Webhook) map[string]schema.Attribute 
 			"Headers that frame the request or identify the sender (`Host`, `Content-Length`, `User-Agent`, `webhook-*` and the " +
 			"like) are refused. The state contains all headers; set secret ones from a variable marked `sensitive`. Default: none."),
 		"body": optionalString("A template for the body, which replaces the payload. Template and result are at most 256 KiB. " +
-			"These actions insert values of the attempt: " + either(templateActions(dispatcher.TemplateFields)) + ". With `callback`, these do, too: " +
+			"These actions insert values of the attempt: " + either(templateActions(dispatcher.TemplateFields)) + ". With `callback`, " +
+			"these do, too: " +
 			either(templateActions(dispatcher.CallbackTemplateFields)) + ". `{{json .Job}}` and `{{urlquery .Job}}` write any of " +
 			"them as JSON or percent-encoded, `{{date \"%Y-%m-%d\" \"Europe/Berlin\" .ScheduledAt}}` writes an instant in the format " +
 			"of strftime, and `{{if .PreviousFire}}…{{else}}…{{end}}` tests whether there is one. Write `{{\"{{\"}}` for literal " +

@@ -16,7 +16,7 @@ func eventOf(header http.Header, body []byte) (lambda.Event, error) {
 		EventID: header.Get("Webhook-Id"), App: header.Get("Carillon-App"), Job: header.Get("Carillon-Job"),
 		Trigger: header.Get("Carillon-Trigger"), Run: header.Get("Carillon-Run"), Kind: header.Get("Carillon-Kind"),
 		Traceparent: header.Get("Traceparent"),
-		Callback:    lambda.Callback{URL: header.Get("Carillon-Callback-URL"), Token: header.Get("Carillon-Callback-Token"),
+		Callback: lambda.Callback{URL: header.Get("Carillon-Callback-URL"), Token: header.Get("Carillon-Callback-Token"),
 			Timeout: header.Get("Carillon-Callback-Timeout")},
 	}
 	if state := header.Get("Carillon-State"); state != "" {

@@ -140,7 +140,7 @@ func TestListOfJobsLeadsToABulkActionOnItsFilter(t *testing.T) {
 	w, _ := newCanned(t, watchDone())
 	b := w.signedIn(everything())
 	for at, want := range map[string]string{
-		"jobs?app=billing&label=team%3Dpayments&state=PAUSED&name=in": `apps/billing/new-bulk?labels=team%3Dpayments&amp;name=in&amp;state=PAUSED"`,
+		"jobs?app=billing&label=team%3Dpay&state=PAUSED&name=in": `apps/billing/new-bulk?labels=team%3Dpay&amp;name=in&amp;state=PAUSED"`,
 		"jobs?app=billing": `apps/billing/new-bulk"`,
 		"jobs?name=in":     "",
 	} {

@@ -304,7 +304,8 @@ func TestEveryCommandByRights(t *testing.T) {
 
 // fill fills in what is known of the server.
 func (s *shop) fill(args string, n int) string {
-	return strings.NewReplacer("{run}", s.run, "{backfill}", s.filled, "{bulk}", s.bulk, "{at}", "2026-05-01T00:30:00Z", "{n}", fmt.Sprint(n)).Replace(args)
+	return strings.NewReplacer("{run}", s.run, "{backfill}", s.filled, "{bulk}", s.bulk,
+		"{at}", "2026-05-01T00:30:00Z", "{n}", fmt.Sprint(n)).Replace(args)
 }
 
 func TestEveryCommandHasAnExampleThatParses(t *testing.T) {

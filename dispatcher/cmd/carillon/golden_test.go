@@ -19,7 +19,8 @@ var update = flag.Bool("update", false, "write testdata/output.txt from what the
 func steady() [][2]string {
 	return [][2]string{
 		{`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?Z?`, "INSTANT"}, {`[A-Z][a-z]{2}, \d\d [A-Z][a-z]{2} [\d: ]+GMT`, "DATE"},
-		{`\b1[0-9a-v]{12}\b`, "ACTION"}, {`carillon-[a-z2-7]{26}`, "EXTERNAL"}, {`\b[a-z2-7]{26}\b`, "TOKEN"}, {`"phases":\{[^}]*\}`, `"phases":{}`},
+		{`\b1[0-9a-v]{12}\b`, "ACTION"},
+		{`carillon-[a-z2-7]{26}`, "EXTERNAL"}, {`\b[a-z2-7]{26}\b`, "TOKEN"}, {`"phases":\{[^}]*\}`, `"phases":{}`},
 		{`\d+ of 10737418240`, "SOME of 10737418240"}, {`http://127\.0\.0\.1:\d+`, "http://HOST"},
 		{`\b127\.0\.0\.1:\d+`, "HOST"}, {`evt_[0-9a-z_]+`, "EVENT"}, {`\b[0-9a-v]{24}\b`, "RUN"}, {`\b[0-9a-f]{16}\b`, "NODE"},
 		{`-?\b\d+(\.\d+)?(ns|µs|ms|s)\b`, "TIME"}, {`\b(dns|connect|first byte|last byte) TIME,? ?`, ""},
@@ -50,7 +51,8 @@ func TestOutputOfCommands(t *testing.T) {
 		"run show none", "job show shop/none", "job pause shop/orders --reason quiet", "job list shop -o table",
 		"job show shop/orders", "job resume shop/orders", "job pause shop",
 		"bulk start shop pause_jobs --name orders --reason quiet --dry-run", "bulk start shop pause_jobs --name orders -o json --dry-run",
-		"bulk start shop cancel_runs --state queued --job orders --reason old --yes --watch -o json", "bulk list shop", "bulk list shop -o jsonl",
+		"bulk start shop cancel_runs --state queued --job orders --reason old --yes --watch -o json",
+		"bulk list shop", "bulk list shop -o jsonl",
 		"bulk start shop pause_jobs --class http_5xx --yes", "bulk start shop pause_jobs", "bulk start shop cancel_runs --yes",
 		"bulk show shop/{bulk}", "bulk show shop/none", "job strip shop/orders/nightly --past 2 --next 2", "job strip shop/orders/nightly --past 1 --next 1 -o json",
 		"job strip shop/orders/nightly --past 0 --next 1 -o jsonl", "job strip shop/orders/none", "job strip shop/orders/nightly --past 999",
