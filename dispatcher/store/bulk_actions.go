@@ -96,20 +96,54 @@ func (s *store) CountBulk(ctx context.Context, app string, spec dispatcher.BulkS
 		found, err := s.CountDeadLetters(ctx, spec.Filter.Dead(app, dispatcher.Page{}), dispatcher.MostBulkCounted)
 		return dispatcher.BulkCount{Total: found.Count, More: found.More}, err
 	}
-	const portion = 1000
-	for cursor := ""; ; {
-		items, next, err := s.bulkItems(ctx, app, spec, dispatcher.Page{Limit: portion, Cursor: cursor})
-		if err != nil {
-			return count, err
-		}
-		if count.Total += len(items); count.Total >= dispatcher.MostBulkCounted {
-			return dispatcher.BulkCount{Total: dispatcher.MostBulkCounted, More: count.Total > dispatcher.MostBulkCounted || next != ""}, nil
-		}
-		if next == "" {
-			return count, nil
-		}
-		cursor = next
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	counting := s.countUnended
+	if spec.Action.OfJobs() {
+		counting = s.countJobs
 	}
+	n, err := counting(ctx, app, spec.Filter, dispatcher.MostBulkCounted+1)
+	if err != nil {
+		return count, fmt.Errorf("count for a bulk action in app %s: %w", dispatcher.Echo(app), err)
+	}
+	return dispatcher.BulkCount{Total: min(n, dispatcher.MostBulkCounted), More: n > dispatcher.MostBulkCounted}, nil
+}
+
+// countJobs counts the jobs of an app that a filter selects, up to most.
+func (s *store) countJobs(ctx context.Context, app string, filter dispatcher.BulkFilter, most int) (int, error) {
+	now, err := s.clock(ctx, s.read)
+	if err != nil {
+		return 0, err
+	}
+	list := summaryList{query: filter.Jobs(app, dispatcher.Page{}), recent: day(now.UnixMilli()) - dayMillis}
+	var args statementArgs
+	inner := list.candidates(app, &args)
+	filters := list.filters(&args)
+	n, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (SELECT 1 FROM (SELECT j.id, j.name`+inner+` LIMIT `+
+		args.add(mostUnlisted)+`) AS c CROSS JOIN jobs AS j WHERE j.id = c.id`+filters+` LIMIT `+args.add(most)+`) AS found`, args...)
+	return int(n), err
+}
+
+// countUnended counts the runs of an app that are not over and that a filter selects, up to most.
+func (s *store) countUnended(ctx context.Context, app string, filter dispatcher.BulkFilter, most int) (int, error) {
+	of, err := s.idsOf(ctx, app, filter.Job, "")
+	if err != nil {
+		return 0, err
+	}
+	w, err := runConditions(filter.Live(app, dispatcher.Page{}), 0)
+	if err != nil {
+		return 0, err
+	}
+	if of.job != 0 {
+		w.add("r.job_id = %s", of.job)
+	}
+	claimed, err := s.claimedNow(ctx)
+	if err != nil {
+		return 0, err
+	}
+	list, args := unendedOfApp(w, claimed, dispatcher.AppID(app), ` LIMIT `+strconv.Itoa(most))
+	n, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (`+list+`) AS found`, args...)
+	return int(n), err
 }
 
 // CreateBulkAction begins a bulk action.

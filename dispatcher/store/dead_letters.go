@@ -36,15 +36,11 @@ func deadConditions(query dispatcher.DeadLetterQuery) (conditions, error) {
 	return w, err
 }
 
-// deadJobs returns the ids of the jobs whose dead letters a query selects. replayable leaves out those that are deleted.
-func (s *store) deadJobs(ctx context.Context, query dispatcher.DeadLetterQuery, replayable bool) ([]int64, error) {
-	of, err := s.idsOf(ctx, query.App, query.Job, "")
-	if err != nil {
-		return nil, err
-	}
+// deadJobs returns the ids of the jobs of an app, or one of them, 0 for all. replayable leaves out those that are deleted.
+func (s *store) deadJobs(ctx context.Context, app, job int64, replayable bool) ([]int64, error) {
 	// $1 app, $2 job, 0 for all, $3 whether deleted ones are left out
 	const jobs = `SELECT id FROM jobs WHERE app_id = $1 AND (id = $2 OR $2 = 0) AND (deleted_at IS NULL OR NOT $3) ORDER BY id`
-	return collect(ctx, s.read, scanInt, jobs, dispatcher.AppID(query.App), of.job, replayable)
+	return collect(ctx, s.read, scanInt, jobs, app, job, replayable)
 }
 
 // DeadLetters returns a page of the runs that failed for good.
@@ -59,12 +55,23 @@ func (s *store) deadLetters(ctx context.Context, query dispatcher.DeadLetterQuer
 	if err != nil {
 		return nil, err
 	}
-	jobs, err := s.deadJobs(ctx, query, replayable)
+	of, err := s.idsOf(ctx, query.App, query.Job, "")
+	if err != nil {
+		return nil, err
+	}
+	list := dispatcher.RunQuery{App: query.App, From: query.From, To: query.To, Page: query.Page}
+	return s.deadOfApp(ctx, list, w, of.job, replayable)
+}
+
+// deadOfApp returns a page of the runs of an app, or of one of its jobs, that failed for good and meet conditions.
+func (s *store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w conditions, job int64, replayable bool) (
+	[]dispatcher.Run, error,
+) {
+	jobs, err := s.deadJobs(ctx, dispatcher.AppID(query.App), job, replayable)
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
-	of := dispatcher.RunQuery{App: query.App, From: query.From, To: query.To, Page: query.Page}
-	return s.lookBack(ctx, of, w, func(w conditions, most int) ([]dispatcher.Run, error) {
+	return s.lookBack(ctx, query, w, func(w conditions, most int) ([]dispatcher.Run, error) {
 		page := s.rows(0, len(w.args)+1, "", idColumns...) + s.deadOfEach(w.text, latestRuns+` LIMIT `+strconv.Itoa(most))
 		return collect(ctx, s.read, scanRun, runQuery(page), append(w.args[:len(w.args):len(w.args)], s.batch(jobs)...)...)
 	})
@@ -81,7 +88,11 @@ func (s *store) CountDeadLetters(ctx context.Context, query dispatcher.DeadLette
 	if err != nil {
 		return count, err
 	}
-	jobs, err := s.deadJobs(ctx, query, true)
+	of, err := s.idsOf(ctx, query.App, query.Job, "")
+	if err != nil {
+		return count, err
+	}
+	jobs, err := s.deadJobs(ctx, dispatcher.AppID(query.App), of.job, true)
 	if err != nil || len(jobs) == 0 {
 		return count, err
 	}

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -17,23 +18,46 @@ import (
 
 const (
 	// firstSpan is what of the past is looked at first, and each look goes spanGrowth times as far back as all before
-	// it: of a steady app one reads at most that many times what it needs.
+	// it: of a steady app one reads at most that many times what it needs. A look costs a search in the index for each
+	// job, so that for an app with many jobs few looks matter more than few rows.
 	firstSpan  = time.Minute
-	spanGrowth = 4
+	spanGrowth = 16
 	// spans reach beyond the longest retention there can be; the last look has no lower bound.
-	spans = 12
+	spans = 7
 )
 
-// runsOfApp returns a page of the runs of all jobs of an app.
+// runsOfApp returns a page of the runs of all jobs of an app. Of runs in a state in which they are not over it leaves the history
+// alone, which has none of them; those that failed for good have an index of their own.
 func (s *store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of conditions) ([]dispatcher.Run, error) {
+	app := dispatcher.AppID(query.App)
+	if slices.Contains(dispatcher.DeadLetterStates, query.State) {
+		return s.deadOfApp(ctx, query, of, 0, false)
+	}
+	claimed, err := s.claimedNow(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if slices.Contains(dispatcher.LiveStates, query.State) {
+		list, args := unendedOfApp(of, claimed, app, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit))
+		return collect(ctx, s.read, scanRun, runQuery(list), args...)
+	}
 	// $1 app
-	jobs, err := collect(ctx, s.read, scanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, dispatcher.AppID(query.App))
+	jobs, err := collect(ctx, s.read, scanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, app)
 	if err != nil || len(jobs) == 0 {
 		return nil, err
 	}
 	return s.lookBack(ctx, query, of, func(w conditions, most int) ([]dispatcher.Run, error) {
-		return s.runsOfJobs(ctx, w, jobs, dispatcher.AppID(query.App), most)
+		list, args := s.jobsQuery(w, claimed, jobs, app, most)
+		return collect(ctx, s.read, scanRun, list, args...)
 	})
+}
+
+// unendedOfApp is a query for the runs of an app that are not over and meet conditions. limit orders and limits them.
+func unendedOfApp(w conditions, claimed string, app int64, limit string) (query string, args []any) {
+	w.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", app)
+	of := func(runs string) string { return `SELECT * FROM (` + runs + `) AS r WHERE 1 = 1` + w.text + limit }
+	return `SELECT * FROM (SELECT * FROM (` + of(unendedRuns) + `) AS live UNION ALL SELECT * FROM (` + of(claimed) + `) AS claimed) AS r` +
+		limit, w.args
 }
 
 // lookBack returns a page of the runs of all jobs of an app, which look finds by conditions, at most so many.
@@ -86,17 +110,7 @@ func (s *store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (t
 	return latest, nil
 }
 
-// runsOfJobs returns the latest runs of some jobs, which are those of an app, that meet conditions.
-func (s *store) runsOfJobs(ctx context.Context, w conditions, jobs []int64, app int64, most int) ([]dispatcher.Run, error) {
-	claimed, err := s.claimedNow(ctx)
-	if err != nil {
-		return nil, err
-	}
-	query, args := s.jobsQuery(w, claimed, jobs, app, most)
-	return collect(ctx, s.read, scanRun, query, args...)
-}
-
-// jobsQuery returns the query of runsOfJobs, and its parameters.
+// jobsQuery returns a query for the latest runs of some jobs, which are those of an app, that meet conditions, and its parameters.
 func (s *store) jobsQuery(w conditions, claimed string, jobs []int64, app int64, most int) (string, []any) {
 	ofApp := w
 	ofApp.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", app)
