@@ -1,0 +1,212 @@
+package store
+
+import (
+	"context"
+	"database/sql"
+	"database/sql/driver"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/jackc/pgx/v5/stdlib"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Queries are those that a store sends to read outside of transactions.
+type Queries struct {
+	mu   sync.Mutex
+	sent []Query
+}
+
+// Query is one of them.
+type Query struct {
+	Text string
+	args []any
+}
+
+// Watch lets a store note its queries. It is called before the store is used.
+func Watch(s dispatcher.Store) *Queries {
+	own, watched := s.(*store), &Queries{}
+	switch f := own.flavor.(type) {
+	case *sqlite:
+		unwatched := own.read
+		own.read = sql.OpenDB(watchedConnector{named{unwatched.Driver(), f.file}, watched})
+		own.read.SetMaxOpenConns(4)
+		f.read = own.read
+		_ = unwatched.Close()
+	case *postgres: // the connections that are not watched are those that write
+		own.read = sql.OpenDB(watchedConnector{stdlib.GetPoolConnector(f.pool), watched})
+		own.read.SetMaxIdleConns(0)
+	}
+	return watched
+}
+
+// Take returns the queries since the call before.
+func (q *Queries) Take() []Query {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	sent := q.sent
+	q.sent = nil
+	return sent
+}
+
+// named connects to a database by its name.
+type named struct {
+	driver driver.Driver
+	name   string
+}
+
+func (n named) Connect(context.Context) (driver.Conn, error) { return n.driver.Open(n.name) }
+func (n named) Driver() driver.Driver                        { return n.driver }
+
+// watchedConnector makes connections that note queries.
+type watchedConnector struct {
+	driver.Connector
+	queries *Queries
+}
+
+func (c watchedConnector) Connect(ctx context.Context) (driver.Conn, error) {
+	conn, err := c.Connector.Connect(ctx)
+	return watchedConn{conn, c.queries}, err
+}
+
+// watchedConn is a connection that notes queries.
+type watchedConn struct {
+	driver.Conn
+	queries *Queries
+}
+
+// QueryContext notes a query and sends it.
+func (c watchedConn) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	values := make([]any, len(args))
+	for i, arg := range args {
+		values[i] = arg.Value
+	}
+	c.queries.mu.Lock()
+	c.queries.sent = append(c.queries.sent, Query{query, values})
+	c.queries.mu.Unlock()
+	return c.Conn.(driver.QueryerContext).QueryContext(ctx, query, args)
+}
+
+// ExecContext sends a statement.
+func (c watchedConn) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	return c.Conn.(driver.ExecerContext).ExecContext(ctx, query, args)
+}
+
+// BeginTx begins a transaction.
+func (c watchedConn) BeginTx(ctx context.Context, o driver.TxOptions) (driver.Tx, error) {
+	return c.Conn.(driver.ConnBeginTx).BeginTx(ctx, o)
+}
+
+// CheckNamedValue lets the driver say which values it takes.
+func (c watchedConn) CheckNamedValue(value *driver.NamedValue) error {
+	if checker, ok := c.Conn.(driver.NamedValueChecker); ok {
+		return checker.CheckNamedValue(value)
+	}
+	return driver.ErrSkip
+}
+
+// ReadThrough returns the tables of those given that a query reads from the beginning or the end on, with the plan that says so. A
+// query that has a limit may do that in the order of an index. On PostgreSQL the plan is that of a database for which indexes are
+// never too much, unless asIs, so that a small database shows which scans no index can avoid.
+func ReadThrough(ctx context.Context, s dispatcher.Store, query Query, tables []string, asIs bool) (map[string]string, error) {
+	own := s.(*store)
+	if own.single() {
+		return own.rewound(ctx, query, tables)
+	}
+	tx, err := own.write.BeginTx(ctx, nil)
+	if err != nil {
+		return nil, err
+	}
+	defer tx.Rollback()
+	if !asIs {
+		if _, err := tx.ExecContext(ctx, `SET LOCAL enable_seqscan = off`); err != nil {
+			return nil, err
+		}
+	}
+	plan, err := collect(ctx, tx, scanText, "EXPLAIN (COSTS OFF) "+query.Text, query.args...)
+	if err != nil {
+		return nil, err
+	}
+	found := map[string]string{}
+	for i, line := range plan {
+		_, on, is := strings.Cut(line, " on ")
+		if !is || !strings.Contains(line, "Scan") || strings.Contains(line, "Bitmap Index") {
+			continue
+		}
+		name := strings.Fields(on)[0]
+		at := slices.IndexFunc(tables, func(table string) bool {
+			return name == table || strings.HasPrefix(name, table+"_2") || name == table+"_default"
+		})
+		bounded := i+1 < len(plan) && strings.Contains(plan[i+1], "Cond:")
+		if at < 0 || bounded || !strings.Contains(line, "Seq Scan") && limited(plan[:i], line) {
+			continue
+		}
+		found[tables[at]] = strings.Join(plan, "\n")
+	}
+	return found, nil
+}
+
+// limited tells whether a line of a plan is below a limit.
+func limited(before []string, line string) bool {
+	indent := func(line string) int { return len(line) - len(strings.TrimLeft(line, " ->")) }
+	deep := indent(line)
+	for _, above := range slices.Backward(before) {
+		if at := indent(above); at < deep {
+			if deep = at; strings.HasPrefix(strings.TrimLeft(above, " ->"), "Limit") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// rewound is ReadThrough of SQLite, by the instructions of the query's program: a cursor that is set to the beginning or the end of
+// a table or of one of its indexes reads it through.
+func (s *store) rewound(ctx context.Context, query Query, tables []string) (map[string]string, error) {
+	type root struct{ table, name string }
+	roots := map[int64]root{}
+	if _, err := collect(ctx, s.write, func(row scanner) (struct{}, error) {
+		var page int64
+		var r root
+		err := row.Scan(&page, &r.table, &r.name)
+		roots[page] = r
+		return struct{}{}, err
+	}, `SELECT rootpage, tbl_name, name FROM sqlite_master WHERE rootpage > 0`); err != nil {
+		return nil, err
+	}
+	type instruction struct {
+		code   string
+		p1, p2 int64
+	}
+	program, err := collect(ctx, s.write, func(row scanner) (i instruction, err error) {
+		var address, p3, p5 int64
+		var p4, comment any
+		err = row.Scan(&address, &i.code, &i.p1, &i.p2, &p3, &p4, &p5, &comment)
+		return i, err
+	}, "EXPLAIN "+query.Text, query.args...)
+	if err != nil {
+		return nil, err
+	}
+	found, open := map[string]string{}, map[int64]root{}
+	for _, i := range program {
+		switch i.code {
+		case "OpenRead":
+			open[i.p1] = roots[i.p2]
+		case "OpenEphemeral", "OpenPseudo", "SorterOpen", "OpenAutoindex", "OpenDup":
+			delete(open, i.p1)
+		case "Rewind", "Last":
+			r, is := open[i.p1]
+			if is && slices.Contains(tables, r.table) && (r.table == r.name || !strings.Contains(query.Text, "LIMIT")) {
+				plan, err := s.explain(ctx, query.Text, query.args)
+				if err != nil {
+					return nil, err
+				}
+				found[r.table] = fmt.Sprintf("%s of %s\n%s", i.code, r.name, plan)
+			}
+		}
+	}
+	return found, nil
+}

@@ -1,0 +1,306 @@
+package store_test
+
+import (
+	"cmp"
+	"flag"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/cookiejar"
+	"net/http/httptest"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/console"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/crowd"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// pagesScale is how many jobs the databases of TestPages have. With 50000 it prints how long each page takes:
+// go test ./dispatcher/store -run TestPages -v -timeout 60m -pages 50000
+var pagesScale = flag.Int("pages", 0, "jobs in the databases of TestPages; 50000 have 2,000,000 runs; 0: a small and a larger one")
+
+// pagesOf is a database of TestPages that an earlier run has filled.
+var pagesOf = flag.String("crowd", "", "a database that crowd.Fill has filled, which TestPages looks at in place of a new one")
+
+// mostQueries are those that a page takes on either database, at most, whoever looks and however much there is. Those of an app's
+// runs look further and further back, seven times at most. A page that finds nothing takes fewer.
+var mostQueries = map[string]int{
+	"alert": 9, "alerts": 9, "app": 9, "apps": 3, "attention": 17, "attention of an app": 26, "audit log": 3,
+	"audit log of an actor": 3, "audit log of an app": 3, "backfills": 4, "bulk actions": 4, "calendar": 9,
+	"calendars": 4, "count of a backfill": 11, "count of a bulk action": 6, "count of cancellations": 7,
+	"count of retries": 11, "dead letters": 16, "explain": 14, "groups": 4, "job": 23, "jobs": 7, "jobs by host": 9,
+	"jobs by label": 10, "jobs by label that none has": 10, "jobs by name": 13, "jobs by one name": 13,
+	"jobs by result": 13, "jobs by state": 13, "jobs by state that none has": 10, "jobs further on": 7,
+	"jobs of all apps by host": 7, "jobs of all apps by label": 5, "jobs of all apps by name": 8,
+	"jobs of all apps by result": 8, "jobs of all apps by state": 5, "jobs of an app": 12, "misfires": 4, "nodes": 3,
+	"rollback": 3, "run": 17, "run_job": 5, "runs of a job": 6, "runs of an app": 16,
+	"runs of an app by rare state": 16, "runs of an app by state": 16, "statistics": 6, "statistics of an app": 6,
+	"timeline": 9, "timeline of all apps": 3, "tokens": 3,
+}
+
+// timedViews are those of each page by each person whose times are printed.
+const timedViews = 20
+
+// slowest is what 95 of 100 views of a page take at most.
+const slowest = 200 * time.Millisecond
+
+// histories are the tables that grow with the days that are kept.
+var histories = []string{"runs", "attempts", "responses", "run_inputs", "misfires", "audit_log", "alert_events", "trigger_revisions",
+	"objective_counts", "run_statistics"}
+
+// reader is a person at the console of a store.
+type reader struct {
+	*http.Client
+	t       *testing.T
+	console string
+}
+
+// patience is for how long one API serves: an API works a quarter of the time for an app, but five seconds at once.
+const patience = 2 * time.Second
+
+// patientConsole serves the console over one API after the other, so that nobody has to wait for the share of an app.
+type patientConsole struct {
+	t     *testing.T
+	store dispatcher.Store
+
+	pages http.Handler
+	left  time.Duration
+}
+
+// ServeHTTP serves one request after the other.
+func (p *patientConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if p.left <= 0 || p.pages == nil {
+		log := slog.New(slog.DiscardHandler)
+		served := api.New(p.store, api.Options{Logger: log, Limits: api.Limits{TokenCache: -1}})
+		pages, err := console.New(console.Options{API: served, Sessions: p.store, Logger: log,
+			Definition: func(dispatcher.Job) (string, error) { return "", nil }})
+		if err != nil {
+			p.t.Error(err)
+			return
+		}
+		p.pages, p.left = pages, patience
+	}
+	began := time.Now()
+	p.pages.ServeHTTP(w, r)
+	p.left -= time.Since(began)
+}
+
+// consoleOf serves the console over a store, and returns a person with a token for some apps; nil: all.
+func consoleOf(t *testing.T, s dispatcher.Store) func(apps ...string) reader {
+	t.Helper()
+	served := &patientConsole{t: t, store: s, left: patience}
+	server := httptest.NewServer(served)
+	t.Cleanup(server.Close)
+	return func(apps ...string) reader {
+		secret, hash := api.NewToken()
+		token := dispatcher.APIToken{ID: api.NewTokenID(), Name: "person " + api.NewTokenID(), Hash: hash, Apps: apps,
+			Scopes: []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}}
+		if apps == nil {
+			token.Scopes = dispatcher.Scopes()
+		}
+		must(t, s.CreateToken(t.Context(), token))
+		jar, err := cookiejar.New(nil)
+		must(t, err)
+		r := reader{&http.Client{Jar: jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}, t,
+			server.URL + "/console/"}
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.console+"login",
+			strings.NewReader(url.Values{"token": {secret}}.Encode()))
+		must(t, err)
+		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+		request.Header.Set("Sec-Fetch-Site", "same-origin")
+		if status, text := r.send(request); status != http.StatusSeeOther {
+			t.Fatalf("login: status %d\n%s", status, text)
+		}
+		return r
+	}
+}
+
+func (r reader) send(request *http.Request) (status int, text string) {
+	r.t.Helper()
+	response, err := r.Do(request)
+	must(r.t, err)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	must(r.t, err)
+	return response.StatusCode, string(body)
+}
+
+// problem is what a page says that could not be shown.
+var problem = regexp.MustCompile(`(?s)<section class="problem".*?</section>`)
+
+// view gets a page, and returns how long it took.
+func (r reader) view(page crowd.Page) time.Duration {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.console+page.At, nil)
+	must(r.t, err)
+	began := time.Now()
+	status, text := r.send(request)
+	took := time.Since(began)
+	if status != http.StatusOK {
+		r.t.Errorf("%s (%s): status %d\n%s", page.Name, page.At, status, problem.FindString(text))
+	}
+	return took
+}
+
+// crowded is a database with many jobs, and those who look at it.
+type crowded struct {
+	*crowd.Crowd
+	store   dispatcher.Store
+	queries *store.Queries
+	people  []person
+}
+
+// person is somebody who looks at the pages of an app.
+type person struct {
+	reader
+	name, app string
+	operator  bool
+}
+
+func newCrowded(t *testing.T, database string, jobs int) crowded {
+	t.Helper()
+	c := crowded{store: open(t, database)}
+	c.queries = store.Watch(c.store)
+	began := time.Now()
+	var err error
+	if *pagesOf != "" {
+		c.Crowd, err = crowd.Open(t.Context(), database)
+	} else {
+		c.Crowd, err = crowd.Fill(t.Context(), database, jobs, began)
+	}
+	must(t, err)
+	t.Logf("%d jobs and %d runs, filled in %v", c.Jobs, c.Runs, time.Since(began).Round(time.Second))
+	person1 := consoleOf(t, c.store)
+	c.people = []person{
+		{person1(), "operator", crowd.Big, true}, {person1(crowd.Big), "reader of the big app", crowd.Big, false},
+		{person1(crowd.Small), "reader of a small app", crowd.Small, false},
+	}
+	return c
+}
+
+// pages are those that a person looks at here, where no node knows how the endpoints of a group do.
+func (c crowded) pages(p person, n int) []crowd.Page {
+	return slices.DeleteFunc(c.Pages(p.app, n, p.operator), func(page crowd.Page) bool { return page.Name == "group" })
+}
+
+// ownQueries are those by which the API reads the quotas of an app again, every ten seconds.
+const ownQueries = 4
+
+// count fails for pages that take too many queries, and returns all queries by page. The fewest of some views count: the first ones
+// fill caches, and what the API reads of its own accord, such as the fires to come, falls into others.
+func (c crowded) count(t *testing.T) (sent map[string][]store.Query) {
+	t.Helper()
+	counts, sent := map[string]int{}, map[string][]store.Query{}
+	for _, p := range c.people {
+		for n := range 3 {
+			for _, page := range c.pages(p, 7*n) {
+				c.queries.Take()
+				p.view(page)
+				queries, name := c.queries.Take(), page.Name+" for "+p.name
+				if before, is := counts[name]; !is || len(queries) < before {
+					counts[name] = len(queries)
+				}
+				sent[name] = append(sent[name], queries...)
+				if most := mostQueries[page.Name] + ownQueries; n == 2 && counts[name] > most {
+					t.Errorf("%s takes %d queries, want %d at most", name, counts[name], most)
+				}
+			}
+		}
+	}
+	return sent
+}
+
+// scans reports each query of a page that reads a history through.
+func (c crowded) scans(t *testing.T, sent map[string][]store.Query) {
+	t.Helper()
+	known := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(sent)) {
+		for _, query := range sent[name] {
+			if known[query.Text] {
+				continue
+			}
+			known[query.Text] = true
+			found, err := store.ReadThrough(t.Context(), c.store, query, histories, *pagesScale >= 10_000)
+			if err != nil {
+				t.Fatalf("%s: %v in %s", name, err, query.Text)
+			}
+			for table, plan := range found {
+				t.Errorf("%s reads %s through by\n%s\n%s", name, table, query.Text, plan)
+			}
+		}
+	}
+	if len(known) < 40 {
+		t.Errorf("the pages sent %d different queries, want some 40 at least", len(known))
+	}
+}
+
+// timed prints how long pages take, and fails for those that take too long.
+func (c crowded) timed(t *testing.T) {
+	t.Helper()
+	for _, p := range c.people {
+		took, used := map[string][]time.Duration{}, map[string]time.Duration{}
+		var names []string
+		for n := range timedViews {
+			for _, page := range c.pages(p, n) {
+				if took[page.Name] == nil {
+					names = append(names, page.Name)
+				}
+				before := processorTime()
+				took[page.Name] = append(took[page.Name], p.view(page))
+				used[page.Name] += processorTime() - before
+			}
+		}
+		for _, name := range names {
+			all := slices.Sorted(slices.Values(took[name]))
+			p50, p95 := all[len(all)/2], all[len(all)*95/100]
+			line := fmt.Sprintf("%-29s for %-21s p50 %6.1f ms, p95 %6.1f ms, processor %5.1f ms", name, p.name,
+				milliseconds(p50), milliseconds(p95), milliseconds(used[name]/timedViews))
+			if p95 > slowest {
+				t.Errorf("%s: want %v at most", line, slowest)
+			} else {
+				t.Log(line)
+			}
+		}
+	}
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
+
+// processorTime is what this process has used: with SQLite, whose queries run in it, it tells what a page costs also next to other
+// work on the machine.
+func processorTime() time.Duration {
+	var usage syscall.Rusage
+	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // of this process it cannot fail
+	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
+}
+
+// Pages read no history through, and take as many queries however much there is.
+func TestPagesOnPostgreSQL(t *testing.T) {
+	t.Parallel()
+	testPages(t, func(t testing.TB) string { return pgtest.New(t) })
+}
+
+func TestPagesOnSQLite(t *testing.T) {
+	t.Parallel()
+	testPages(t, newFile)
+}
+
+func testPages(t *testing.T, database func(testing.TB) string) {
+	t.Helper()
+	c := newCrowded(t, cmp.Or(*pagesOf, database(t)), max(*pagesScale, 1200))
+	c.scans(t, c.count(t))
+	if *pagesScale > 0 {
+		c.timed(t)
+	}
+}

@@ -1,0 +1,212 @@
+// Package crowd fills a database as an installation with many jobs leaves it after three months, so that tests and benchmarks
+// see what pages and lists cost then. It declares one of each through a store, and copies it in the database: ids are those
+// that follow from the names, so that copies cannot be told from what people declare.
+package crowd
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx; the store brings that of SQLite
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// The apps. Four fifths of the jobs are those of Big. The jobs of Flood that fire often have failed for a day.
+const (
+	apps  = 20
+	Big   = "app00"
+	Small = "app07"
+	Flood = "app02"
+)
+
+const (
+	// Days are how far the history reaches back.
+	Days = 90
+	day  = 24 * time.Hour
+	// portion is how many jobs one statement copies.
+	portion = 500
+	// ahead is when the first of the copies fires, so that nothing is due while somebody measures.
+	ahead = 2 * time.Hour
+)
+
+// Crowd is a database that was filled.
+type Crowd struct {
+	Jobs int
+	Now  time.Time
+	// Runs are how many the history has.
+	Runs int
+
+	db       *sql.DB
+	postgres bool
+}
+
+// App is that of a job by its number.
+func (c *Crowd) App(n int) string {
+	switch {
+	case n%often == 0:
+		return Flood
+	case n%5 != 0:
+		return Big
+	}
+	return fmt.Sprintf("app%02d", 1+n/5%(apps-1))
+}
+
+// Job is the name of a job by its number.
+func (c *Crowd) Job(n int) string { return fmt.Sprintf("job-%06d", n) }
+
+// Of returns the number of a job of an app, another one for each n; the app has one.
+func (c *Crowd) Of(app string, n int) int {
+	for at := n * 997 % c.Jobs; ; at = (at + 1) % c.Jobs {
+		if c.App(at) == app && at%often != 0 {
+			return at
+		}
+	}
+}
+
+// Fill fills an empty database that was migrated with so many jobs and some 40 times as many runs.
+func Fill(ctx context.Context, database string, jobs int, now time.Time) (_ *Crowd, err error) {
+	c := &Crowd{Jobs: jobs, Now: now.UTC().Truncate(time.Second)}
+	if err := c.connect(database); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.db.Close()) }()
+	if err := c.declare(ctx, database); err != nil {
+		return nil, fmt.Errorf("declare what is copied: %w", err)
+	}
+	for _, step := range []struct {
+		what string
+		do   func(context.Context) error
+	}{
+		{"days", c.partitions}, {"jobs", c.jobs}, {"runs", c.runs}, {"live runs", c.liveRuns}, {"misfires", c.misfires},
+		{"operations", c.operations}, {"statistics", c.analyze},
+	} {
+		if err := step.do(ctx); err != nil {
+			return nil, fmt.Errorf("fill %s: %w", step.what, err)
+		}
+	}
+	return c, c.db.QueryRowContext(ctx, `SELECT count(*) FROM runs`).Scan(&c.Runs)
+}
+
+// Open returns what Fill did with a database before.
+func Open(ctx context.Context, database string) (_ *Crowd, err error) {
+	c := &Crowd{}
+	if err := c.connect(database); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, c.db.Close()) }()
+	var declared int64
+	err = c.db.QueryRowContext(ctx, `SELECT (SELECT created_at FROM apps WHERE name = '`+Big+`'), (SELECT count(*) FROM jobs WHERE part_of = 0) - 1,
+		(SELECT count(*) FROM runs)`).Scan(&declared, &c.Jobs, &c.Runs)
+	c.Now = time.UnixMilli(declared).UTC().Add(Days * day)
+	return c, err
+}
+
+// connect opens the one connection by which a database is filled. A crash in the middle of that leaves nothing to keep.
+func (c *Crowd) connect(database string) (err error) {
+	driver, address := "pgx", database
+	if file, is := strings.CutPrefix(database, "sqlite:"); is {
+		driver, address = "sqlite", "file:"+file+"?_pragma=journal_mode(WAL)&_pragma=synchronous(OFF)&_pragma=busy_timeout(30000)"
+	}
+	c.postgres = driver == "pgx"
+	if c.db, err = sql.Open(driver, address); err == nil {
+		c.db.SetMaxOpenConns(1)
+	}
+	return err
+}
+
+// model is the job that is copied, and tick its trigger.
+const (
+	model = "model"
+	tick  = "tick"
+)
+
+// declare declares apps, the model, and a few of what is not copied.
+func (c *Crowd) declare(ctx context.Context, database string) error {
+	s, err := store.Open(ctx, database, store.Options{AlongsideNode: true})
+	if err != nil {
+		return err
+	}
+	change := dispatcher.Change{Actor: "crowd", Operator: true, Now: c.Now.Add(-Days * day)}
+	for n := range apps {
+		_, _, err := s.PutApp(ctx, dispatcher.App{Name: fmt.Sprintf("app%02d", n), Enabled: true, Bounds: &dispatcher.Bounds{
+			Quotas: dispatcher.Quotas{Jobs: 1_000_000, Triggers: 1_000_000},
+		}, Retention: dispatcher.Duration((Days + 10) * day)}, change)
+		if err != nil {
+			return errors.Join(err, s.Close())
+		}
+	}
+	job := dispatcher.Job{App: Big, Name: model, Enabled: true, Description: strings.Repeat("describes it ", 5),
+		Labels: dispatcher.Labels{"team": model}, Payload: []byte(`{"x":"` + strings.Repeat("y", 300) + `"}`),
+		Triggers: map[string]dispatcher.Trigger{tick: {Schedule: dispatcher.Schedule{Expression: "rate(24h)", Timezone: "Europe/Berlin"}}},
+		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/", Method: "POST"}}}
+	job.Target.Webhook.SetDefaults()
+	job.SetDefaults()
+	trigger := job.Triggers[tick]
+	trigger.SetDefaults()
+	job.Triggers[tick] = trigger
+	_, _, err = s.PutJob(ctx, job, change)
+	return errors.Join(err, c.declareOthers(ctx, s, change), s.Close())
+}
+
+// declareOthers declares calendars, groups, alerts and tokens.
+func (c *Crowd) declareOthers(ctx context.Context, s dispatcher.Store, change dispatcher.Change) error {
+	for _, app := range []string{Big, Small} {
+		for n := range 20 {
+			calendar := dispatcher.Calendar{App: app, Name: fmt.Sprintf("calendar-%02d", n)}
+			group := dispatcher.EndpointGroup{App: app, Name: fmt.Sprintf("group-%02d", n), Endpoints: map[string]dispatcher.StaticEndpoint{}}
+			for at := range 100 {
+				group.Endpoints[fmt.Sprintf("endpoint-%03d", at)] = dispatcher.StaticEndpoint{URL: fmt.Sprintf("https://host%d.example.com", at)}
+			}
+			alert := dispatcher.Alert{App: app, Name: fmt.Sprintf("alert-%02d", n), Jobs: []string{model}}
+			alert.SetDefaults()
+			alert.Failure = &dispatcher.AlertFailures{After: 1}
+			alert.Destination.Webhook = &dispatcher.AlertWebhook{}
+			alert.Destination.Webhook.SetDefaults()
+			alert.Destination.Webhook.URL = "https://example.com/alerts"
+			_, _, calendarErr := s.PutCalendar(ctx, calendar, change)
+			_, _, groupErr := s.PutGroup(ctx, group, change)
+			_, _, alertErr := s.PutAlert(ctx, alert, change)
+			if err := errors.Join(calendarErr, groupErr, alertErr); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// tx runs statements in one transaction.
+func (c *Crowd) tx(ctx context.Context, do func(exec func(statement string, args ...any) error) error) error {
+	tx, err := c.db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer tx.Rollback() // after a commit it does nothing
+	if c.postgres {     // a crash leaves nothing to keep
+		if _, err := tx.ExecContext(ctx, `SET LOCAL synchronous_commit = off`); err != nil {
+			return err
+		}
+	}
+	if err := do(func(statement string, args ...any) error {
+		_, err := tx.ExecContext(ctx, statement, args...)
+		return err
+	}); err != nil {
+		return err
+	}
+	return tx.Commit()
+}
+
+// analyze lets the database see how much there is.
+func (c *Crowd) analyze(ctx context.Context) error {
+	statement := `PRAGMA optimize=0x10002`
+	if c.postgres {
+		statement = `VACUUM (ANALYZE)`
+	}
+	_, err := c.db.ExecContext(ctx, statement)
+	return err
+}

@@ -1,0 +1,62 @@
+package crowd
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Page is a page of the console, below its path.
+type Page struct{ Name, At string }
+
+// Pages are those that a person opens on an app, another job of it for each n. Operator adds those of all apps.
+func (c *Crowd) Pages(app string, n int, operator bool) []Page {
+	job := c.Of(app, n)
+	name := c.Job(job)
+	inApp, ofJob := "apps/"+app, "apps/"+app+"/jobs/"+name
+	of := "?app=" + app
+	latest := c.latest(job)
+	run := dispatcher.RunKey{ScheduledAt: latest, TriggerID: dispatcher.TriggerID(app, name, tick), Kind: dispatcher.KindSchedule}
+	pages := []Page{
+		{"attention of an app", of}, {"jobs of an app", "jobs" + of},
+		{"jobs by host", fmt.Sprintf("jobs?app=%s&host=host%d.example.com", app, n%200)},
+		{"jobs by name", "jobs?app=" + app + "&name=" + name[len(name)-3:]}, {"jobs by one name", "jobs?app=" + app + "&name=" + name},
+		{"jobs by state", "jobs?app=" + app + "&state=ERROR"}, {"jobs by state that none has", "jobs?app=" + app + "&state=COMPLETE"},
+		{"jobs by label", fmt.Sprintf("jobs?app=%s&label=team%%3Dteam-%d", app, n%50)},
+		{"jobs by label that none has", "jobs?app=" + app + "&label=team%3Dnone"},
+		{"jobs by result", "jobs?app=" + app + "&result=failed"},
+		{"runs of an app", inApp + "/runs"}, {"runs of an app by state", inApp + "/runs?state=failed"},
+		{"runs of an app by rare state", inApp + "/runs?state=lost"},
+		{"runs of a job", inApp + "/runs?job=" + name}, {"job", ofJob}, {"run", "runs/" + run.String()},
+		{"explain", ofJob + "/triggers/" + tick + "/explain?at=" + dispatcher.FormatInstant(latest)},
+		{"timeline", "timeline" + of}, {"run_job", ofJob + "/run"}, {"app", inApp}, {"misfires", inApp + "/misfires"},
+		{"backfills", inApp + "/backfills"},
+		{"count of a backfill", inApp + "/new-backfill?job=" + name + "&from=" + dispatcher.FormatInstant(c.Now.Add(-7*day)) + "&to=" +
+			dispatcher.FormatInstant(c.Now.Add(-time.Hour))},
+		{"alerts", inApp + "/alerts"}, {"dead letters", inApp + "/dead-letters"}, {"bulk actions", inApp + "/bulk"},
+		{"count of a bulk action", inApp + "/new-bulk?action=pause_jobs&name=job"},
+		{"count of retries", inApp + "/new-bulk?action=retry_runs"}, {"count of cancellations", inApp + "/new-bulk?action=cancel_runs&state=retrying"},
+		{"statistics of an app", "statistics" + of}, {"audit log of an app", "audit" + of},
+	}
+	if app == Big || app == Small {
+		pages = append(pages, Page{"groups", inApp + "/groups"}, Page{"group", inApp + "/groups/group-01"},
+			Page{"calendars", inApp + "/calendars"}, Page{"calendar", inApp + "/calendars/calendar-01"},
+			Page{"alert", inApp + "/alerts/alert-01"})
+	}
+	if !operator {
+		return append(pages, Page{"attention", ""}, Page{"jobs", "jobs"}, Page{"statistics", "statistics"}, Page{"audit log", "audit"})
+	}
+	return append(pages, Page{"attention", ""}, Page{"jobs", "jobs"},
+		Page{"jobs further on", "jobs?cursor=" + dispatcher.JobCursor(app, name)}, Page{"jobs of all apps by name", "jobs?name=" + name},
+		Page{"jobs of all apps by state", "jobs?state=COMPLETE"}, Page{"jobs of all apps by label", "jobs?label=team%3Dnone"},
+		Page{"jobs of all apps by result", "jobs?result=failed"}, Page{"jobs of all apps by host", fmt.Sprintf("jobs?host=host%d.example.com", n%200)},
+		Page{"timeline of all apps", "timeline"}, Page{"apps", "apps"}, Page{"statistics", "statistics"}, Page{"nodes", "nodes"},
+		Page{"audit log", "audit"}, Page{"audit log of an actor", "audit?actor=ada"}, Page{"tokens", "tokens"}, Page{"rollback", "rollback"})
+}
+
+// latest is when the latest run of a job was scheduled.
+func (c *Crowd) latest(n int) time.Time {
+	between, _ := period(n)
+	return c.Now.Add(-time.Duration(n) * 7919 * time.Second % between).Truncate(time.Second)
+}
