@@ -23,6 +23,9 @@ type Options struct {
 	History int
 	// Failing is how many jobs fail at once in the benchmark of failures, Instants how many the backfill runs.
 	Failing, Instants int
+	// Crowd is how many jobs the benchmark of the console looks at, and Node the carillon program that serves it.
+	Crowd int
+	Node  string
 	// Unsigned lets webhook and lateness send requests without signatures.
 	Unsigned bool
 	// Profile is the directory into which throughput benchmarks write profiles; empty: none.
@@ -52,6 +55,7 @@ var benches = []struct {
 	{"nodes", (*bench).nodes},
 	{"scale", (*bench).scale},
 	{"retention", (*bench).retention},
+	{"console", (*bench).console},
 }
 
 // runBench runs the named benchmark. Its error names the benchmark.

@@ -12,12 +12,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"runtime"
 	"strings"
 	"syscall"
@@ -54,12 +56,14 @@ type databaseFlag struct {
 // the environment.
 type measureCommand struct {
 	databaseFlag
-	Bench    []string `arg:"" optional:"" placeholder:"BENCH" help:"Benchmarks to run: store, fire, webhook, sqlite, lateness, burst, hang, manual, failures, backfill, nodes, scale, retention. Default: all."`
+	Bench    []string `arg:"" optional:"" placeholder:"BENCH" help:"Benchmarks to run: store, fire, webhook, sqlite, lateness, burst, hang, manual, failures, backfill, nodes, scale, retention, console. Default: all."`
 	JSON     bool     `name:"json" help:"Print one JSON object a line."`
 	Seconds  int      `default:"25" help:"Seconds that each benchmark measures, roughly and without its preparation, 1 to 3600."`
 	Rounds   int      `default:"5" help:"How often throughput and ceilings are measured in turn, 1 to 100. The medians count."`
 	PeerCmd  string   `placeholder:"COMMAND" help:"${peer}"`
 	History  int      `default:"1000000" help:"Old runs that the retention benchmark creates, 10000 to 100000000."`
+	Jobs     int      `default:"50000" help:"Jobs that the console benchmark declares, with 40 runs each, 1000 to 1000000."`
+	Node     string   `placeholder:"FILE" help:"The carillon program that the console benchmark looks at; default: the one next to this program."`
 	Profile  string   `placeholder:"DIR" type:"existingdir" help:"Write profiles of the CPU and the allocations of the last round of fires into this directory."`
 	Unsigned bool     `help:"Send the requests of webhook and lateness without signatures. Use it in --peer-cmd to see what signatures cost."`
 
@@ -136,7 +140,8 @@ func (m *measureCommand) Validate() error {
 	for _, flag := range []struct {
 		name             string
 		value, low, high int
-	}{{"seconds", m.Seconds, 1, 3600}, {"history", m.History, 10_000, 100_000_000}, {"rounds", m.Rounds, 1, 100}} {
+	}{{"seconds", m.Seconds, 1, 3600}, {"history", m.History, 10_000, 100_000_000}, {"rounds", m.Rounds, 1, 100},
+		{"jobs", m.Jobs, 1000, 1_000_000}} {
 		if flag.value < flag.low || flag.value > flag.high {
 			problems = append(problems, fmt.Errorf("--%s: %d is not between %d and %d", flag.name, flag.value, flag.low, flag.high))
 		}
@@ -164,7 +169,7 @@ func (m *measureCommand) Run(ctx context.Context, out io.Writer) error {
 	for _, name := range names {
 		err := runBench(ctx, name, Options{
 			Database: m.Database, Time: time.Duration(m.Seconds) * time.Second, Rounds: m.Rounds, Peer: m.PeerCmd,
-			History: m.History, Failing: failingJobs, Instants: backfilledInstants,
+			Crowd: m.Jobs, Node: cmp.Or(m.Node, filepath.Join(filepath.Dir(program), "carillon")), History: m.History, Failing: failingJobs, Instants: backfilledInstants,
 			Unsigned: m.Unsigned, Profile: m.Profile, Program: program, Report: report,
 		})
 		if err != nil {

@@ -5,15 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
-	"os"
-	"os/exec"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/test/freeport"
 )
 
 // sizeCommand measures what one node carries within the processor and the memory of a small task. The node is the
@@ -221,9 +216,8 @@ func count(notes []note, app string) (n int) {
 
 // limited is a node in a cgroup.
 type limited struct {
-	command *exec.Cmd
-	group   *cgroup
-	secrets string
+	*program
+	group *cgroup
 }
 
 func (l *limited) pid() int { return l.command.Process.Pid }
@@ -234,41 +228,15 @@ func (s *sizeCommand) start(ctx context.Context, b *bench, l limit) (*limited, e
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := os.MkdirTemp("", "carillon-bench-secrets-")
-	if err == nil {
-		err = writeSecret(secrets)
-	}
-	address, addressErr := freeport.Address(ctx)
-	if err := errors.Join(err, addressErr); err != nil {
+	p, err := b.serve(ctx, group.command(s.Node, "serve"))
+	if err != nil {
 		return nil, errors.Join(err, group.remove())
 	}
-	n := &limited{command: group.command(s.Node, "serve"), group: group, secrets: secrets}
-	n.command.Env = append(os.Environ(), "CARILLON_DATABASE="+b.database, "CARILLON_LISTEN="+address,
-		"CARILLON_EGRESS_LOOPBACK=true", "CARILLON_SECRET_DIR="+secrets, "CARILLON_LOG_LEVEL=error")
-	n.command.Stderr = os.Stderr
-	if err := n.command.Start(); err != nil {
-		return nil, errors.Join(err, group.remove(), os.RemoveAll(secrets))
-	}
-	for range 300 {
-		response, err := http.Get("http://" + address + "/readyz") //nolint:noctx // it takes milliseconds
-		if err == nil {
-			_ = response.Body.Close()
-			if response.StatusCode == http.StatusOK {
-				return n, nil
-			}
-		}
-		if err := pause(ctx, 100*time.Millisecond); err != nil {
-			break
-		}
-	}
-	n.end()
-	return nil, errors.New("the node was not ready after 30 s")
+	return &limited{p, group}, nil
 }
 
 // end stops the node and removes what it needed.
 func (l *limited) end() {
-	_ = l.command.Process.Signal(syscall.SIGTERM)
-	_ = l.command.Wait() // the measurement is over, however it ends
-	_ = os.RemoveAll(l.secrets)
+	l.program.end()
 	_ = l.group.remove()
 }
