@@ -100,7 +100,7 @@ func (s *store) CountBulk(ctx context.Context, app string, spec dispatcher.BulkS
 	defer cancel()
 	counting := s.countUnended
 	if spec.Action.OfJobs() {
-		counting = s.countJobs
+		counting = s.countSelected
 	}
 	n, err := counting(ctx, app, spec.Filter, dispatcher.MostBulkCounted+1)
 	if err != nil {
@@ -109,8 +109,8 @@ func (s *store) CountBulk(ctx context.Context, app string, spec dispatcher.BulkS
 	return dispatcher.BulkCount{Total: min(n, dispatcher.MostBulkCounted), More: n > dispatcher.MostBulkCounted}, nil
 }
 
-// countJobs counts the jobs of an app that a filter selects, up to most.
-func (s *store) countJobs(ctx context.Context, app string, filter dispatcher.BulkFilter, most int) (int, error) {
+// countSelected counts the jobs of an app that a filter selects, up to most.
+func (s *store) countSelected(ctx context.Context, app string, filter dispatcher.BulkFilter, most int) (int, error) {
 	now, err := s.clock(ctx, s.read)
 	if err != nil {
 		return 0, err
