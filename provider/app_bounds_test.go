@@ -160,6 +160,13 @@ func TestJobsThatAChangeOfBoundsBreaksAreShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	alert := dispatcher.Alert{App: "crm", Name: "on-call"}
+	alert.Failure = &dispatcher.AlertFailures{}
+	alert.Destination.Webhook = &dispatcher.AlertWebhook{Webhook: dispatcher.Webhook{URL: "https://alerts.example.com/"}}
+	alert.Destination.Webhook.SetDefaults()
+	if _, err := f.outside.PutAlert(t.Context(), alert, client.Condition{}); err != nil {
+		t.Fatal(err)
+	}
 	bounded := `resource "carillon_app" "crm" {
 		name   = "crm"
 		bounds {
@@ -168,5 +175,6 @@ func TestJobsThatAChangeOfBoundsBreaksAreShown(t *testing.T) {
 	}`
 	again := f.directory(t, providerBlock(""), bounded)
 	again.must(t, "import", "carillon_app.crm", "crm")
-	mustSay(t, again.must(t, "apply", "-auto-approve"), "1 jobs are outside the bounds", "theirs", "egress.hosts")
+	mustSay(t, again.must(t, "apply", "-auto-approve"), "1 jobs are outside the bounds", "theirs", "egress.hosts",
+		"1 alerts are outside the bounds", "on-call", "/destination/webhook/url")
 }

@@ -163,19 +163,35 @@ func (r *appResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 	setState(ctx, &resp.State, &resp.Diagnostics, flattenApp(ctx, &resp.Diagnostics, app, state))
 }
 
-// stored sets the state after a change, and warns of the jobs that it breaks.
+// stored sets the state after a change, and warns of the jobs and alerts that it breaks.
 func (r *appResource) stored(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, app dispatcher.App, plan appModel) {
 	r.conn.bounds.set(app.Name, app.Bounds)
 	r.conn.defaults.set(app.Name, plannedDefaults{app.Defaults, true})
-	if b := app.Breaks; b != nil {
-		var lines strings.Builder
-		for _, job := range b.Jobs {
-			fmt.Fprintf(&lines, "\n  %s: %s", job.Job, dispatcher.Problems(job.Problems))
-		}
-		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("%d jobs are outside the bounds of app %q", b.Count, app.Name),
+	warnOfBreaks(diags, app)
+	setState(ctx, state, diags, flattenApp(ctx, diags, app, plan))
+}
+
+// warnOfBreaks warns of what a change of bounds breaks.
+func warnOfBreaks(diags *diag.Diagnostics, app dispatcher.App) {
+	if app.Breaks.None() {
+		return
+	}
+	var lines strings.Builder
+	for _, job := range app.Breaks.Jobs {
+		fmt.Fprintf(&lines, "\n  %s: %s", job.Job, dispatcher.Problems(job.Problems))
+	}
+	if count := app.Breaks.Count; count > 0 {
+		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("%d jobs are outside the bounds of app %q", count, app.Name),
 			"Their attempts fail with class bounds until you change the jobs or the bounds; the other jobs go on:"+lines.String())
 	}
-	setState(ctx, state, diags, flattenApp(ctx, diags, app, plan))
+	lines.Reset()
+	for _, alert := range app.Breaks.Alerts {
+		fmt.Fprintf(&lines, "\n  %s: %s", alert.Alert, dispatcher.Problems(alert.Problems))
+	}
+	if count := len(app.Breaks.Alerts); count > 0 {
+		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("%d alerts are outside the bounds of app %q", count, app.Name),
+			"Nobody gets their notifications until you change the alerts or the bounds; the other alerts go on:"+lines.String())
+	}
 }
 
 func (r *appResource) Update(ctx context.Context, req resource.UpdateRequest, resp *resource.UpdateResponse) {

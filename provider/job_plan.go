@@ -141,7 +141,7 @@ func (r *jobResource) checkBounds(ctx context.Context, diags *diag.Diagnostics, 
 	if e.isUnknown("/app") || bounds == nil || diags.HasError() {
 		return
 	}
-	reportProblems(diags, (&expander{unknown: e.unknown, incomplete: e.incomplete}).problemsWith(bounds.CheckJob(job)))
+	reportProblems(diags, (&expander{unknown: e.unknown, incomplete: e.incomplete}).problemsWith(bounds.CheckDefinition(job)))
 }
 
 // checkTimezones refuses triggers that follow the wall clock of no place, once the app's default is known.

@@ -41,7 +41,7 @@ func (t *tx) nextBounds(app dispatcher.App, before appBefore) (dispatcher.Bounds
 	return given, problems.Err()
 }
 
-// broken returns the jobs of an app that are outside bounds it is about to get; nil: none, or the bounds stay as they are.
+// broken returns the jobs and alerts of an app that are outside bounds it is about to get; nil: none, or the bounds stay as they are.
 func (s *store) broken(ctx context.Context, t *tx, app string, before, next dispatcher.Bounds) (*dispatcher.Breaks, error) {
 	next = next.WithDefaults(app)
 	if reflect.DeepEqual(before.WithDefaults(app), next) {
@@ -87,7 +87,14 @@ func (s *store) broken(ctx context.Context, t *tx, app string, before, next disp
 		}
 		more = len(rows) == page
 	}
-	if breaks.Count == 0 {
+	alerts, err := allAlerts(ctx, t, app)
+	if err != nil {
+		return nil, err
+	}
+	for _, alert := range alerts {
+		breaks.AddAlert(alert, *bounds)
+	}
+	if breaks.None() {
 		return nil, nil
 	}
 	return &breaks, nil

@@ -210,7 +210,7 @@ func (l *linter) job(r *Resource) error {
 		l.report(r, elsewhere, job.CheckTimezones())
 	}
 	if bounds := l.boundsOf(job.App); bounds != nil {
-		l.report(r, false, bounds.CheckJob(job))
+		l.report(r, false, bounds.CheckDefinition(job))
 	}
 	if declared {
 		l.report(r, true, l.unknownGroup(r, job))

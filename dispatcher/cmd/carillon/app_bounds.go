@@ -105,7 +105,7 @@ func suspendedBy(s dispatcher.Suspension) string {
 	return fmt.Sprintf("by %s at %s", s.SuspendedBy, dispatcher.FormatInstant(*s.SuspendedAt))
 }
 
-// outside finds the jobs of an app that are outside its bounds, or whose endpoint groups are.
+// outside finds the jobs of an app that are outside its bounds, or whose endpoint groups are, and the alerts that are.
 func outside(ctx context.Context, api *client.Client, app dispatcher.App) (*dispatcher.Breaks, error) {
 	const page = 100
 	bounds, breaks := app.Bounds.WithDefaults(app.Name), &dispatcher.Breaks{}
@@ -121,6 +121,13 @@ func outside(ctx context.Context, api *client.Client, app dispatcher.App) (*disp
 		if cursor = of.Next; cursor == "" {
 			break
 		}
+	}
+	alerts, err := api.Alerts(ctx, app.Name, dispatcher.Page{Limit: dispatcher.MaxAlerts})
+	if err != nil {
+		return nil, err
+	}
+	for _, alert := range alerts.Items {
+		breaks.AddAlert(alert, bounds)
 	}
 	for cursor := ""; ; {
 		jobs, err := api.Jobs(ctx, app.Name, dispatcher.Page{Limit: page, Cursor: cursor})
@@ -143,16 +150,27 @@ func outside(ctx context.Context, api *client.Client, app dispatcher.App) (*disp
 	}
 }
 
-// sayBreaks lists the jobs outside the bounds of their app.
+// sayBreaks lists the jobs and alerts outside the bounds of their app.
 func sayBreaks(w io.Writer, breaks *dispatcher.Breaks) {
-	if breaks == nil || breaks.Count == 0 {
+	if breaks.None() {
 		return
 	}
-	fmt.Fprintf(w, "\n%d jobs are outside the bounds; their attempts fail with class bounds:\n", breaks.Count)
-	for _, job := range breaks.Jobs {
-		for _, problem := range job.Problems {
-			fmt.Fprintf(w, "  %s: %s\n", plain(job.Job), plain(problem.Message))
+	say := func(name string, problems []dispatcher.Problem) {
+		for _, problem := range problems {
+			fmt.Fprintf(w, "  %s: %s\n", plain(name), plain(problem.Message))
 		}
+	}
+	if breaks.Count > 0 {
+		fmt.Fprintf(w, "\n%d jobs are outside the bounds; their attempts fail with class bounds:\n", breaks.Count)
+	}
+	for _, job := range breaks.Jobs {
+		say(job.Job, job.Problems)
+	}
+	if n := len(breaks.Alerts); n > 0 {
+		fmt.Fprintf(w, "\n%d alerts are outside the bounds; their notifications fail with class bounds:\n", n)
+	}
+	for _, alert := range breaks.Alerts {
+		say(alert.Alert, alert.Problems)
 	}
 }
 

@@ -48,13 +48,20 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 			return latest("fine").State == dispatcher.RunSucceeded && latest("broken").State == dispatcher.RunSucceeded
 		})
 
+		alert := dispatcher.Alert{App: "books", Name: "on-call"}
+		alert.Failure = &dispatcher.AlertFailures{}
+		alert.Destination.Webhook = &dispatcher.AlertWebhook{Webhook: dispatcher.Webhook{URL: named}}
+		alert.Destination.Webhook.SetDefaults()
+		must[dispatcher.Alert](t)(n.PutAlert(t.Context(), alert, client.Condition{}))
+
 		file := filepath.Join(t.TempDir(), "bounds.json")
 		if err := os.WriteFile(file, []byte(`{"egress": {"hosts": ["127.0.0.1"]}}`), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		if said := command("bounds", "books", "--set", file); !strings.Contains(said, "1 jobs are outside the bounds") ||
-			!strings.Contains(said, "broken: host") {
-			t.Errorf("setting the bounds says %q, want the job that they break", said)
+			!strings.Contains(said, "broken: host") || !strings.Contains(said, "1 alerts are outside the bounds") ||
+			!strings.Contains(said, "on-call: host") {
+			t.Errorf("setting the bounds says %q, want the job and the alert that they break", said)
 		}
 		until(t, "the broken job to fail by the bound", func() bool { return latest("broken").Class == dispatcher.ClassBounds })
 		if run := latest("broken"); !strings.Contains(run.Error, "egress.hosts") || run.State != dispatcher.RunFailed {
@@ -66,8 +73,8 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 			return run.State == dispatcher.RunSucceeded && run.ScheduledAt.After(since)
 		})
 		if shown := command("show", "books"); !strings.Contains(shown, "127.0.0.1") || !strings.Contains(shown, "broken: host") ||
-			!strings.Contains(shown, "2 of 10000") {
-			t.Errorf("show says %q, want the host, the job outside the bounds, and 2 of 10000 jobs", shown)
+			!strings.Contains(shown, "on-call: host") || !strings.Contains(shown, "2 of 10000") {
+			t.Errorf("show says %q, want the host, the job and the alert outside the bounds, and 2 of 10000 jobs", shown)
 		}
 
 		command("suspend", "books", "--reason", "unpaid")

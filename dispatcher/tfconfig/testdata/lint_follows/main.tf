@@ -70,3 +70,24 @@ resource "carillon_job" "elsewhere" {
     jobs = ["unheard-of"]
   }
 }
+
+# Deliveries are within the bounds of the app, as the targets of jobs are.
+resource "carillon_app" "bounded" {
+  name = "bounded"
+  bounds {
+    egress { hosts = ["example.com"] }
+  }
+}
+
+resource "carillon_job" "bounded" {
+  app  = carillon_app.bounded.name
+  name = "bounded"
+  target {
+    webhook { url = local.hook }
+  }
+  on_failure {
+    target {
+      webhook { url = "https://elsewhere.example.org/" }
+    }
+  }
+}

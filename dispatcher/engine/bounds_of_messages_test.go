@@ -1,0 +1,168 @@
+package engine
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// messages are what the target of a follow or the destination of an alert may be, with what of it bounds can refuse.
+var messages = map[string]string{
+	"host":       `{"webhook":{"url":"http://out.example.com/"}}`,
+	"port":       `{"webhook":{"url":"http://in.example.com:9/"}}`,
+	"secret":     `{"webhook":{"url":"http://in.example.com/","auth":{"bearer":{"token":{"reference":"env:SECRET_OTHER_KEY"}}}}}`,
+	"signature":  `{"webhook":{"url":"http://in.example.com/","auth":{"sigv4":{"service":"execute-api","region":"us-east-1"}}}}`,
+	"topic":      `{"sns":{"topic_arn":"arn:aws:sns:eu-central-1:123456789012:told"}}`,
+	"topic-role": `{"sns":{"topic_arn":"arn:aws:sns:eu-central-1:123456789012:own","assume_role":{"role_arn":"arn:aws:iam::123456789012:role/x"}}}`,
+}
+
+var followsOnly = map[string]string{
+	"function":   `{"lambda":{"function":"arn:aws:lambda:eu-central-1:123456789012:function:told"}}`,
+	"queue":      `{"sqs":{"queue_arn":"arn:aws:sqs:eu-central-1:123456789012:dead"}}`,
+	"queue-role": `{"sqs":{"queue_arn":"arn:aws:sqs:eu-central-1:123456789012:own","assume_role":{"role_arn":"arn:aws:iam::123456789012:role/x"}}}`,
+}
+
+var alertsOnly = map[string]string{
+	"secret-url":  `{"webhook":{"url":"http://in.example.com/","secret_url":{"reference":"env:SECRET_OTHER_URL"}}}`,
+	"routing-key": `{"webhook":{"url":"http://in.example.com/","format":"pagerduty","routing_key":{"reference":"file:other/key"}}}`,
+}
+
+// putMessages declares for each kind a job that an alert watches, or whose failure is delivered, and returns how many.
+func (r *rig) putMessages() int {
+	r.t.Helper()
+	decode := func(text string, into any) {
+		if err := json.Unmarshal([]byte(text), into); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+	count := 0
+	for _, kinds := range []map[string]string{messages, followsOnly} {
+		for kind, text := range kinds {
+			r.chain("follow-"+kind, func(j *dispatcher.Job) {
+				j.Target.Webhook.URL = "http://in.example.com/"
+				j.OnFailure = &dispatcher.Follow{Target: &dispatcher.Target{}}
+				decode(text, j.OnFailure.Target)
+				switch to := j.OnFailure.Target; {
+				case to.Webhook != nil:
+					to.Webhook.SetDefaults()
+				case to.Lambda != nil:
+					to.Lambda.SetDefaults()
+				case to.SQS != nil:
+					to.SQS.SetDefaults()
+				default:
+					to.SNS.SetDefaults()
+				}
+				decode(text, j.OnFailure.Target)
+			})
+			count++
+		}
+	}
+	for _, kinds := range []map[string]string{messages, alertsOnly} {
+		for kind, text := range kinds {
+			name := "alert-" + kind
+			r.chain(name, func(j *dispatcher.Job) { j.Target.Webhook.URL = "http://in.example.com/" })
+			alert := dispatcher.Alert{App: "app", Name: name, Jobs: []string{name}}
+			alert.Failure = &dispatcher.AlertFailures{}
+			decode(text, &alert.Destination)
+			if to := alert.Destination; to.SNS != nil {
+				to.SNS.SetDefaults()
+			} else {
+				to.Webhook.SetDefaults()
+			}
+			decode(text, &alert.Destination)
+			if _, _, err := r.store.PutAlert(r.t.Context(), alert, dispatcher.Change{Actor: "test"}); err != nil {
+				r.t.Fatal(err)
+			}
+			count++
+		}
+	}
+	return count
+}
+
+// Deliveries that wait when an operator narrows the bounds are not sent, whatever of their target is outside.
+func TestNarrowedBoundsStopWhatIsToldOfRuns(t *testing.T) {
+	t.Parallel()
+	all := []string{"*"}
+	wide := dispatcher.Bounds{
+		Secrets: []string{"env:SECRET_*", "file:*"}, Lambda: dispatcher.LambdaBounds{Functions: all},
+		SQS: dispatcher.SQSBounds{Queues: all, Roles: all}, SNS: dispatcher.SNSBounds{Topics: all, Roles: all},
+		SignAsNode: []dispatcher.SignatureBound{{Service: "execute-api", Hosts: []string{"in.example.com"}}},
+	}
+	narrow := dispatcher.Bounds{
+		Egress: dispatcher.EgressBounds{Hosts: []string{"in.example.com"}, Ports: []int{80}},
+		SQS:    dispatcher.SQSBounds{Queues: []string{"arn:aws:sqs:*:own"}}, SNS: dispatcher.SNSBounds{Topics: []string{"arn:aws:sns:*:own"}},
+	}
+	for name, then := range map[string]dispatcher.Bounds{"kept": wide, "narrowed": narrow} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil)
+			r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
+				if strings.Contains(call.Job, ".") {
+					return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+				}
+				return broken()
+			}
+			r.setBounds(wide)
+			count := r.putMessages()
+			jobs, err := r.store.Jobs(t.Context(), "app", dispatcher.Page{Limit: 100})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, job := range jobs {
+				if run := r.requestRun(job.Name); run.Class != dispatcher.ClassHTTP5xx {
+					t.Fatalf("%s: %s %s, want it to fail", job.Name, run.Class, run.Error)
+				}
+			}
+			for queued := 0; queued < count; { // while the bounds are wide
+				done, err := r.store.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: followPage})
+				if err != nil || done.Queued == 0 {
+					t.Fatalf("queued %d of %d: %v", queued, count, err)
+				}
+				queued += done.Queued
+			}
+			r.setBounds(then)
+			r.follow()
+			if err := r.adopt(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			r.quiet()
+			r.checkTold(count, name == "kept")
+		})
+	}
+}
+
+// checkTold checks that all deliveries of putMessages were sent, or all were refused for the bounds.
+func (r *rig) checkTold(count int, sent bool) {
+	r.t.Helper()
+	calls := 0
+	for _, job := range r.called() {
+		if strings.Contains(job, ".") {
+			calls++
+		}
+	}
+	if want := map[bool]int{true: count, false: 0}[sent]; calls != want {
+		r.t.Errorf("%d deliveries are sent, want %d: %q", calls, want, r.called())
+	}
+	runs, err := r.store.Runs(r.t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 200}})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	ends := map[string]int{}
+	for _, run := range runs {
+		if strings.Contains(run.Job, ".") {
+			ends[fmt.Sprint(run.State, " ", run.Class)]++
+		}
+	}
+	want := map[string]int{"failed bounds": count}
+	if sent {
+		want = map[string]int{"succeeded ": count}
+	}
+	if !maps.Equal(ends, want) {
+		r.t.Errorf("deliveries ended as %v, want %v", ends, want)
+	}
+}
