@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // chain declares a job without triggers, which others may follow.
@@ -147,6 +148,15 @@ func TestFireOfAClaimIsFollowed(t *testing.T) {
 	got := strings.Join(r.called(), ", ")
 	if n := strings.Count(got, "child on_success succeeded"); n == 0 || n != strings.Count(got, "parent") {
 		t.Errorf("calls: %s; want each run of parent followed by one of child", got)
+	}
+	first := r.settled()[0].ScheduledAt
+	found, err := verify.Explain(t.Context(), r.store, verify.ExplainQuery{App: "app", Job: "parent", Trigger: "only", At: first, Now: r.now})
+	if err != nil || found.Run == nil || len(found.Run.FollowedBy) != 1 {
+		t.Fatalf("explain: %+v, %v; want a run and what followed it", found, err)
+	}
+	want := "on_success is followed by run " + found.Run.FollowedBy[0].Run + " of app/child, succeeded"
+	if last := found.Steps[len(found.Steps)-1]; last.What != want || !last.At.Equal(*found.Run.EndedAt) {
+		t.Errorf("the last step is %q at %s; want %q when the run ended", last.What, last.At, want)
 	}
 }
 

@@ -305,6 +305,17 @@ func (e *explainer) addRun(run *dispatcher.Run) {
 		claimed(run.Attempt)
 	}
 	e.addShards(run)
+	e.addFollowers(run)
+}
+
+// addFollowers adds the steps of the runs that followed a run, when it ended.
+func (e *explainer) addFollowers(run *dispatcher.Run) {
+	if run.EndedAt == nil {
+		return
+	}
+	for _, one := range run.FollowedBy {
+		e.step(*run.EndedAt, "%s is followed by run %s of %s/%s, %s", one.On, one.Run, one.App, one.Job, one.State)
+	}
 }
 
 // addShards adds the steps of a broadcast, which has no attempts of its own.
