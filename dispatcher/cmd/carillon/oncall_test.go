@@ -22,12 +22,37 @@ import (
 // rehearsal is a fault that somebody on call is woken for.
 type rehearsal struct {
 	alert string
-	app   string // whose page the alert leads to; empty: no app's
-	args  []string
-	// begin makes the fault and returns when it shows. It returns the node that goes on, whose console is looked at, and what
-	// its page says.
-	begin func(t *testing.T, n *node, database string) (left *node, says []string)
+	app   string   // whose page the alert leads to; empty: no app's
+	args  []string // of the node; {dir} is a directory of the rehearsal
+	// ownClock gives the database a clock that the fault can set, and gated a way to it that the fault can close.
+	ownClock, gated bool
+	// begin makes the fault and returns when it shows.
+	begin func(t *testing.T, s *stage) symptom
 }
+
+// stage is where a fault happens.
+type stage struct {
+	*node
+	database string
+	dir      string
+	shift    func(ahead time.Duration) // of the database's clock; nil: it has no clock of its own
+	gate     *gate                     // nil: the way to the database is open
+}
+
+// symptom is what there is to see of a fault.
+type symptom struct {
+	left *node    // whose console is looked at
+	says []string // what its page says
+	// watched is the node whose metrics show the fault.
+	watched *node
+	// away tells that nobody can sign in: the page is shown to anybody, with 503.
+	away bool
+	// never is what the page must not hold; empty: nothing.
+	never string
+}
+
+// at is what shows at the only node.
+func (s *stage) at(says ...string) symptom { return symptom{left: s.node, watched: s.node, says: says} }
 
 // The alert of a fault fires, its link opens in the console, and the page names the cause.
 func TestOnCallRehearsal(t *testing.T) {
@@ -37,29 +62,71 @@ func TestOnCallRehearsal(t *testing.T) {
 		"node killed": {alert: "CarillonNodeDown", begin: nodeKilled},
 		"herd": {alert: "CarillonSaturated", begin: herd,
 			args: []string{"--workers=1", "--min-workers=1", "--app-workers=1", "--host-workers=1", "--queue=1"}},
+		"clock":                    {alert: "CarillonClock", ownClock: true, begin: clockWrong},
+		"database away":            {alert: "CarillonDatabaseUnreachable", gated: true, begin: databaseAway},
+		"paused job forgotten":     {alert: "CarillonForgottenPauses", ownClock: true, begin: pauseForgotten},
+		"secret rotated wrongly":   {alert: "CarillonCredentials", app: "night", args: []string{"--secret-dir={dir}"}, begin: secretRotated},
+		"executor fleet gone":      {alert: "CarillonGroupWithoutEndpoint", begin: fleetGone},
+		"retention full":           {alert: "CarillonRetentionBehind", ownClock: true, begin: retentionBehind},
+		"certificate near its end": {alert: "CarillonTargetCertificate", begin: certificateEnds},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			database := pgtest.New(t)
-			args := append(quick(), "--node-name=night-1", "--breaker-failures=0")
-			n := startNode(t, database, newToken(t, database), append(args, r.args...)...)
-			must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "night", Enabled: true}, client.Condition{}))
-			calm := scrape(t, n)
-			left, says := r.begin(t, n, database)
-			fault := scrape(t, n)
-			requireAlert(t, r.alert, calm, fault)
-			page := openConsole(t, left, linkOf(t, r.alert, r.app))
-			for _, want := range says {
+			s := r.prepare(t)
+			calm := scrape(t, s.node)
+			found := r.begin(t, s)
+			requireAlert(t, r.alert, calm, scrape(t, found.watched))
+			page := found.open(t, linkOf(t, r.alert, r.app))
+			for _, want := range found.says {
 				if !strings.Contains(page, want) {
 					t.Errorf("the page of %s does not say %q:\n%s", r.alert, want, page)
 				}
+			}
+			if found.never != "" && strings.Contains(page, found.never) {
+				t.Errorf("the page of %s shows a secret", r.alert)
 			}
 		})
 	}
 }
 
+// prepare starts a node over a new database, with an app.
+func (r *rehearsal) prepare(t *testing.T) *stage {
+	t.Helper()
+	s := &stage{database: pgtest.New(t), dir: t.TempDir()}
+	token, address := newToken(t, s.database), s.database
+	if r.ownClock {
+		s.shift = clockOf(t, s.database)
+	}
+	if r.gated {
+		s.gate, address = newGate(t, s.database)
+		s.gate.open()
+	}
+	args := append(quick(), "--node-name=night-1", "--breaker-failures=0")
+	for _, arg := range r.args {
+		args = append(args, strings.ReplaceAll(arg, "{dir}", s.dir))
+	}
+	s.node = startNode(t, address, token, args...)
+	must[dispatcher.App](t)(s.PutApp(t.Context(), dispatcher.App{Name: "night", Enabled: true}, client.Condition{}))
+	return s
+}
+
+// open returns the page to which an alert leads.
+func (s *symptom) open(t *testing.T, path string) string {
+	t.Helper()
+	if !s.away {
+		return openConsole(t, s.left, path)
+	}
+	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, s.left.endpoint+path, http.NoBody))
+	response := must[*http.Response](t)(http.DefaultClient.Do(request))
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
+		t.Errorf("%s: status %d, Retry-After %q, want 503 and a time", path, response.StatusCode, response.Header.Get("Retry-After"))
+	}
+	return string(must[[]byte](t)(io.ReadAll(response.Body)))
+}
+
 // targetDown lets every attempt of a job fail, because nothing listens at its address.
-func targetDown(t *testing.T, n *node, _ string) (*node, []string) {
+func targetDown(t *testing.T, n *stage) symptom {
 	t.Helper()
 	gone := httptest.NewServer(http.NotFoundHandler())
 	gone.Close()
@@ -67,13 +134,13 @@ func targetDown(t *testing.T, n *node, _ string) (*node, []string) {
 	job.Retry = dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	until(t, "failed runs", func() bool { return len(n.allRuns("night")) >= 2 })
-	return n, []string{"to-nowhere", string(dispatcher.ClassConnectRefused)}
+	return n.at("to-nowhere", string(dispatcher.ClassConnectRefused))
 }
 
 // nodeKilled kills the node and leaves another.
-func nodeKilled(t *testing.T, n *node, database string) (*node, []string) {
+func nodeKilled(t *testing.T, n *stage) symptom {
 	t.Helper()
-	left := startNode(t, database, n.token, append(quick(), "--node-name=night-2")...)
+	left := startNode(t, n.database, n.token, append(quick(), "--node-name=night-2")...)
 	n.kill()
 	until(t, "the node to count as dead", func() bool {
 		for _, node := range must[client.List[dispatcher.Node]](t)(left.Nodes(t.Context())).Items {
@@ -83,11 +150,11 @@ func nodeKilled(t *testing.T, n *node, database string) (*node, []string) {
 		}
 		return false
 	})
-	return left, []string{"night-1", "night-2", string(dispatcher.NodeDead)}
+	return symptom{left: left, watched: n.node, says: []string{"night-1", "night-2", string(dispatcher.NodeDead)}}
 }
 
 // herd lets more jobs fire at once than the node can run.
-func herd(t *testing.T, n *node, _ string) (*node, []string) {
+func herd(t *testing.T, n *stage) symptom {
 	t.Helper()
 	end := make(chan struct{})
 	slow := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-end }))
@@ -100,7 +167,7 @@ func herd(t *testing.T, n *node, _ string) (*node, []string) {
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	}
 	until(t, "fires to wait for a worker", func() bool { return n.metric(t, "carillon_timeline_waiting_fires") > 0 })
-	return n, []string{"night-1"}
+	return n.at("night-1")
 }
 
 // scrape returns the samples of a node by series, as Prometheus scrapes them; that up is 0 says that there is no node.
@@ -122,7 +189,13 @@ func scrape(t *testing.T, n *node) map[string]string {
 		if labels == "" {
 			labels = "{}"
 		}
-		samples[parts[1]+labels] = parts[3]
+		value := parts[3]
+		if strings.HasSuffix(parts[1], "_timestamp_seconds") { // promtool begins at the beginning of time
+			var at float64
+			must[int](t)(fmt.Sscan(value, &at))
+			value = fmt.Sprint(int64(at) - time.Now().Unix())
+		}
+		samples[parts[1]+labels] = value
 	}
 	return samples
 }
@@ -136,27 +209,31 @@ func requireAlert(t *testing.T, alert string, calm, fault map[string]string) {
 	fmt.Fprintf(&file, "rule_files: [%s]\nevaluation_interval: 1m\ntests:\n  - interval: 1m\n    input_series:\n", rules)
 	for series, before := range calm {
 		after, there := fault[series]
-		values := before + "x5 " + after + "x60"
+		values := before + "x5 " + after + "x120"
 		switch name, _, _ := strings.Cut(series, "{"); {
 		case !there:
 			values = before + "x5" // the node is gone
 		case strings.HasSuffix(name, "_total"):
 			var from, to float64
 			must[int](t)(fmt.Sscan(before+" "+after, &from, &to))
-			values = fmt.Sprintf("%gx5 %g+%gx60", from, to, (to-from)*10)
+			values = fmt.Sprintf("%gx5 %g+%gx120", from, to, (to-from)*10)
 		}
 		labels := strings.Replace(series, "{", `{job="carillon",instance="night-1",`, 1)
 		fmt.Fprintf(&file, "      - series: '%s'\n        values: '%s'\n", strings.Replace(labels, ",}", "}", 1), values)
 	}
 	for series, after := range fault { // what the fault brought
 		if _, there := calm[series]; !there {
+			values := "_x5 " + after + "x120"
+			if name, _, _ := strings.Cut(series, "{"); strings.HasSuffix(name, "_total") {
+				values = fmt.Sprintf("_x5 0 %s+%sx120", after, after)
+			}
 			labels := strings.Replace(series, "{", `{job="carillon",instance="night-1",`, 1)
-			fmt.Fprintf(&file, "      - series: '%s'\n        values: '_x5 0 %s+%sx60'\n", strings.Replace(labels, ",}", "}", 1), after, after)
+			fmt.Fprintf(&file, "      - series: '%s'\n        values: '%s'\n", strings.Replace(labels, ",}", "}", 1), values)
 		}
 	}
 	expr := fmt.Sprintf(`count(ALERTS{alertname="%s",alertstate="firing"})`, alert)
 	fmt.Fprintf(&file, "    promql_expr_test:\n      - expr: '%s'\n        eval_time: 3m\n        exp_samples: []\n", expr)
-	fmt.Fprintf(&file, "      - expr: '%s'\n        eval_time: 40m\n        exp_samples: [{labels: '{}', value: 1}]\n", expr)
+	fmt.Fprintf(&file, "      - expr: '%s'\n        eval_time: 100m\n        exp_samples: [{labels: '{}', value: 1}]\n", expr)
 	name := filepath.Join(t.TempDir(), "rehearsal.yml")
 	if err := os.WriteFile(name, []byte(file.String()), 0o600); err != nil {
 		t.Fatal(err)

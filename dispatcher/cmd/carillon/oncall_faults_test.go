@@ -1,0 +1,162 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/clientcert"
+)
+
+// The faults of TestOnCallRehearsal that are about what a node depends on, and about what people forget.
+
+// clockWrong sets the clock of the database, which decides, ten minutes ahead of that of the node.
+func clockWrong(t *testing.T, s *stage) symptom {
+	t.Helper()
+	s.shift(10 * time.Minute)
+	until(t, "the node to notice its clock", func() bool { return s.metric(t, "carillon_clock_offset_seconds") < -500 })
+	nodes := func() []dispatcher.Node { return must[client.List[dispatcher.Node]](t)(s.Nodes(t.Context())).Items }
+	until(t, "the node to report it", func() bool { return nodes()[0].ClockOffset.Std() < -500*time.Second })
+	return s.at("night-1", `data-state="skewed"`, "−10 min")
+}
+
+// databaseAway closes the way to the database.
+func databaseAway(t *testing.T, s *stage) symptom {
+	t.Helper()
+	s.gate.close()
+	until(t, "the node to notice", func() bool { return s.metric(t, "carillon_database_reachable") == 0 })
+	found := s.at("The database cannot be reached", "This node last reached its database at", "Nothing is lost")
+	found.away = true
+	return found
+}
+
+// pauseForgotten pauses a job for eight days.
+func pauseForgotten(t *testing.T, s *stage) symptom {
+	t.Helper()
+	job := webhookJob("night", "asleep", "http://127.0.0.1:1", map[string]string{"a": "0 0 3 * * ?"})
+	must[dispatcher.Job](t)(s.PutJob(t.Context(), job, client.Condition{}))
+	why := dispatcher.PauseRequest{Reason: "while the warehouse moves"}
+	paused := must[dispatcher.Job](t)(s.PauseJobFor(t.Context(), "night", "asleep", "", why, client.Condition{Existing: true}))
+	s.shift(8 * 24 * time.Hour)
+	until(t, "the pause to count as forgotten", func() bool { return s.metric(t, "carillon_forgotten_pauses") > 0 })
+	return s.at("night/asleep", "e2e", "while the warehouse moves", `datetime="`+dispatcher.FormatInstant(*paused.PausedAt)+`"`)
+}
+
+// secretRotated replaces the secret of a job by one that its target does not know.
+func secretRotated(t *testing.T, s *stage) symptom {
+	t.Helper()
+	const right, wrong = "hunter-one-right", "hunter-two-wrong"
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Authorization") != "Bearer "+right {
+			w.WriteHeader(http.StatusUnauthorized)
+		}
+	}))
+	t.Cleanup(target.Close)
+	file := filepath.Join(s.dir, "night", "token")
+	write := func(text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(right)
+	job := webhookJob("night", "signs-in", target.URL, map[string]string{"a": "rate(1s)"})
+	job.Retry = dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
+	job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "file:night/token"}}}
+	must[dispatcher.Job](t)(s.PutJob(t.Context(), job, client.Condition{}))
+	until(t, "a success", func() bool {
+		runs := s.allRuns("night")
+		return len(runs) > 0 && runs[0].State == dispatcher.RunSucceeded
+	})
+	write(wrong)
+	until(t, "the target to refuse the secret", func() bool {
+		return s.metric(t, `carillon_credential_failures_total{app="night",reason="refused"}`) > 1
+	})
+	until(t, "the failure to be recorded", func() bool {
+		found := must[dispatcher.Attention](t)(s.Attention(t.Context(), "night"))
+		return len(found.Credentials.Items) > 0
+	})
+	found := s.at("night/signs-in", "file:night/token", "401", "The target refuses the secret")
+	found.never = wrong
+	return found
+}
+
+// fleetGone lets the only executor of a group stop registering.
+func fleetGone(t *testing.T, s *stage) symptom {
+	t.Helper()
+	group := dispatcher.EndpointGroup{App: "night", Name: "fleet"}
+	group.SetDefaults()
+	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{9999},
+		Heartbeat: dispatcher.Duration(time.Second), ExpireAfter: dispatcher.Duration(2 * time.Second)}
+	must[dispatcher.EndpointGroup](t)(s.PutGroup(t.Context(), group, client.Condition{}))
+	executor := dispatcher.StaticEndpoint{URL: "http://127.0.0.1:9999"}
+	must[dispatcher.Endpoint](t)(s.RegisterEndpoint(t.Context(), "night", "fleet", "executor-1", executor))
+	job := dispatcher.Job{App: "night", Name: "packs", Enabled: true,
+		Target: dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "fleet", Method: http.MethodPost, Timeout: dispatcher.DefaultTimeout}}}
+	must[dispatcher.Job](t)(s.PutJob(t.Context(), job, client.Condition{}))
+	until(t, "the group to count as empty", func() bool { return s.metric(t, "carillon_groups_without_endpoint") > 0 })
+	return s.at("night/fleet", "stopped registering", "packs", time.Now().UTC().Format("<td><time datetime=\"2006-01-02T"))
+}
+
+// retentionBehind lets a session hold a lock on a day of the history that should be gone.
+func retentionBehind(t *testing.T, s *stage) symptom {
+	t.Helper()
+	brief := dispatcher.App{Name: "night", Enabled: true, Retention: dispatcher.Duration(24 * time.Hour)}
+	must[dispatcher.App](t)(s.PutApp(t.Context(), brief, client.Condition{Existing: true}))
+	forgotten := must[*pgx.Conn](t)(pgx.Connect(t.Context(), s.database))
+	t.Cleanup(func() { _ = forgotten.Close(t.Context()) })
+	today := time.Now().UTC()
+	lock := must[pgx.Tx](t)(forgotten.Begin(t.Context()))
+	if _, err := lock.Exec(t.Context(), "LOCK TABLE "+today.Format("runs_20060102")+" IN ACCESS SHARE MODE"); err != nil {
+		t.Fatal(err)
+	}
+	s.terminate()
+	const later = 10 * 24 * time.Hour
+	s.shift(later)
+	// It removes history as it starts. It is not ready, for its clock is far from that of the database, and it serves.
+	left := launchNode(t, s.database, s.token, nil, append(quick(), "--node-name=night-2")...)
+	until(t, "the other node to serve", func() bool {
+		apps, err := left.Apps(t.Context(), dispatcher.Page{Limit: 1})
+		return err == nil && len(apps.Items) == 1
+	})
+	other := must[*pgx.Conn](t)(pgx.Connect(t.Context(), s.database))
+	t.Cleanup(func() { _ = other.Close(t.Context()) })
+	until(t, "the day before to be removed", func() bool {
+		var gone bool
+		row := other.QueryRow(t.Context(), "SELECT to_regclass($1) IS NULL", today.AddDate(0, 0, -1).Format("runs_20060102"))
+		if err := row.Scan(&gone); err != nil {
+			t.Fatal(err)
+		}
+		return gone
+	})
+	s.shift(later + 2*time.Minute) // to the next count
+	// Nine days ahead is a day's history to go, which goes with the day after it.
+	until(t, "retention to be behind", func() bool { return left.metric(t, "carillon_retention_behind_seconds") == 7*86400 })
+	return symptom{left: left, watched: left, says: []string{"Retention that is behind", "All apps", "<td>1 d</td>", "<td>7 d</td>",
+		today.Format("2006-01-02") + " 00:00:00", "lock"}}
+}
+
+// certificateEnds declares a job whose client certificate ends within an hour.
+func certificateEnds(t *testing.T, s *stage) symptom {
+	t.Helper()
+	certificate, _ := clientcert.New(t)
+	job := webhookJob("night", "presents", "https://127.0.0.1:1", map[string]string{"a": "0 0 3 * * ?"})
+	job.Target.Webhook.TLS = &dispatcher.TLS{ClientCertificate: certificate, ClientKey: &dispatcher.Secret{Reference: "file:night/key"}}
+	must[dispatcher.Job](t)(s.PutJob(t.Context(), job, client.Condition{}))
+	until(t, "the certificate to be counted", func() bool {
+		return strings.Contains(s.get(t, "/metrics"), "\ncarillon_target_certificate_expiry_timestamp_seconds ")
+	})
+	ends := job.Target.Webhook.TLS.CertificateEnd()
+	return s.at("Certificates that end", "night/presents", ends.Format("2006-01-02 15:04:05"))
+}
