@@ -40,6 +40,7 @@ func newPagerServer(t *testing.T) *pagerServer {
 			w.WriteHeader(http.StatusInternalServerError)
 		}
 	})
+	mux.HandleFunc("/ok", func(http.ResponseWriter, *http.Request) {})
 	mux.HandleFunc("/pager", func(w http.ResponseWriter, r *http.Request) {
 		var n dispatcher.AlertNotification
 		if err := json.NewDecoder(r.Body).Decode(&n); err != nil {
@@ -73,7 +74,7 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
-		p.declare(t, n, dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 1}, Missed: true})
+		p.declare(t, n, dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 1, RepeatEvery: 1}, Missed: true})
 		seldom := webhookJob("kill", "missed", p.URL+"/ok", map[string]string{"a": "0/2 * * * * ?"})
 		often := seldom.Triggers["a"]
 		often.MisfireAfter, often.MisfirePolicy = dispatcher.Duration(time.Second), dispatcher.Skip // while there is no node
@@ -153,15 +154,15 @@ func (p *pagerServer) declare(t *testing.T, n *node, watches dispatcher.AlertCon
 	must[dispatcher.Alert](t)(n.PutAlert(t.Context(), alert, client.Condition{}))
 }
 
-// checkTold waits until everything has ended, compares the transitions of failures in the history with the runs of the ledger,
-// and what was told with the transitions. A notification that a later one has overtaken while its node was dead is cancelled,
+// checkTold waits until everything has ended. It compares the transitions of failures, which tell of each, with the runs of the
+// ledger that failed, and what was told with the transitions. A notification that a later one has overtaken while its node was dead is cancelled,
 // and not told. It returns how many transitions there are of each condition.
 func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondition]int {
 	t.Helper()
 	var events []dispatcher.AlertEvent
 	var runs []dispatcher.Run
 	cancelled := 0
-	until(t, "as many transitions as the runs make, and all notifications to be delivered", func() bool {
+	until(t, "all runs to end, and as many transitions as failures", func() bool {
 		list, err := n.AlertEvents(t.Context(), dispatcher.AlertEventQuery{App: "kill", Page: dispatcher.Page{Limit: 1000}})
 		if err != nil {
 			t.Fatal(err)
@@ -175,27 +176,23 @@ func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondi
 				cancelled++
 			}
 		}
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		return len(events) > 0 && len(failuresOf(events)) >= len(transitionsOf(runs)) && len(p.told)+cancelled >= len(events)
+		return len(events) > 0 && len(toldFailures(events)) >= len(failures(runs))
 	})
-	if diff := cmp.Diff(transitionsOf(runs), failuresOf(events)); diff != "" {
-		t.Errorf("transitions (-as the runs ended +in the history):\n%s", diff)
+	if diff := cmp.Diff(failures(runs), toldFailures(events)); diff != "" {
+		t.Errorf("runs that failed (-in the ledger +of transitions):\n%s", diff)
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	count, latest := map[dispatcher.AlertCondition]int{}, map[alertSequence]int64{}
+	count, latest, holds := map[dispatcher.AlertCondition]int{}, map[alertSequence]int64{}, map[alertSequence]bool{}
 	for _, e := range slices.Backward(events) { // the earliest first
 		count[e.Condition]++
 		of := alertSequence{job: e.Job, condition: e.Condition}
 		latest[of]++
-		want := dispatcher.AlertFiring
-		if latest[of]%2 == 0 {
-			want = dispatcher.AlertResolved
+		if e.Sequence != latest[of] || (e.Transition == dispatcher.AlertFiring) == holds[of] || !e.Notified {
+			t.Errorf("event %+v is %s %d, notified %t; want number %d, notified, and that it held before: %t", of, e.Transition, e.Sequence,
+				e.Notified, latest[of], e.Transition != dispatcher.AlertFiring)
 		}
-		if e.Sequence != latest[of] || e.Transition != want || !e.Notified {
-			t.Errorf("event %+v is %s %d, notified %t; want %s %d, notified", of, e.Transition, e.Sequence, e.Notified, want, latest[of])
-		}
+		holds[of] = e.Transition != dispatcher.AlertResolved
 		of.number = e.Sequence
 		ids := p.told[of]
 		if len(ids) == 0 {
@@ -216,37 +213,25 @@ func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondi
 	return count
 }
 
-// failuresOf returns the transitions of the job flaky by its failures, oldest first.
-func failuresOf(events []dispatcher.AlertEvent) (made []string) {
-	for _, e := range slices.Backward(events) {
-		if e.Job == "flaky" && e.Condition == dispatcher.AlertFailure {
-			made = append(made, string(e.Transition)+" by "+e.Run)
+// failures returns the runs of the jobs that failed for good, in the order of their ids.
+func failures(runs []dispatcher.Run) (ids []string) {
+	for _, run := range runs {
+		failed := run.State == dispatcher.RunFailed || run.State == dispatcher.RunTimedOut || run.State == dispatcher.RunLost
+		if run.Kind != dispatcher.KindAlert && failed {
+			ids = append(ids, run.ID)
 		}
 	}
-	return made
+	slices.Sort(ids)
+	return ids
 }
 
-// transitionsOf returns those that the ends of the runs of the job flaky make, in order.
-func transitionsOf(runs []dispatcher.Run) (made []string) {
-	ended := slices.DeleteFunc(slices.Clone(runs), func(r dispatcher.Run) bool { return r.Job != "flaky" || r.EndedAt == nil })
-	slices.SortFunc(ended, func(a, b dispatcher.Run) int {
-		if earlier := a.EndedAt.Compare(*b.EndedAt); earlier != 0 {
-			return earlier
-		}
-		return a.ScheduledAt.Compare(b.ScheduledAt)
-	})
-	firing := false
-	for _, run := range ended {
-		switch run.State {
-		case dispatcher.RunSucceeded:
-			if firing {
-				firing, made = false, append(made, string(dispatcher.AlertResolved)+" by "+run.ID)
-			}
-		case dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost:
-			if !firing {
-				firing, made = true, append(made, string(dispatcher.AlertFiring)+" by "+run.ID)
-			}
+// toldFailures returns the runs that events tell of as failed, in the order of their ids.
+func toldFailures(events []dispatcher.AlertEvent) (ids []string) {
+	for _, e := range events {
+		if e.Condition == dispatcher.AlertFailure && e.Transition != dispatcher.AlertResolved {
+			ids = append(ids, e.Run)
 		}
 	}
-	return made
+	slices.Sort(ids)
+	return ids
 }
