@@ -13,18 +13,20 @@ import (
 
 // messages are what the target of a follow or the destination of an alert may be, with what of it bounds can refuse.
 var messages = map[string]string{
-	"host":       `{"webhook":{"url":"http://out.example.com/"}}`,
-	"port":       `{"webhook":{"url":"http://in.example.com:9/"}}`,
-	"secret":     `{"webhook":{"url":"http://in.example.com/","auth":{"bearer":{"token":{"reference":"env:SECRET_OTHER_KEY"}}}}}`,
-	"signature":  `{"webhook":{"url":"http://in.example.com/","auth":{"sigv4":{"service":"execute-api","region":"us-east-1"}}}}`,
-	"topic":      `{"sns":{"topic_arn":"arn:aws:sns:eu-central-1:123456789012:told"}}`,
-	"topic-role": `{"sns":{"topic_arn":"arn:aws:sns:eu-central-1:123456789012:own","assume_role":{"role_arn":"arn:aws:iam::123456789012:role/x"}}}`,
+	"host":      `{"webhook":{"url":"http://out.example.com/"}}`,
+	"port":      `{"webhook":{"url":"http://in.example.com:9/"}}`,
+	"secret":    `{"webhook":{"url":"http://in.example.com/","auth":{"bearer":{"token":{"reference":"env:SECRET_OTHER_KEY"}}}}}`,
+	"signature": `{"webhook":{"url":"http://in.example.com/","auth":{"sigv4":{"service":"execute-api","region":"us-east-1"}}}}`,
+	"topic":     `{"sns":{"topic_arn":"arn:aws:sns:eu-central-1:123456789012:told"}}`,
+	"topic-role": `{"sns":{"topic_arn":"arn:aws:sns:eu-central-1:123456789012:own",` +
+		`"assume_role":{"role_arn":"arn:aws:iam::123456789012:role/x"}}}`,
 }
 
 var followsOnly = map[string]string{
-	"function":   `{"lambda":{"function":"arn:aws:lambda:eu-central-1:123456789012:function:told"}}`,
-	"queue":      `{"sqs":{"queue_arn":"arn:aws:sqs:eu-central-1:123456789012:dead"}}`,
-	"queue-role": `{"sqs":{"queue_arn":"arn:aws:sqs:eu-central-1:123456789012:own","assume_role":{"role_arn":"arn:aws:iam::123456789012:role/x"}}}`,
+	"function": `{"lambda":{"function":"arn:aws:lambda:eu-central-1:123456789012:function:told"}}`,
+	"queue":    `{"sqs":{"queue_arn":"arn:aws:sqs:eu-central-1:123456789012:dead"}}`,
+	"queue-role": `{"sqs":{"queue_arn":"arn:aws:sqs:eu-central-1:123456789012:own",` +
+		`"assume_role":{"role_arn":"arn:aws:iam::123456789012:role/x"}}}`,
 }
 
 var alertsOnly = map[string]string{
