@@ -114,7 +114,7 @@ func (c watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 func ReadThrough(ctx context.Context, s dispatcher.Store, query Query, tables []string, asIs bool) (map[string]string, error) {
 	own := s.(*store)
 	if own.single() {
-		return own.rewound(ctx, query, tables)
+		return own.readThrough(ctx, query, tables)
 	}
 	tx, err := own.write.BeginTx(ctx, nil)
 	if err != nil {
@@ -163,9 +163,9 @@ func limited(before []string, line string) bool {
 	return false
 }
 
-// rewound is ReadThrough of SQLite, by the instructions of the query's program: a cursor that is set to the beginning or the end of
+// readThrough is ReadThrough of SQLite, by the instructions of the query's program: a cursor that is set to the beginning or the end of
 // a table or of one of its indexes reads it through.
-func (s *store) rewound(ctx context.Context, query Query, tables []string) (map[string]string, error) {
+func (s *store) readThrough(ctx context.Context, query Query, tables []string) (map[string]string, error) {
 	type root struct{ table, name string }
 	roots := map[int64]root{}
 	if _, err := collect(ctx, s.write, func(row scanner) (struct{}, error) {

@@ -33,7 +33,7 @@ var pagesScale = flag.Int("pages", 0, "jobs in the databases of TestPages; 50000
 // pagesOf is a database of TestPages that an earlier run has filled.
 var pagesOf = flag.String("crowd", "", "a database that crowd.Fill has filled, which TestPages looks at in place of a new one")
 
-// mostQueries are those that a page takes on either database, at most, whoever looks and however much there is. Those of an app's
+// mostQueries are those that a page takes on either database, at most, no matter who looks and however much there is. Those of an app's
 // runs look further and further back, seven times at most. A page that finds nothing takes fewer.
 var mostQueries = map[string]int{
 	"alert": 9, "alerts": 9, "app": 9, "apps": 3, "attention": 24, "attention of an app": 30, "audit log": 3,

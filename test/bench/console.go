@@ -68,7 +68,7 @@ func (b *bench) console(ctx context.Context) error {
 	if err := b.pages(ctx, filled, people); err != nil {
 		return err
 	}
-	return b.besideBrowsers(ctx, filled, people[0], receiver)
+	return b.nextToBrowsers(ctx, filled, people[0], receiver)
 }
 
 // viewer is a person with a browser.
@@ -179,8 +179,8 @@ func (b *bench) pages(ctx context.Context, filled *crowd.Crowd, people []viewer)
 	return nil
 }
 
-// besideBrowsers measures how late fires are, in turns without and with browsers.
-func (b *bench) besideBrowsers(ctx context.Context, filled *crowd.Crowd, v viewer, receiver *receiver) error {
+// nextToBrowsers measures how late fires are, in turns without and with browsers.
+func (b *bench) nextToBrowsers(ctx context.Context, filled *crowd.Crowd, v viewer, receiver *receiver) error {
 	window := max(b.Time/time.Duration(2*b.Rounds), refreshEvery).Truncate(time.Second)
 	var ratios rates
 	var during, views latencies

@@ -13,7 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
-// A node is killed between every two steps of a replay of dead letters, and whoever asked for it asks again. Each dead letter is
+// A node is killed between every two steps of a replay of dead letters, and the one who asked for it asks again. Each dead letter is
 // retried once, however often that was asked for, and none is lost.
 func TestKillBetweenAnyTwoStepsOfAReplayRetriesEachDeadLetterOnce(t *testing.T) {
 	t.Parallel()
