@@ -1,7 +1,6 @@
 package dispatcher
 
 import (
-	"net/http"
 	"slices"
 	"time"
 )
@@ -88,6 +87,7 @@ var CredentialReasons = []CredentialReason{CredentialUnreadable, CredentialRefus
 // CredentialReasonOf returns why a secret is to blame for an attempt that failed with a class and an HTTP status; empty: it is
 // not.
 func CredentialReasonOf(class Class, httpStatus int) CredentialReason {
+	const unauthorized, forbidden = 401, 403
 	switch {
 	case class == ClassSecret:
 		return CredentialUnreadable
@@ -95,7 +95,7 @@ func CredentialReasonOf(class Class, httpStatus int) CredentialReason {
 		return CredentialOAuth2
 	case class == ClassCredentials:
 		return CredentialAWS
-	case class == ClassHTTP4xx && (httpStatus == http.StatusUnauthorized || httpStatus == http.StatusForbidden):
+	case class == ClassHTTP4xx && (httpStatus == unauthorized || httpStatus == forbidden):
 		return CredentialRefused
 	}
 	return ""

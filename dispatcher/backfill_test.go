@@ -133,9 +133,9 @@ func TestBackfillOfNoTrigger(t *testing.T) {
 	job := dispatcher.Job{App: "shop", Name: "again", Triggers: map[string]dispatcher.Trigger{
 		"again": {Schedule: dispatcher.Schedule{Expression: "delay(1h)", Dialect: schedule.DialectInterval}}}}
 	for trigger, want := range map[string]string{
-		"":      "job again has no trigger with a schedule, so a range holds no instants",
-		"again": `trigger "again" is a fixed delay: its fires depend on when runs end, so a range holds none; run the job by hand`,
-		"agian": `job again has no trigger "agian"; did you mean again?`,
+		"":       "job again has no trigger with a schedule, so a range holds no instants",
+		"again":  `trigger "again" is a fixed delay: its fires depend on when runs end, so a range holds none; run the job by hand`,
+		"again2": `job again has no trigger "again2"; did you mean again?`,
 	} {
 		_, err := dispatcher.BackfillSpec{Trigger: trigger}.Plan(t.Context(), job, nil)
 		if problems, is := err.(dispatcher.Problems); !is || problems[0].Message != want { //nolint:errorlint // it is returned as it is

@@ -34,7 +34,7 @@ for my $file (@ARGV) {
 	while (my $line = <$text>) {
 		next unless $line =~ $quick;
 		next if $file eq 'CHANGELOG.md' && $line =~ /^\|/;    # the table of new names
-		$line =~ s/\bmod tidy\b|\bSetLinger\b//g;             # names of Go's
+		$line =~ s/\bmod tidy\b|\bSetLinger\b|"Rewind"//g;   # names of Go's and SQLite's
 		for my $rule (@rules) {
 			next unless $line =~ /($rule->[0])/;
 			print "$file:$.: \"$1\": write $rule->[1]\n";

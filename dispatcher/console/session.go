@@ -74,7 +74,7 @@ func (c *Console) signedIn(serve func(*visit)) func(*visit) {
 func (v *visit) findSession() (found bool, err error) {
 	value, err := base64.RawURLEncoding.DecodeString(v.cookie(sessionCookie))
 	if err != nil || len(value) != sessionBytes {
-		return false, nil //nolint:nilerr // it is no cookie of ours
+		return false, nil // it is no cookie of ours
 	}
 	ctx, cancel := v.soon()
 	defer cancel()

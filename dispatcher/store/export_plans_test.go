@@ -163,8 +163,8 @@ func limited(before []string, line string) bool {
 	return false
 }
 
-// readThrough is ReadThrough of SQLite, by the instructions of the query's program: a cursor that is set to the beginning or the end of
-// a table or of one of its indexes reads it through.
+// readThrough is ReadThrough of SQLite, by the instructions of the query's program: a cursor that is set to the beginning or the end
+// of a table or of one of its indexes reads it through.
 func (s *store) readThrough(ctx context.Context, query Query, tables []string) (map[string]string, error) {
 	type root struct{ table, name string }
 	roots := map[int64]root{}
@@ -199,7 +199,10 @@ func (s *store) readThrough(ctx context.Context, query Query, tables []string) (
 			delete(open, i.p1)
 		case "Rewind", "Last":
 			r, is := open[i.p1]
-			if is && slices.Contains(tables, r.table) && (r.table == r.name || !strings.Contains(query.Text, "LIMIT")) {
+			// Without a condition, a limit bounds what is read in the order of the table's key, too.
+			first := strings.Contains(query.Text, "FROM "+r.table+" AS r ORDER BY r.scheduled_at LIMIT")
+			limited := strings.Contains(query.Text, "LIMIT") && (r.table != r.name || first)
+			if is && slices.Contains(tables, r.table) && !limited {
 				plan, err := s.explain(ctx, query.Text, query.args)
 				if err != nil {
 					return nil, err

@@ -36,7 +36,7 @@ var pagesOf = flag.String("crowd", "", "a database that crowd.Fill has filled, w
 // mostQueries are those that a page takes on either database, at most, no matter who looks and however much there is. Those of an app's
 // runs look further and further back, seven times at most. A page that finds nothing takes fewer.
 var mostQueries = map[string]int{
-	"alert": 9, "alerts": 9, "app": 9, "apps": 3, "attention": 24, "attention of an app": 30, "audit log": 3,
+	"alert": 9, "alerts": 9, "app": 9, "apps": 3, "attention": 27, "attention of an app": 33, "audit log": 3,
 	"audit log of an actor": 3, "audit log of an app": 3, "backfills": 4, "bulk actions": 4, "calendar": 9,
 	"calendars": 4, "count of a backfill": 11, "count of a bulk action": 6, "count of cancellations": 7,
 	"count of retries": 11, "dead letters": 16, "explain": 14, "groups": 4, "job": 23, "jobs": 7, "jobs by host": 9,

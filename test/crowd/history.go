@@ -29,10 +29,12 @@ func (c *Crowd) partitions(ctx context.Context) error {
 // state is that of a run, by a hash of its job and its number among the runs of the job: of a thousand, eight have failed, one
 // timed out, one is lost, and twenty were skipped. The latest run of one job in five hundred has failed, and those of the last day
 // of the flood.
-var state = fmt.Sprintf(`CASE WHEN c.n %% 500 = 3 AND i.i = 0 OR c.n %% %d = 0 AND i.i < 120 THEN 'failed' ELSE
-	CASE (c.n * 7919 + i.i * 104729) %% 1000 WHEN 7 THEN 'timed_out' WHEN 8 THEN 'lost' WHEN 9 THEN 'failed' WHEN 10 THEN 'failed'
-	WHEN 11 THEN 'failed' WHEN 12 THEN 'failed' WHEN 13 THEN 'failed' WHEN 14 THEN 'failed' WHEN 15 THEN 'failed' WHEN 16 THEN 'failed'
-	ELSE CASE WHEN (c.n * 7919 + i.i * 104729) %% 1000 BETWEEN 20 AND 39 THEN 'skipped' END END END`, often)
+func state() string {
+	return fmt.Sprintf(`CASE WHEN c.n %% 500 = 3 AND i.i = 0 OR c.n %% %d = 0 AND i.i < 120 THEN 'failed' ELSE
+		CASE (c.n * 7919 + i.i * 104729) %% 1000 WHEN 7 THEN 'timed_out' WHEN 8 THEN 'lost' WHEN 9 THEN 'failed' WHEN 10 THEN 'failed'
+		WHEN 11 THEN 'failed' WHEN 12 THEN 'failed' WHEN 13 THEN 'failed' WHEN 14 THEN 'failed' WHEN 15 THEN 'failed' WHEN 16 THEN 'failed'
+		ELSE CASE WHEN (c.n * 7919 + i.i * 104729) %% 1000 BETWEEN 20 AND 39 THEN 'skipped' END END END`, often)
+}
 
 // runs gives each job its runs, in the order of their scheduled times, and those that failed an attempt before and a response.
 // SQLite gets its indexes afterwards, which is quicker.
@@ -51,7 +53,7 @@ func (c *Crowd) runs(ctx context.Context) error {
 			CASE r.state WHEN 'skipped' THEN NULL ELSE 20 + (r.n + r.i) % 970 END, CASE r.state WHEN 'skipped' THEN 0 WHEN 'failed' THEN 2 ELSE 1 END,
 			CASE r.state WHEN 'failed' THEN 503 WHEN 'timed_out' THEN 0 WHEN 'lost' THEN 0 WHEN 'skipped' THEN 0 ELSE 204 END, 1, r.state,
 			CASE r.state WHEN 'failed' THEN 'http_5xx' WHEN 'timed_out' THEN 'timeout' END, CASE r.state WHEN 'failed' THEN '503 Service Unavailable' END
-		FROM (SELECT c.n, i.i, c.latest - i.i * c.period AS at, c.trigger_id, c.job_id, ` + state + ` AS state
+		FROM (SELECT c.n, i.i, c.latest - i.i * c.period AS at, c.trigger_id, c.job_id, ` + state() + ` AS state
 			FROM crowd AS c CROSS JOIN crowd_numbers AS i WHERE i.i < c.runs) AS r ORDER BY r.at, r.trigger_id`,
 		`INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
 		SELECT scheduled_at, trigger_id, kind, 1, 1, scheduled_at + 5, scheduled_at + 400, 503, 'failed', 'http_5xx', '503 Service Unavailable'

@@ -49,11 +49,13 @@ func (c *Crowd) byJob() []string {
 		`INSERT INTO objective_counts (job_id, minutes, from_at, good, late, missed)
 		SELECT c.job_id, 5, ({now} / 300000 - d.d) * 300000, 1, d.d % 4, 0 FROM crowd AS c JOIN objectives AS o ON o.job_id = c.job_id
 		CROSS JOIN (WITH RECURSIVE d (d) AS (SELECT 1 UNION ALL SELECT d + 1 FROM d WHERE d < 288) SELECT d FROM d) AS d`,
-		`INSERT INTO backfills (id, app_id, job_id, spec, state, total, queued, succeeded, created_by, created_at, ended_at)
+		`INSERT INTO backfills (id, app_id, job_id, spec, schedules, state, total, queued, succeeded, created_by, traceparent, created_at,
+			ended_at)
 		SELECT c.n + 1, c.app_id, c.job_id, '{"from":"2026-01-01T00:00:00Z","to":"2026-01-02T00:00:00Z","concurrency":1,"order":"oldest_first"}',
-			'complete', 24, 24, 24, 'ada', {now} - 3600000, {now} - 60000 FROM crowd AS c WHERE c.n % 50 = 11`,
-		`INSERT INTO bulk_actions (id, app_id, spec, state, total, more, done, created_by, token_id, address, request_id, created_at, ended_at)
-		SELECT c.n + 1, c.app_id, '{"action":"run_jobs","filter":{"name":"job"}}', 'complete', 24, FALSE, 24, 'ada', '', '', '', {now} - 3600000,
+			'{}', 'complete', 24, 24, 24, 'ada', '', {now} - 3600000, {now} - 60000 FROM crowd AS c WHERE c.n % 50 = 11`,
+		`INSERT INTO bulk_actions (id, app_id, spec, state, total, more, done, created_by, token_id, address, request_id, traceparent,
+			created_at, ended_at)
+		SELECT c.n + 1, c.app_id, '{"action":"run_jobs","filter":{"name":"job"}}', 'complete', 24, FALSE, 24, 'ada', '', '', '', '', {now} - 3600000,
 			{now} - 60000 FROM crowd AS c WHERE c.n % 50 = 12`,
 		`INSERT INTO app_pauses (app_id, id, labels, reason, paused_by, paused_at)
 		SELECT DISTINCT c.app_id, 'crowd', 'team=nobody', 'waits', 'ada', {now} - 3600000 FROM crowd AS c`,
@@ -73,8 +75,8 @@ func (c *Crowd) byNumber() []string {
 		CROSS JOIN (SELECT 'succeeded' AS state UNION ALL SELECT 'failed' UNION ALL SELECT 'skipped' UNION ALL SELECT '') AS s`,
 		`INSERT INTO api_tokens (id, name, description, hash, scopes, apps, created_at)
 		SELECT 'crowd' || i.i, 'crowd-' || i.i, '', '` + strings.Repeat("a", 56) + `' || (10000000 + i.i), '["read"]', '["app07"]', {now} FROM ` + numbers(1000),
-		`INSERT INTO sessions (id, hash, token_id, rules, created_at, used_at, ends_at)
-		SELECT 'crowd' || i.i, '` + strings.Repeat("b", 56) + `' || (10000000 + i.i), 'crowd' || i.i, '', {now}, {now}, {later} FROM ` + numbers(1000),
+		`INSERT INTO sessions (id, hash, token_id, rules, apps, created_at, used_at, ends_at)
+		SELECT 'crowd' || i.i, '` + strings.Repeat("b", 56) + `' || (10000000 + i.i), 'crowd' || i.i, '', '', {now}, {now}, {later} FROM ` + numbers(1000),
 		`INSERT INTO nodes (id, name, version, state, apps, labels, zones, started_at, heartbeat_at, in_flight, fires, lag, clock_offset, empty_at)
 		SELECT i.i + 1000, 'node-' || i.i, '1.0.0', 'dead', '', '', '', {now} - {day}, {heartbeat}, 0, 0, 0, 0, {now} - 3500000 FROM ` +
 			numbers(99),

@@ -117,7 +117,10 @@ func (s *symptom) open(t *testing.T, path string) string {
 		return openConsole(t, s.left, path)
 	}
 	request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, s.left.endpoint+path, http.NoBody))
-	response := must[*http.Response](t)(http.DefaultClient.Do(request))
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		t.Fatal(err)
+	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusServiceUnavailable || response.Header.Get("Retry-After") == "" {
 		t.Errorf("%s: status %d, Retry-After %q, want 503 and a time", path, response.StatusCode, response.Header.Get("Retry-After"))
