@@ -35,7 +35,8 @@ func TestPagesWithoutADatabaseSaySinceWhenItIsAway(t *testing.T) {
 		"the end of a session":  b.post("logout", nil),
 	} {
 		valid(t, name, got)
-		for _, want := range []string{"The database cannot be reached", `datetime="2026-11-27T10:20:30.000Z"`, "misfire policy", "carillon doctor"} {
+		for _, want := range []string{"The database cannot be reached",
+			`datetime="2026-11-27T10:20:30.000Z"`, "misfire policy", "carillon doctor"} {
 			if !strings.Contains(got.text, want) {
 				t.Errorf("%s does not say %q:\n%s", name, want, got.text)
 			}

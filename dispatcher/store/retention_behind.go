@@ -72,8 +72,8 @@ func (s *store) oldestHistory(ctx context.Context) (oldest, gone int64, found bo
 			oldest, gone, found = there[0].day, there[0].day+2*dayMillis, true
 		}
 	}
-	one, other, err := first(ctx, s.read, scanNullInt, `SELECT min(r.scheduled_at) FROM (SELECT r.scheduled_at, r.ended_at FROM `+s.unpartitioned()+
-		` AS r ORDER BY r.scheduled_at LIMIT `+strconv.Itoa(oldestExamined)+`) AS r WHERE NOT (`+endedLate+`)`)
+	one, other, err := first(ctx, s.read, scanNullInt, `SELECT min(r.scheduled_at) FROM (SELECT r.scheduled_at, r.ended_at FROM `+
+		s.unpartitioned()+` AS r ORDER BY r.scheduled_at LIMIT `+strconv.Itoa(oldestExamined)+`) AS r WHERE NOT (`+endedLate+`)`)
 	if err != nil {
 		return 0, 0, false, fmt.Errorf("look for the oldest runs: %w", err)
 	}

@@ -52,7 +52,8 @@ func (o *nodeOptions) withConsole(served http.Handler, node consoleNode) (http.H
 		return served, nil
 	}
 	options := webconsole.Options{
-		API: node.api, Sessions: node.sessions, Reached: node.reached, Started: node.started, URL: o.consoleURL, Definition: definition, ClientCertificates: o.clientCertificates,
+		API: node.api, Sessions: node.sessions, Reached: node.reached, Started: node.started,
+		URL: o.consoleURL, Definition: definition, ClientCertificates: o.clientCertificates,
 		Version: o.engine.Version, Logger: o.log,
 	}
 	if o.login != nil {

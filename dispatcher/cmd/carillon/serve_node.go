@@ -137,7 +137,8 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 			signals.node.Store(node)
 			requests := store.ForRequests(s)
 			served := api.New(requests, o.api(ctx, s, groupView{invoker, node}, secure, registry))
-			if withConsole, err := o.withConsole(served, consoleNode{api: served, sessions: requests, reached: node.Reached}); err == nil { // it was made once for the start
+			shown := consoleNode{api: served, sessions: requests, reached: node.Reached}
+			if withConsole, err := o.withConsole(served, shown); err == nil { // it was made once for the start
 				handler.set(withConsole)
 			}
 			group.Go(func() error {
