@@ -95,6 +95,8 @@ func TestNothingIsAcknowledgedThatDoesNotHold(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
 	w.must(http.StatusCreated, "PUT", oneAlert, validAlert)
+	w.do("POST", oneAlert+"/acknowledge", `{"job":"sync"}`).refused(http.StatusNotFound, " not_found")
+	w.must(http.StatusCreated, "PUT", oneJob, validJob)
 	w.do("POST", oneAlert+"/acknowledge", `{"job":"sync"}`).refused(http.StatusConflict, " state_conflict")
 	w.do("POST", oneAlert+"/acknowledge", `{"job":"Sync!","condition":"bad"}`).refused(422, "/condition enum", "/job name_format")
 	w.do("GET", oneApp+"/alert-states?firing=yes&job=A", "").refused(422, "/firing enum", "/job name_format")
