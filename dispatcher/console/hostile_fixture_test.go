@@ -26,8 +26,9 @@ var notShown = map[string]bool{
 	// The API and the Terraform of a definition have them.
 	"AlertMuteWindow.Schedule": true, "AlertMuteWindow.Timezone": true,
 	"App.AWSExternalID": true, "BackfillSpec.Payload": true, "BreakAlert.Alert": true, "BreakJob.Job": true,
-	"CalendarRule.ICalendar": true, "CarriedState.DiscardedRun": true, "CarriedState.Run": true, "DNSMembers.Labels": true, "DNSMembers.Labels[]": true,
-	"DNSMembers.Name": true, "DNSMembers.Scheme": true, "Endpoint.ServerName": true, "EndpointGroup.DNS[]": true,
+	"CalendarRule.ICalendar": true, "CarriedState.DiscardedRun": true, "CarriedState.Run": true, "DNSMembers.Labels": true,
+	"DNSMembers.Labels[]": true,
+	"DNSMembers.Name":     true, "DNSMembers.Scheme": true, "Endpoint.ServerName": true, "EndpointGroup.DNS[]": true,
 	"EndpointGroup.Endpoints[]": true, "EndpointGroup.Path": true, "EndpointGroup.ServerName": true,
 	"JobDefaults.Headers": true, "JobDefaults.Headers[]": true, "JobDefaults.Timezone": true, "LambdaBounds.Roles": true,
 	"Node.APIAddresses": true, "Probe.AlivePath": true, "Probe.IdlePath": true,

@@ -47,7 +47,8 @@ func watchedRun(id string, state dispatcher.RunState, body string) dispatcher.Ru
 	}
 	if state == dispatcher.RunWaitingCallback {
 		run.EndedAt, run.Attempts, run.Class, run.Error = nil, run.Attempts[:1], "", ""
-		run.Callback = &dispatcher.CallbackState{Deadline: later, HeartbeatAt: after(40), Progress: hostile, Percent: new(42), Endpoint: "worker-1"}
+		run.Callback = &dispatcher.CallbackState{Deadline: later, HeartbeatAt: after(40), Progress: hostile,
+			Percent: new(42), Endpoint: "worker-1"}
 	}
 	return run
 }

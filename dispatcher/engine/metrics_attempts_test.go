@@ -222,8 +222,8 @@ func TestCensusIsTakenByPausedNodesToo(t *testing.T) {
 		}
 		return all
 	}
-	if before := read(); before["carillon_jobs EXECUTING"] != 0 || len(before) != 17 {
-		t.Errorf("before the census: %v, want 17 times 0", before)
+	if before := read(); before["carillon_jobs EXECUTING"] != 0 || len(before) != 20 {
+		t.Errorf("before the census: %v, want 20 times 0", before)
 	}
 	if err := r.takeCensus(t.Context(), r.clock.now()); err != nil {
 		t.Fatal(err)

@@ -27,10 +27,11 @@ func TestFullSessionsEndOneOfThoseWithTheMost(t *testing.T) {
 		login    []string
 		ends     string
 	}{
-		"a login of all apps ends one of the app that took them":      {map[string]int{"big": most}, nil, "bigx-1"},
-		"a login of another app, too":                                 {map[string]int{"big": most - 1, "shop": 1}, []string{"shop"}, "bigx-1"},
-		"the app that took them ends its own":                         {map[string]int{"big": most - 10, "": 10}, []string{"big"}, "bigx-1"},
-		"half of them are kept for those of all apps":                 {map[string]int{"": half, "big": half - 1, "shop": 1}, []string{"shop"}, "bigx-1"},
+		"a login of all apps ends one of the app that took them": {map[string]int{"big": most}, nil, "bigx-1"},
+		"a login of another app, too":                            {map[string]int{"big": most - 1, "shop": 1}, []string{"shop"}, "bigx-1"},
+		"the app that took them ends its own":                    {map[string]int{"big": most - 10, "": 10}, []string{"big"}, "bigx-1"},
+		"half of them are kept for those of all apps": {map[string]int{"": half, "big": half - 1, "shop": 1},
+			[]string{"shop"}, "bigx-1"},
 		"those of all apps, which have more than half, end their own": {map[string]int{"": half + 1, "shop": half - 1}, []string{"shop"}, "x-1"},
 	} {
 		t.Run(name, func(t *testing.T) {

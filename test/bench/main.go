@@ -169,7 +169,8 @@ func (m *measureCommand) Run(ctx context.Context, out io.Writer) error {
 	for _, name := range names {
 		err := runBench(ctx, name, Options{
 			Database: m.Database, Time: time.Duration(m.Seconds) * time.Second, Rounds: m.Rounds, Peer: m.PeerCmd,
-			Crowd: m.Jobs, Node: cmp.Or(m.Node, filepath.Join(filepath.Dir(program), "carillon")), History: m.History, Failing: failingJobs, Instants: backfilledInstants,
+			Crowd: m.Jobs, Node: cmp.Or(m.Node, filepath.Join(filepath.Dir(program), "carillon")), History: m.History, Failing: failingJobs,
+			Instants: backfilledInstants,
 			Unsigned: m.Unsigned, Profile: m.Profile, Program: program, Report: report,
 		})
 		if err != nil {

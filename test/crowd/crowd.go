@@ -101,7 +101,8 @@ func Open(ctx context.Context, database string) (_ *Crowd, err error) {
 	}
 	defer func() { err = errors.Join(err, c.db.Close()) }()
 	var declared int64
-	err = c.db.QueryRowContext(ctx, `SELECT (SELECT created_at FROM apps WHERE name = '`+Big+`'), (SELECT count(*) FROM jobs WHERE part_of = 0) - 1,
+	err = c.db.QueryRowContext(ctx, `SELECT (SELECT created_at FROM apps WHERE name = '`+Big+`'),
+		(SELECT count(*) FROM jobs WHERE part_of = 0) - 1,
 		(SELECT count(*) FROM runs)`).Scan(&declared, &c.Jobs, &c.Runs)
 	c.Now = time.UnixMilli(declared).UTC().Add(Days * day)
 	return c, err

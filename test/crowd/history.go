@@ -50,9 +50,11 @@ func (c *Crowd) runs(ctx context.Context) error {
 		`INSERT INTO runs (scheduled_at, trigger_id, job_id, revision, node, ended_at, claimed_ms, started_ms, attempt, http_status, kind, state,
 			class, error)
 		SELECT r.at, r.trigger_id, r.job_id, 1, CASE r.state WHEN 'skipped' THEN 0 ELSE 1 + r.n % 5 END, r.at + 1000, 990,
-			CASE r.state WHEN 'skipped' THEN NULL ELSE 20 + (r.n + r.i) % 970 END, CASE r.state WHEN 'skipped' THEN 0 WHEN 'failed' THEN 2 ELSE 1 END,
+			CASE r.state WHEN 'skipped' THEN NULL ELSE 20 + (r.n + r.i) % 970 END,
+			CASE r.state WHEN 'skipped' THEN 0 WHEN 'failed' THEN 2 ELSE 1 END,
 			CASE r.state WHEN 'failed' THEN 503 WHEN 'timed_out' THEN 0 WHEN 'lost' THEN 0 WHEN 'skipped' THEN 0 ELSE 204 END, 1, r.state,
-			CASE r.state WHEN 'failed' THEN 'http_5xx' WHEN 'timed_out' THEN 'timeout' END, CASE r.state WHEN 'failed' THEN '503 Service Unavailable' END
+			CASE r.state WHEN 'failed' THEN 'http_5xx' WHEN 'timed_out' THEN 'timeout' END,
+			CASE r.state WHEN 'failed' THEN '503 Service Unavailable' END
 		FROM (SELECT c.n, i.i, c.latest - i.i * c.period AS at, c.trigger_id, c.job_id, ` + state() + ` AS state
 			FROM crowd AS c CROSS JOIN crowd_numbers AS i WHERE i.i < c.runs) AS r ORDER BY r.at, r.trigger_id`,
 		`INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at, http_status, state, class, error)
@@ -109,7 +111,8 @@ func (c *Crowd) liveRuns(ctx context.Context) error {
 	return c.tx(ctx, func(exec func(string, ...any) error) error {
 		return exec(fmt.Sprintf(`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, revision, node, token, claimed_at, started_at,
 				next_attempt_at, retry_until, attempt, failures, http_status, kind, state, class, error)
-			SELECT %[1]d - c.n %% 100000, c.trigger_id, c.job_id, 1, 0, 0, %[1]d - 50000, NULL, %[1]d + 86400000 + c.n, %[1]d + 172800000, 2, 1, 503, 1,
+			SELECT %[1]d - c.n %% 100000, c.trigger_id, c.job_id, 1, 0, 0, %[1]d - 50000, NULL, %[1]d + 86400000 + c.n, %[1]d + 172800000,
+				2, 1, 503, 1,
 				'retrying', 'http_5xx', '503 Service Unavailable'
 			FROM crowd AS c WHERE c.n %% 12 = 5`, now))
 	})

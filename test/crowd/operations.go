@@ -14,7 +14,8 @@ func (c *Crowd) operations(ctx context.Context) error {
 	if !c.postgres { // a file that knows heartbeats comes with the lock file of the node that sent them
 		heartbeat = 0
 	}
-	replace := strings.NewReplacer("{now}", fmt.Sprint(now), "{heartbeat}", fmt.Sprint(heartbeat), "{day}", "CAST(86400000 AS BIGINT)", "{jobs}", fmt.Sprint(c.Jobs),
+	replace := strings.NewReplacer("{now}", fmt.Sprint(now), "{heartbeat}", fmt.Sprint(heartbeat), "{day}", "CAST(86400000 AS BIGINT)",
+		"{jobs}", fmt.Sprint(c.Jobs),
 		"{later}", fmt.Sprint(c.Now.Add(365*day).UnixMilli()))
 	return c.tx(ctx, func(exec func(string, ...any) error) error {
 		for _, statement := range append(c.byJob(), c.byNumber()...) {
@@ -55,7 +56,8 @@ func (c *Crowd) byJob() []string {
 			'{}', 'complete', 24, 24, 24, 'ada', '', {now} - 3600000, {now} - 60000 FROM crowd AS c WHERE c.n % 50 = 11`,
 		`INSERT INTO bulk_actions (id, app_id, spec, state, total, more, done, created_by, token_id, address, request_id, traceparent,
 			created_at, ended_at)
-		SELECT c.n + 1, c.app_id, '{"action":"run_jobs","filter":{"name":"job"}}', 'complete', 24, FALSE, 24, 'ada', '', '', '', '', {now} - 3600000,
+		SELECT c.n + 1, c.app_id, '{"action":"run_jobs","filter":{"name":"job"}}', 'complete', 24, FALSE, 24, 'ada', '', '', '', '',
+			{now} - 3600000,
 			{now} - 60000 FROM crowd AS c WHERE c.n % 50 = 12`,
 		`INSERT INTO app_pauses (app_id, id, labels, reason, paused_by, paused_at)
 		SELECT DISTINCT c.app_id, 'crowd', 'team=nobody', 'waits', 'ada', {now} - 3600000 FROM crowd AS c`,
@@ -74,10 +76,13 @@ func (c *Crowd) byNumber() []string {
 		SELECT a.id, ({now} / {day} - i.i) * {day}, TRUE, s.state, 1000, 1100, 1000, 5000, 900 FROM apps AS a CROSS JOIN ` + numbers(Days) + `
 		CROSS JOIN (SELECT 'succeeded' AS state UNION ALL SELECT 'failed' UNION ALL SELECT 'skipped' UNION ALL SELECT '') AS s`,
 		`INSERT INTO api_tokens (id, name, description, hash, scopes, apps, created_at)
-		SELECT 'crowd' || i.i, 'crowd-' || i.i, '', '` + strings.Repeat("a", 56) + `' || (10000000 + i.i), '["read"]', '["app07"]', {now} FROM ` + numbers(1000),
+		SELECT 'crowd' || i.i, 'crowd-' || i.i, '', '` + strings.Repeat("a", 56) + `' || (10000000 + i.i),
+			'["read"]', '["app07"]', {now} FROM ` + numbers(1000),
 		`INSERT INTO sessions (id, hash, token_id, rules, apps, created_at, used_at, ends_at)
-		SELECT 'crowd' || i.i, '` + strings.Repeat("b", 56) + `' || (10000000 + i.i), 'crowd' || i.i, '', '', {now}, {now}, {later} FROM ` + numbers(1000),
-		`INSERT INTO nodes (id, name, version, state, apps, labels, zones, started_at, heartbeat_at, in_flight, fires, lag, clock_offset, empty_at)
+		SELECT 'crowd' || i.i, '` + strings.Repeat("b", 56) + `' || (10000000 + i.i), 'crowd' || i.i, '', '',
+			{now}, {now}, {later} FROM ` + numbers(1000),
+		`INSERT INTO nodes (id, name, version, state, apps, labels, zones, started_at, heartbeat_at, in_flight, fires, lag,
+			clock_offset, empty_at)
 		SELECT i.i + 1000, 'node-' || i.i, '1.0.0', 'dead', '', '', '', {now} - {day}, {heartbeat}, 0, 0, 0, 0, {now} - 3500000 FROM ` +
 			numbers(99),
 	}

@@ -36,7 +36,8 @@ func (c *Crowd) Pages(app string, n int, operator bool) []Page {
 			dispatcher.FormatInstant(c.Now.Add(-time.Hour))},
 		{"alerts", inApp + "/alerts"}, {"dead letters", inApp + "/dead-letters"}, {"bulk actions", inApp + "/bulk"},
 		{"count of a bulk action", inApp + "/new-bulk?action=pause_jobs&name=job"},
-		{"count of retries", inApp + "/new-bulk?action=retry_runs"}, {"count of cancellations", inApp + "/new-bulk?action=cancel_runs&state=retrying"},
+		{"count of retries", inApp + "/new-bulk?action=retry_runs"},
+		{"count of cancellations", inApp + "/new-bulk?action=cancel_runs&state=retrying"},
 		{"statistics of an app", "statistics" + of}, {"audit log of an app", "audit" + of},
 	}
 	if app == Big || app == Small {
@@ -50,7 +51,8 @@ func (c *Crowd) Pages(app string, n int, operator bool) []Page {
 	return append(pages, Page{"attention", ""}, Page{"jobs", "jobs"},
 		Page{"jobs further on", "jobs?cursor=" + dispatcher.JobCursor(app, name)}, Page{"jobs of all apps by name", "jobs?name=" + name},
 		Page{"jobs of all apps by state", "jobs?state=COMPLETE"}, Page{"jobs of all apps by label", "jobs?label=team%3Dnone"},
-		Page{"jobs of all apps by result", "jobs?result=failed"}, Page{"jobs of all apps by host", fmt.Sprintf("jobs?host=host%d.example.com", n%200)},
+		Page{"jobs of all apps by result", "jobs?result=failed"},
+		Page{"jobs of all apps by host", fmt.Sprintf("jobs?host=host%d.example.com", n%200)},
 		Page{"timeline of all apps", "timeline"}, Page{"apps", "apps"}, Page{"statistics", "statistics"}, Page{"nodes", "nodes"},
 		Page{"audit log", "audit"}, Page{"audit log of an actor", "audit?actor=ada"}, Page{"tokens", "tokens"}, Page{"rollback", "rollback"})
 }

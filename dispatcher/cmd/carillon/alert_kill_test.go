@@ -155,7 +155,8 @@ func (p *pagerServer) declare(t *testing.T, n *node, watches dispatcher.AlertCon
 }
 
 // checkTold waits until everything has ended. It compares the transitions of failures, which tell of each, with the runs of the
-// ledger that failed, and what was told with the transitions. A notification that a later one has overtaken while its node was dead is cancelled,
+// ledger that failed, and what was told with the transitions. A notification that a later one has overtaken while its node was dead
+// is cancelled,
 // and not told. It returns how many transitions there are of each condition.
 func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondition]int {
 	t.Helper()

@@ -70,7 +70,8 @@ func (v *verifyCommand) print(c console, totals map[string]*verify.Trigger) erro
 	slices.SortFunc(all, func(a, b verify.Trigger) int {
 		return cmp.Or(cmp.Compare(a.Job, b.Job), cmp.Compare(a.Trigger, b.Trigger))
 	})
-	err := printList(v.outputFlags, c, all, "TRIGGER\tSCHEDULED\tRUNS\tMISFIRED\tOPEN\tUNEXPLAINED\tBACKFILLED\tNOTE", func(one verify.Trigger) []any {
+	const columns = "TRIGGER\tSCHEDULED\tRUNS\tMISFIRED\tOPEN\tUNEXPLAINED\tBACKFILLED\tNOTE"
+	err := printList(v.outputFlags, c, all, columns, func(one verify.Trigger) []any {
 		return []any{one.Job + "/" + one.Trigger, one.Scheduled, one.Runs, one.Misfired, one.Open, one.Unexplained, one.Backfilled,
 			one.Unchecked}
 	})
