@@ -55,14 +55,21 @@ type heldError struct{ run string }
 
 func (h *heldError) Error() string { return "waits for run " + h.run + ", which tells what was before" }
 
-// heldPause is how long a run waits that comes after another one which is under way.
-const heldPause = time.Second
+// A run that comes after another one looks again after an eighth of the time for which it has waited, within these bounds: while
+// a receiver is down for hours, 10,000 of them would otherwise write 10,000 rows a second.
+const leastHeldPause, mostHeldPause = time.Second, time.Minute
+
+func heldPause(waited time.Duration) time.Duration {
+	const share = 8
+	return min(max(waited/share, leastHeldPause), mostHeldPause)
+}
 
 // wait defers a run that comes after another one. However long that takes, it is attempted then.
 func (e *Engine) wait(ctx context.Context, a *attempt, why error) {
 	outcome := e.inDatabaseTime(notAttempted(dispatcher.RunFailed, dispatcher.ClassOther, why, time.Now()))
 	next := retryFrom(a.call.Retry, a.run.HeldRun, outcome.StartedAt)
-	next.At, next.NotAttempted = outcome.EndedAt.Add(spread(heldPause)).Truncate(time.Millisecond), true
+	pause := spread(heldPause(outcome.EndedAt.Sub(a.run.ScheduledAt)))
+	next.At, next.NotAttempted = outcome.EndedAt.Add(pause).Truncate(time.Millisecond), true
 	next.Until = dispatcher.Later(next.Until, next.At)
 	e.record(ctx, a.run, outcome, next)
 }
