@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -74,5 +75,18 @@ func TestInputThatCannotBeReadFailsItsRunAlone(t *testing.T) {
 	want := map[dispatcher.RunState]int{dispatcher.RunSucceeded: 2, dispatcher.RunFailed: 1} // one without an input
 	if diff := cmp.Diff(want, states); diff != "" {
 		t.Error("states (-want +got):\n" + diff)
+	}
+}
+
+// While the receiver of an alert is down, what waits for its turn looks less and less often.
+func TestRunsThatAreHeldLookLessOften(t *testing.T) {
+	t.Parallel()
+	looks := 0
+	for waited := time.Duration(0); waited < time.Hour; waited += heldPause(waited) {
+		looks++
+	}
+	if looks > 100 || heldPause(0) != time.Second || heldPause(24*time.Hour) != time.Minute {
+		t.Errorf("%d looks in an hour, the first after %s and the last after %s; want at most 100, 1s and 1m",
+			looks, heldPause(0), heldPause(24*time.Hour))
 	}
 }
