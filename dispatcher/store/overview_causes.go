@@ -94,10 +94,10 @@ func (l *looker) credentials(ctx context.Context) error {
 	}
 	shown := begin(jobs)
 	l.found.Credentials = dispatcher.Newest[dispatcher.CredentialFailure]{Items: []dispatcher.CredentialFailure{}, More: shown.More}
+	if err := l.nameSecrets(ctx, shown.Items); err != nil {
+		return err
+	}
 	for _, one := range shown.Items {
-		if err := l.nameSecrets(ctx, &one); err != nil {
-			return err
-		}
 		l.found.Credentials.Items = append(l.found.Credentials.Items, one.CredentialFailure)
 	}
 	return nil
@@ -114,25 +114,59 @@ func scanRefused(row scanner) (r refusedRun, err error) {
 	return r, err
 }
 
-// nameSecrets names the secrets that a job sends, itself or by its group.
-func (l *looker) nameSecrets(ctx context.Context, of *refusedRun) error {
-	// $1 id
-	job, found, err := first(ctx, l.read, scanJob, `SELECT `+jobColumns+` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1`,
-		of.job)
-	if err != nil || !found || job.Err != nil {
+// nameSecrets names the secrets that jobs send, themselves or by their groups.
+func (l *looker) nameSecrets(ctx context.Context, of []refusedRun) error {
+	if len(of) == 0 {
+		return nil
+	}
+	ids := make([]int64, len(of))
+	for i := range of {
+		ids[i] = of[i].job
+	}
+	// From $1 on: ids
+	read := l.rows(0, 1, "", idColumns...) + ` SELECT ` + jobColumns + ` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
+	jobs, err := collect(ctx, l.read, scanJob, read, l.batch(ids)...)
+	if err != nil {
 		return err
 	}
-	of.Secrets = dispatcher.SecretNames(job.Secrets())
-	if name := job.Target.GroupName(); name != "" {
-		group, err := findGroup(ctx, l.read, of.App, name, "")
-		if err != nil {
-			return err
+	groups, err := l.groupsOf(ctx, jobs)
+	if err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		at := slices.IndexFunc(of, func(one refusedRun) bool { return one.job == job.Key() })
+		if at < 0 || job.Err != nil {
+			continue
 		}
-		for at, what := range dispatcher.SecretNames(group.Secrets()) {
-			of.Secrets["group "+name+at] = what
+		of[at].Secrets = dispatcher.SecretNames(job.Secrets())
+		name := job.Target.GroupName()
+		for where, what := range dispatcher.SecretNames(groups[dispatcher.GroupID(job.App, name)].Secrets()) {
+			of[at].Secrets["group "+name+where] = what
 		}
 	}
 	return nil
+}
+
+// groupsOf returns the groups that jobs call, by their ids.
+func (l *looker) groupsOf(ctx context.Context, jobs []jobRow) (map[int64]dispatcher.EndpointGroup, error) {
+	var ids []int64
+	for _, job := range jobs {
+		if name := job.Target.GroupName(); name != "" {
+			ids = append(ids, dispatcher.GroupID(job.App, name))
+		}
+	}
+	slices.Sort(ids)
+	groups := map[int64]dispatcher.EndpointGroup{}
+	// From $1 on: ids
+	read := l.rows(0, 1, "", idColumns...) + ` SELECT g.id, ` + groupColumns + ` FROM b JOIN endpoint_groups AS g ON g.id = b.id
+		WHERE g.deleted_at IS NULL`
+	_, err := collect(ctx, l.read, func(row scanner) (struct{}, error) {
+		var id int64
+		group, err := scanGroup("")(widerRow{scanner: row, before: []any{&id}})
+		groups[id] = group
+		return struct{}{}, err
+	}, read, l.batch(slices.Compact(ids))...)
+	return groups, err
 }
 
 // forgottenPauses counts what was paused before a time without an end, of each kind up to a limit.

@@ -117,6 +117,8 @@ func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
 		must(t, err)
 		return sent(t, registry) - before
 	}
+	_, _, err = s.PutApp(t.Context(), dispatcher.App{Name: "calm", Enabled: true}, dispatcher.Change{Now: now})
+	must(t, err)
 	calm := statements()
 	failFlood(t, s, []string{"quiet"}, now)
 	noteFailures(t, s, now)

@@ -116,6 +116,15 @@ func testCredentialFailures(t *testing.T, f *fixture) {
 		want := fmt.Sprintf("secret login %s 0 ", dispatcher.CredentialReasonOf(class, 0))
 		f.expect("class "+string(class), strings.HasPrefix(f.causes(minutes(10)), want), true)
 	}
+	sends := workers()
+	sends.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: "env:SECRET_SHOP_WORKERS"}}}
+	f.putGroup(sends, t0)
+	calls := job("calls", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
+	calls.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: sends.Name, Method: "POST", Timeout: dispatcher.DefaultTimeout}}
+	f.put(calls, t0)
+	fail("calls", dispatcher.ClassHTTP4xx, 401)
+	f.expect("the secret of a group", strings.Contains(f.causes(minutes(10)),
+		"map[group workers/auth/bearer/token:env:SECRET_SHOP_WORKERS]"), true)
 	waiting := f.fireOf("other")
 	o := ended(dispatcher.RunFailed, waiting.ScheduledAt)
 	o.Class, o.HTTPStatus = dispatcher.ClassHTTP4xx, 403
