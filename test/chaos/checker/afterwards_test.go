@@ -90,6 +90,25 @@ func TestGoodAfterwardsPass(t *testing.T) {
 	}
 }
 
+// overtake ends the notification of a transition as one that a later one has overtaken.
+func (s *story) overtake(sequence int) {
+	for i, r := range s.later {
+		if r.kind == notifying && r.Payload.Sequence == sequence {
+			s.later[i].state, s.later[i].class = "cancelled", "cancelled"
+			s.hits = slices.DeleteFunc(s.hits, func(h history.Hit) bool { return h.Run == r.id() })
+		}
+	}
+}
+
+func TestNotificationMayBeOvertakenByALaterOne(t *testing.T) {
+	t.Parallel()
+	s := newAfterwards()
+	s.overtake(1)
+	for kind, found := range judged(t, s).found {
+		t.Errorf("%s: %s", kind, strings.Join(found, "; "))
+	}
+}
+
 // dropLater removes the runs of a kind that no trigger caused, of one scheduled time.
 func (s *story) dropLater(kind int, at int64) {
 	s.later = slices.DeleteFunc(s.later, func(r laterRun) bool { return r.kind == kind && r.at == at })
@@ -111,6 +130,9 @@ func TestBadAfterwardsAreFound(t *testing.T) {
 		"an end waits":                    {func(s *story) { s.pending = 1 }, unrecovered},
 		"a follower waits":                {func(s *story) { s.later[0].live, s.later[0].state = true, "queued" }, unrecovered},
 		"a follower is lost":              {func(s *story) { s.later[0].state = "lost" }, lost},
+		"the last is overtaken":           {func(s *story) { s.overtake(2) }, lost},
+		"all are overtaken":               {func(s *story) { s.overtake(1); s.overtake(2) }, lost},
+		"a follower is overtaken":         {func(s *story) { s.later[0].state, s.later[0].class = "cancelled", "cancelled" }, lost},
 		"an attempt is sent twice": {func(s *story) {
 			again := s.hits[slices.IndexFunc(s.hits, isLater)]
 			s.requests++

@@ -14,6 +14,25 @@ type told struct {
 	sequence       int
 }
 
+// tells names the condition of which a notification tells a transition.
+func (r laterRun) tells() [2]string { return [2]string{r.Payload.Job, r.Payload.Condition} }
+
+// overtaken reports whether a run is a notification that was not sent, or not sent again, because of a later one of its condition.
+func (r laterRun) overtaken() bool {
+	return r.kind == notifying && r.state == "cancelled" && r.class == "cancelled"
+}
+
+// lastTold returns the latest transition of each condition whose notification was not overtaken.
+func (j *judge) lastTold() map[[2]string]int {
+	last := map[[2]string]int{}
+	for _, r := range j.later {
+		if r.kind == notifying && !r.overtaken() {
+			last[r.tells()] = max(last[r.tells()], r.Payload.Sequence)
+		}
+	}
+	return last
+}
+
 // checkAlerts requires that the transitions of each condition take turns, each caused by a run that ended so and notified once,
 // and that a condition holds at the end if and only if the latest runs say so.
 func (j *judge) checkAlerts() {

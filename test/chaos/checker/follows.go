@@ -34,9 +34,11 @@ func (r laterRun) name() string {
 // each attempt once.
 func (j *judge) checkLaterRuns() {
 	runs := map[string]laterRun{}
+	told := j.lastTold()
 	for _, r := range j.later {
 		runs[r.id()] = r
 		switch {
+		case r.overtaken() && told[r.tells()] > r.Payload.Sequence:
 		case r.live:
 			j.add(unrecovered, "%s: still %s, attempt %d (%s)", r.name(), r.state, r.attempt, r.class)
 		case r.state != "succeeded" && r.state != "failed" && r.state != "timed_out":
