@@ -124,7 +124,8 @@ func (l *looker) nameSecrets(ctx context.Context, of []refusedRun) error {
 		ids[i] = of[i].job
 	}
 	// From $1 on: ids
-	read := l.rows(0, 1, "", idColumns...) + ` SELECT ` + jobColumns + ` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
+	read := l.rows(0, 1, "", idColumns...) +
+		` SELECT ` + jobColumns + ` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
 	jobs, err := collect(ctx, l.read, scanJob, read, l.batch(ids)...)
 	if err != nil {
 		return err
