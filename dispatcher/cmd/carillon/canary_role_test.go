@@ -9,7 +9,6 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -19,7 +18,6 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/test/clientcert"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
@@ -142,45 +140,4 @@ func (n *node) send(t *testing.T, method, path, bearer, body string, status int)
 		t.Errorf("%s %s: %d, %v, want %d: %s", method, path, response.StatusCode, err, status, text)
 	}
 	return fmt.Sprint(response.Header) + string(text)
-}
-
-// A new secret field of a target must be among those of the test above.
-func TestCanaryIsInEverySecretField(t *testing.T) {
-	t.Parallel()
-	certificate, key := clientcert.New(t)
-	covered := map[string]bool{}
-	for _, job := range secretive(t, "https://example.com", certificate, key) {
-		for path := range job.Target.Secrets() {
-			covered[strings.NewReplacer("/secrets/a", "/secrets/*", "/secrets/b", "/secrets/*").Replace(path)] = true
-		}
-	}
-	var fields []string
-	var walk func(of reflect.Type, path string)
-	walk = func(of reflect.Type, path string) {
-		switch {
-		case of == reflect.TypeFor[dispatcher.Secret]():
-			fields = append(fields, path)
-		case of.Kind() == reflect.Pointer:
-			walk(of.Elem(), path)
-		case of.Kind() == reflect.Map:
-			walk(of.Elem(), path+"/*")
-		case of.Kind() == reflect.Slice:
-			walk(of.Elem(), path+"/*")
-		case of.Kind() == reflect.Struct && strings.Contains(of.PkgPath(), "carillon"):
-			for i := range of.NumField() {
-				name, _, _ := strings.Cut(of.Field(i).Tag.Get("json"), ",")
-				walk(of.Field(i).Type, path+"/"+name)
-			}
-		}
-	}
-	walk(reflect.TypeFor[dispatcher.Target](), "")
-	if len(fields) < 7 {
-		t.Errorf("found the secret fields %q, want seven or more", fields)
-	}
-	for _, field := range fields {
-		// No job has the target of an alert. TestSecretsOfAlertsStayInside tries the secrets that only alerts have.
-		if !covered[field] && !strings.HasPrefix(field, "/alert/") {
-			t.Errorf("no job of %s has a secret in %s", filepath.Base("canary_test.go"), field)
-		}
-	}
 }

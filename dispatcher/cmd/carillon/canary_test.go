@@ -35,19 +35,13 @@ func marks(text string) []string {
 	return all
 }
 
-// secretive are jobs that have, together, a marked value in each field that is secret.
-func secretive(t *testing.T, url, certificate, key string) map[string]dispatcher.Job {
-	t.Helper()
+// secretiveAuths are all kinds of auth, with a marked value in each field that is secret, by names of jobs.
+func secretiveAuths(url, key string) map[string]*dispatcher.Auth {
 	value := func(name string) dispatcher.Secret {
 		return dispatcher.Secret{Value: dispatcher.NewSensitive(mark + "-" + name)}
 	}
 	token, client, clientKey := value("session"), value("client"), dispatcher.Secret{Value: dispatcher.NewSensitive(key)}
-	signing := map[string]dispatcher.Secret{
-		"a": {Value: dispatcher.NewSensitive("whsec_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 0123456789")))},
-		"b": {Value: dispatcher.NewSensitive("whsk_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 012")))},
-	}
-	jobs := map[string]dispatcher.Job{}
-	for name, auth := range map[string]*dispatcher.Auth{
+	return map[string]*dispatcher.Auth{
 		"basic":  {Basic: &dispatcher.BasicAuth{Username: "ann", Password: value("password")}},
 		"bearer": {Bearer: &dispatcher.BearerAuth{Token: value("token")}},
 		"header": {APIKey: &dispatcher.APIKeyAuth{Header: "X-Api-Key", Key: value("header")}},
@@ -63,11 +57,36 @@ func secretive(t *testing.T, url, certificate, key string) map[string]dispatcher
 		"jwt": {OAuth2: &dispatcher.OAuth2Auth{TokenURL: url + "/token", ClientID: "ann", PrivateKey: &clientKey,
 			ClientAuth: dispatcher.ClientAuthPrivateKeyJWT, Algorithm: dispatcher.AlgorithmES256}},
 		"refused": {OAuth2: &dispatcher.OAuth2Auth{TokenURL: url + "/no-token", ClientID: "ann", ClientSecret: &client}},
-	} {
-		job := webhookJob("canary", name, url+"/"+name, nil)
-		job.Target.Webhook.Auth = auth
-		job.Target.Webhook.Signing = &dispatcher.Signing{Secrets: signing}
-		job.Target.Webhook.TLS = &dispatcher.TLS{ClientCertificate: certificate, ClientKey: &clientKey}
+	}
+}
+
+// secretiveWebhook has marked secrets for signing, and the key of a client certificate.
+func secretiveWebhook(url string, auth *dispatcher.Auth, certificate, key string) dispatcher.Webhook {
+	var w dispatcher.Webhook
+	w.SetDefaults()
+	w.URL, w.Auth = url, auth
+	w.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{
+		"a": {Value: dispatcher.NewSensitive("whsec_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 0123456789")))},
+		"b": {Value: dispatcher.NewSensitive("whsk_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 012")))},
+	}}
+	w.TLS = &dispatcher.TLS{ClientCertificate: certificate, ClientKey: &dispatcher.Secret{Value: dispatcher.NewSensitive(key)}}
+	return w
+}
+
+// secretive are jobs that have, together, a marked value in each field that is secret, also of the targets that follow them.
+func secretive(url, certificate, key string) map[string]dispatcher.Job {
+	jobs := map[string]dispatcher.Job{}
+	for name, auth := range secretiveAuths(url, key) {
+		job := webhookJob("canary", name, "", nil)
+		job.Retry = dispatcher.Retry{MaxAttempts: 1, Base: dispatcher.DefaultBase, Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}
+		at := func(path string) *dispatcher.Webhook {
+			return new(secretiveWebhook(url+path+name, auth, certificate, key))
+		}
+		follow := func(path string) *dispatcher.Follow {
+			return &dispatcher.Follow{Target: &dispatcher.Target{Webhook: at(path)}}
+		}
+		job.Target.Webhook = at("/")
+		job.OnSuccess, job.OnFailure, job.OnMisfire = follow("/on_success/"), follow("/on_failure/"), follow("/on_misfire/")
 		jobs[name] = job
 	}
 	function := webhookJob("canary", "function", "", nil)
@@ -86,7 +105,8 @@ func repeater(t *testing.T) (url string, sent func() string) {
 	var all strings.Builder
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_ = r.ParseForm()
-		text := fmt.Sprintf("%s %v %v\n", r.URL, r.Header, r.PostForm)
+		body, _ := io.ReadAll(r.Body) // of what is no form
+		text := fmt.Sprintf("%s %v %v %s\n", r.URL, r.Header, r.PostForm, body)
 		mu.Lock()
 		all.WriteString(text)
 		mu.Unlock()
@@ -179,7 +199,7 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			Bounds: &dispatcher.Bounds{Secrets: []string{"env:SECRET_MARKED", "file:canary/*"},
 				Lambda: dispatcher.LambdaBounds{Functions: []string{"marked"}}}}, client.Condition{}))
 		var written strings.Builder
-		jobs := secretive(t, echo, certificate, key)
+		jobs := secretive(echo, certificate, key)
 		for name, job := range jobs {
 			stored, err := json.Marshal(must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{})))
 			written.Write(stored)
@@ -201,6 +221,7 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 				t.Errorf("run show: exit %d:\n%s", code, shown)
 			}
 		}
+		until(t, "a request of what follows a failure", func() bool { return strings.Contains(sent(), "/on_failure/bearer") })
 		for _, path := range []string{"/metrics", "/v1/apps/canary/jobs", "/v1/apps/canary/runs",
 			"/v1/apps/canary/verify", "/v1/audit?limit=1000", "/v1/nodes", "/openapi.json"} {
 			written.WriteString(n.get(t, path))

@@ -48,6 +48,7 @@ func visitConsole(t *testing.T, n *node) *visitor {
 type consolePage struct {
 	status     int
 	kind, text string
+	location   string // where a redirect leads
 }
 
 // send makes a request of an address, absolute or below the console, with a header.
@@ -67,7 +68,7 @@ func (v *visitor) send(method, at string, form url.Values, header ...string) con
 	}
 	defer response.Body.Close()
 	text := must[[]byte](v.t)(io.ReadAll(response.Body))
-	return consolePage{response.StatusCode, response.Header.Get("Content-Type"), string(text)}
+	return consolePage{response.StatusCode, response.Header.Get("Content-Type"), string(text), response.Header.Get("Location")}
 }
 
 func (v *visitor) get(at string) consolePage {
