@@ -84,11 +84,16 @@ func (e *Engine) attempt(ctx context.Context, run heldRun) {
 // resolve finds what to call. If there is nothing to call, it records that.
 func (e *Engine) resolve(ctx context.Context, a *attempt) result {
 	var err error
-	var held *heldError
-	a.call, err = e.callOf(ctx, a.run)
-	switch {
-	case err == nil:
+	if a.call, err = e.callOf(ctx, a.run); err == nil {
 		return proceed
+	}
+	return e.unresolved(ctx, a, err)
+}
+
+// unresolved ends or defers an attempt that has nothing to call.
+func (e *Engine) unresolved(ctx context.Context, a *attempt, err error) result {
+	var held *heldError
+	switch {
 	case errors.Is(context.Cause(ctx), pool.ErrCutOff):
 		return refused // the database did not answer in time
 	case errors.Is(err, errSuspended):
@@ -147,8 +152,7 @@ func (e *Engine) invoke(ctx context.Context, a *attempt) result {
 	} else {
 		a.call.Occupy = func(endpoint string, ifFree bool) dispatcher.EndpointGrant { return e.occupy(ctx, a, endpoint, ifFree) }
 	}
-	node := a.run.Node
-	a.call.Held = func() bool { return node == e.fleet.id() && e.fleet.leased() }
+	a.call.Held = e.fleet.holding(a.run.Node)
 	endSpan := e.beginSpan(ctx, a)
 	a.outcome = e.invoker.Invoke(ctx, a.call)
 	if a.over || a.outcome.NotSent && a.outcome.State == dispatcher.RunCancelled && ctx.Err() == nil {
@@ -185,7 +189,7 @@ func (e *Engine) conclude(ctx context.Context, a *attempt) result {
 	e.ended(ctx, a)
 	e.timeAttempt(a)
 	e.omitResponse(a)
-	e.logIf(ctx, "ask for the time after a suspension", e.clock.sampleIfSuspended(context.WithoutCancel(ctx)))
+	e.logIf(ctx, "ask for the time after a suspension", e.clock.sampleIfSuspended(ctx))
 	outcome := e.inDatabaseTime(a.outcome)
 	outcome.StartedAt = a.clock.of(a.outcome.StartedAt)
 	e.record(ctx, a.run, outcome, e.planRetry(ctx, a.run, a.call, outcome))

@@ -94,9 +94,9 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 	if err != nil {
 		held = e.reconcile(ctx, batch.Node, batch.Token, err)
 	}
-	byTrigger := make(map[int64]dispatcher.HeldRun, len(held))
-	for _, run := range held {
-		byTrigger[run.TriggerID] = run
+	byTrigger := make(map[int64]*dispatcher.HeldRun, len(held))
+	for i := range held {
+		byTrigger[held[i].TriggerID] = &held[i]
 	}
 	e.timeline.claimed(taken, byTrigger)
 	won, lost := make([]*heldRun, 0, len(held)), []pool.QueueKey(nil)
@@ -105,7 +105,7 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 		if ok {
 			_, delayed := d.schedule.FixedDelay()
 			won = append(won, &heldRun{
-				HeldRun: run, Node: batch.Node, Due: d.DueAt, Queue: d.queue, Weight: d.weight,
+				HeldRun: *run, Node: batch.Node, Due: d.DueAt, Queue: d.queue, Weight: d.weight,
 				Detail: runDetail{job: d.job, schedule: d.schedule, delayed: delayed},
 			})
 		} else {

@@ -152,11 +152,11 @@ func (c *clock) best() sample {
 const suspicion = 100 * time.Millisecond
 
 // sampleIfSuspended asks the database if this machine may have been suspended since the sample that counts: its bound is
-// then late by the time that the machine slept.
+// then late by the time that the machine slept. The end of ctx does not cut the question off.
 func (c *clock) sampleIfSuspended(ctx context.Context) error {
 	s, now := c.best(), time.Now()
 	if s.wall.IsZero() || now.Round(0).Sub(s.wall)-now.Sub(s.local) < suspicion {
 		return nil
 	}
-	return c.sample(ctx)
+	return c.sample(context.WithoutCancel(ctx)) // made here only, as each attempt asks
 }

@@ -31,6 +31,8 @@ type fleet struct {
 	lastHeartbeat reading
 	failing       bool      // the latest heartbeat did not reach the database
 	heartbeatAt   time.Time // the same by the database's clock
+	// held tells whether the runs of this registration are still the node's. It is made once, because each attempt is handed it.
+	held func() bool
 }
 
 // formerRoster is one by which the node still fires what others may not know yet to be theirs.
@@ -71,6 +73,24 @@ func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent ti
 	f.shared++
 	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.failing = 0, clocksAt(sent), time.Time{}, false
 	f.leaseFrom = f.lastHeartbeat
+	f.held = func() bool { return f.holds(id) }
+}
+
+// holds reports whether the runs that were claimed as node id are still this node's.
+func (f *fleet) holds(id dispatcher.NodeID) bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	return f.node == id && f.holdsLease(time.Now())
+}
+
+// holding returns holds for one id.
+func (f *fleet) holding(id dispatcher.NodeID) func() bool {
+	f.mu.RLock()
+	defer f.mu.RUnlock()
+	if f.node != id {
+		return func() bool { return false } // a registration that is over does not come back
+	}
+	return f.held
 }
 
 // lease is how long a request gives a lease, from when it was sent: a second, or for short leases a quarter,
@@ -339,7 +359,7 @@ func (e *Engine) heartbeatLoop(ctx context.Context) {
 }
 
 // holds reports whether this incarnation of the node holds a run and may act on it.
-func (e *Engine) holds(run heldRun) bool { return run.Node == e.fleet.id() && e.fleet.leased() }
+func (e *Engine) holds(run heldRun) bool { return e.fleet.holds(run.Node) }
 
 // heartbeatOnce renews the lease and reads which nodes are live. A node that was marked dead
 // registers again: its old runs belong to others now.

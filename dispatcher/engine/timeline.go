@@ -149,7 +149,7 @@ func (t *timeline) take(until time.Time, limit int, admit func(pool.QueueKey) po
 }
 
 // claimed notes which of the entries that were taken have been won.
-func (t *timeline) claimed(taken []*entry, won map[int64]dispatcher.HeldRun) {
+func (t *timeline) claimed(taken []*entry, won map[int64]*dispatcher.HeldRun) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.claiming = nil

@@ -128,9 +128,9 @@ func TestTimelineDropsFiresReadBeforeTheirClaim(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1_000_000, 0)
 	take := func(line *timeline) []*entry { return line.take(now, 1, anyQueue, keep) }
-	won := map[int64]dispatcher.HeldRun{1: {}}
+	won := map[int64]*dispatcher.HeldRun{1: {}}
 	for name, tt := range map[string]struct {
-		won    map[int64]dispatcher.HeldRun
+		won    map[int64]*dispatcher.HeldRun
 		reread entry
 		want   int
 	}{

@@ -81,13 +81,14 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 // advances are the columns of a batch of compare-and-swaps.
 type advances struct {
 	id, revision, calendars, next, job []int64
-	prev, then, thenDue                []*int64
+	prev, then, thenDue                times
 }
 
 func newAdvances(rows int) *advances {
-	ids, times := func() []int64 { return make([]int64, 0, rows) }, func() []*int64 { return make([]*int64, 0, rows) }
+	ids := func() []int64 { return make([]int64, 0, rows) }
 	return &advances{
-		id: ids(), revision: ids(), calendars: ids(), next: ids(), job: ids(), prev: times(), then: times(), thenDue: times(),
+		id: ids(), revision: ids(), calendars: ids(), next: ids(), job: ids(),
+		prev: newTimes(rows), then: newTimes(rows), thenDue: newTimes(rows),
 	}
 }
 
@@ -95,16 +96,16 @@ func (a *advances) add(one dispatcher.Advance) {
 	a.id = append(a.id, one.TriggerID)
 	a.revision = append(a.revision, one.Revision)
 	a.calendars = append(a.calendars, one.CalendarRevision)
-	a.prev = append(a.prev, orNull(one.Prev))
+	a.prev.add(one.Prev)
 	a.next = append(a.next, one.Next.UnixMilli())
-	a.then = append(a.then, orNull(one.Then))
-	a.thenDue = append(a.thenDue, dueOrNull(one.Then, one.ThenDue))
+	a.then.add(one.Then)
+	a.thenDue.add(dueOr(one.Then, one.ThenDue))
 	a.job = append(a.job, one.JobID)
 }
 
 // columns are in the order of advanceColumns, with more behind them.
 func (a *advances) columns(more ...any) []any {
-	return append([]any{a.id, a.revision, a.calendars, a.prev, a.next, a.then, a.thenDue, a.job}, more...)
+	return append([]any{a.id, a.revision, a.calendars, a.prev.cells, a.next, a.then.cells, a.thenDue.cells, a.job}, more...)
 }
 
 // heldColumns are a HeldRun of a row among the live runs, and whether it is one.

@@ -80,7 +80,7 @@ func (s *store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFi
 	for _, one := range byTrigger(delayed, func(f dispatcher.DelayedFire) int64 { return f.TriggerID }) {
 		id, revision, calendars = append(id, one.TriggerID), append(revision, one.Revision), append(calendars, one.CalendarRevision)
 		prev, anchor = append(prev, one.Prev.UnixMilli()), append(anchor, one.Anchor.UnixMilli())
-		next, due = append(next, orNull(one.Next)), append(due, dueOrNull(one.Next, one.Due))
+		next, due = append(next, orNull(one.Next)), append(due, orNull(dueOr(one.Next, one.Due)))
 	}
 	if _, err := s.exec(ctx, s.hot.scheduleNext, s.batch(id, revision, calendars, prev, anchor, next, due)); err != nil {
 		return fmt.Errorf("schedule next fires of %d fixed delays: %w", len(delayed), err)

@@ -38,6 +38,24 @@ func orNull(t time.Time) *int64 {
 	return &ms
 }
 
+// times is a column of times, NULL where they are zero. The values lie in one array: each fire has three, and one allocation for
+// each would be a third of all that a fire makes.
+type times struct {
+	cells  []*int64
+	values []int64
+}
+
+func newTimes(rows int) times { return times{make([]*int64, 0, rows), make([]int64, 0, rows)} }
+
+func (t *times) add(one time.Time) {
+	if one.IsZero() {
+		t.cells = append(t.cells, nil)
+		return
+	}
+	t.values = append(t.values, one.UnixMilli())
+	t.cells = append(t.cells, &t.values[len(t.values)-1])
+}
+
 // orNullAt is orNull for a time that may be nil.
 func orNullAt(t *time.Time) *int64 {
 	if t == nil {
@@ -46,13 +64,12 @@ func orNullAt(t *time.Time) *int64 {
 	return orNull(*t)
 }
 
-// dueOrNull is orNull of when a fire is due: at its instant, unless due says otherwise. It is
-// NULL exactly if the instant is.
-func dueOrNull(instant, due time.Time) *int64 {
+// dueOr is when a fire is due: at its instant, unless due says otherwise. It is zero exactly if the instant is.
+func dueOr(instant, due time.Time) time.Time {
 	if instant.IsZero() || due.IsZero() {
-		return orNull(instant)
+		return instant
 	}
-	return orNull(due)
+	return due
 }
 
 // orZero turns a time into a parameter: 0 if it is zero, which stands for the database's clock.
