@@ -21,6 +21,8 @@ type barMark struct {
 type bar struct {
 	Value        float64
 	Class, Title string
+	// At is its time in the zone of the page, for the axis; zero: the axis is made otherwise.
+	At time.Time
 }
 
 // The size of pictures of bars, in units that CSS scales.
@@ -57,5 +59,9 @@ func newDurationBars(values []bar, format func(time.Duration) string) bars {
 		longest = max(longest, v.Value)
 	}
 	top := ceilDuration(max(time.Duration(longest), time.Millisecond))
-	return newBars(values, float64(top), format(top))
+	b := newBars(values, float64(top), format(top))
+	if len(values) > 0 && !values[0].At.IsZero() {
+		b.Ticks = endTicks(values[0].At, values[len(values)-1].At, barsWidth)
+	}
+	return b
 }

@@ -19,6 +19,12 @@ type dayColumn struct {
 	Parts    []columnPart
 }
 
+// First and Last are the days at the ends of the drawing.
+func (c dayChart) First() string { return c.Columns[0].Day }
+
+// Last is the last day; see First.
+func (c dayChart) Last() string { return c.Columns[len(c.Columns)-1].Day }
+
 type columnPart struct {
 	Tone      string // see tone
 	Y, Height float64

@@ -9,6 +9,34 @@ import (
 type tick struct {
 	At    float64 // in units of the picture
 	Label string
+	// Offset is that of the zone, on the first mark of an axis and where it changes; empty: as on the mark before.
+	Offset string
+}
+
+// Percent returns where the mark is on an axis under bars, which CSS scales.
+func (t tick) Percent() float64 { return round(100 * t.At / barsWidth) }
+
+// Anchor returns which end of the label is at the mark, so that the labels at the ends of an axis under bars stay within it; empty: its
+// middle.
+func (t tick) Anchor() string {
+	switch p := t.Percent(); {
+	case p < 5:
+		return "start"
+	case p > 92:
+		return "end"
+	}
+	return ""
+}
+
+// withOffsets sets the offsets of marks from their times.
+func withOffsets(ticks []tick, times []time.Time) []tick {
+	shown := ""
+	for i, at := range times {
+		if o := offset(at); o != shown {
+			ticks[i].Offset, shown = o, o
+		}
+	}
+	return ticks
 }
 
 // span is what a horizontal axis shows.
@@ -40,6 +68,7 @@ func (s span) ticks(zone *time.Location, most int, width float64) []tick {
 		form = "01-02"
 	}
 	var found []tick
+	var times []time.Time
 	for at := s.From.Truncate(unit); !at.After(s.To); at = at.Add(unit) {
 		local := at.In(zone)
 		sinceMidnight := time.Duration(local.Hour())*time.Hour + time.Duration(local.Minute())*time.Minute
@@ -50,9 +79,19 @@ func (s span) ticks(zone *time.Location, most int, width float64) []tick {
 		if sinceMidnight == 0 && step < 24*time.Hour {
 			label = local.Format("01-02")
 		}
-		found = append(found, tick{At: s.x(at, width), Label: label})
+		found, times = append(found, tick{At: s.x(at, width), Label: label}), append(times, local)
 	}
-	return found
+	return withOffsets(found, times)
+}
+
+// endTicks returns marks with a date at the ends of an axis of a width, for values that follow one another at any times.
+func endTicks(first, last time.Time, width float64) []tick {
+	const form = "2006-01-02 15:04"
+	ticks := []tick{{At: 0, Label: first.Format(form), Offset: offset(first)}}
+	if !last.Equal(first) {
+		ticks = append(ticks, tick{At: width, Label: last.Format(form), Offset: offset(last)})
+	}
+	return ticks
 }
 
 // onStep tells whether a local time is on a step from midnight, or from the first of its year for steps of days.

@@ -2,6 +2,7 @@ package console
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 )
@@ -13,18 +14,18 @@ func TestTicksAreAtEvenLocalTimes(t *testing.T) {
 		most           int
 		want           []string
 	}{
-		"a day in UTC": {"UTC", "2026-05-01T00:00:00Z", "2026-05-02T00:00:00Z", 5, []string{"05-01", "06:00", "12:00",
+		"a day in UTC": {"UTC", "2026-05-01T00:00:00Z", "2026-05-02T00:00:00Z", 5, []string{"05-01 Z", "06:00", "12:00",
 			"18:00", "05-02"}},
-		"a zone that is half an hour off": {"Asia/Kolkata", "2026-05-01T00:00:00Z", "2026-05-01T06:00:00Z", 4, []string{"06:00", "08:00",
+		"a zone that is half an hour off": {"Asia/Kolkata", "2026-05-01T00:00:00Z", "2026-05-01T06:00:00Z", 4, []string{"06:00 +05:30", "08:00",
 			"10:00"}},
-		"the night with 25 hours": {"Europe/Berlin", "2026-10-24T22:00:00Z", "2026-10-25T02:00:00Z", 5, []string{"10-25", "01:00",
-			"02:00", "02:00", "03:00"}},
-		"the night with 23 hours": {"Europe/Berlin", "2026-03-28T23:00:00Z", "2026-03-29T02:00:00Z", 5, []string{"03-29", "01:00",
-			"03:00", "04:00"}},
-		"a month": {"UTC", "2026-05-01T00:00:00Z", "2026-05-31T00:00:00Z", 6, []string{"05-07", "05-14", "05-21",
+		"the night with 25 hours": {"Europe/Berlin", "2026-10-24T22:00:00Z", "2026-10-25T02:00:00Z", 5, []string{"10-25 +02:00", "01:00",
+			"02:00", "02:00 +01:00", "03:00"}},
+		"the night with 23 hours": {"Europe/Berlin", "2026-03-28T23:00:00Z", "2026-03-29T02:00:00Z", 5, []string{"03-29 +01:00", "01:00",
+			"03:00 +02:00", "04:00"}},
+		"a month": {"UTC", "2026-05-01T00:00:00Z", "2026-05-31T00:00:00Z", 6, []string{"05-07 Z", "05-14", "05-21",
 			"05-28"}},
-		"a night of half an hour (Lord Howe)": {"Australia/Lord_Howe", "2026-04-04T14:30:00Z", "2026-04-04T15:30:00Z", 4, []string{"01:30",
-			"01:30", "02:00"}},
+		"a night of half an hour (Lord Howe)": {"Australia/Lord_Howe", "2026-04-04T14:30:00Z", "2026-04-04T15:30:00Z", 4, []string{"01:30 +11:00",
+			"01:30 +10:30", "02:00"}},
 		"nothing": {"UTC", "2026-05-01T00:10:00Z", "2026-05-01T00:10:00Z", 5, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -35,12 +36,33 @@ func TestTicksAreAtEvenLocalTimes(t *testing.T) {
 			}
 			var got []string
 			for _, one := range (span{timeAt(t, tt.from), timeAt(t, tt.to)}).ticks(zone, tt.most, 100) {
-				got = append(got, one.Label)
+				got = append(got, strings.TrimSpace(one.Label+" "+one.Offset))
 			}
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("got ticks %v, want %v", got, tt.want)
 			}
 		})
+	}
+}
+
+func TestAxesOfValuesThatFollowOneAnotherHaveDatesWithOffsetsAtTheirEnds(t *testing.T) {
+	t.Parallel()
+	zone, err := time.LoadLocation("Europe/Berlin")
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, last := timeAt(t, "2026-03-28T01:00:00Z").In(zone), timeAt(t, "2026-03-29T01:00:00Z").In(zone)
+	got := newDurationBars([]bar{{Value: 1, At: first}, {Value: 1, At: last}}, time.Duration.String).Ticks
+	want := []tick{{0, "2026-03-28 02:00", "+01:00"}, {barsWidth, "2026-03-29 03:00", "+02:00"}}
+	if !slices.Equal(got, want) {
+		t.Fatalf("got ticks %v, want %v", got, want)
+	}
+	if got[0].Percent() != 0 || got[0].Anchor() != "start" || got[1].Percent() != 100 || got[1].Anchor() != "end" {
+		t.Errorf("the labels are at %v %s and %v %s, want 0 start and 100 end",
+			got[0].Percent(), got[0].Anchor(), got[1].Percent(), got[1].Anchor())
+	}
+	if one := newDurationBars([]bar{{Value: 1, At: first}}, time.Duration.String).Ticks; len(one) != 1 {
+		t.Errorf("one value has the ticks %v, want one", one)
 	}
 }
 

@@ -13,6 +13,8 @@ type stripChart struct {
 	Trigger  string
 	Timezone string
 	Cells    []stripMark
+	// From and To are the first and the last time.
+	From, To time.Time
 	// Incomplete says why there are fewer cells than usual.
 	Incomplete string
 	// Problem says why there is no strip.
@@ -105,6 +107,9 @@ func newStrip(v *visit, strip dispatcher.Strip) stripChart {
 			mark.Now, after = true, true
 		}
 		chart.Cells = append(chart.Cells, mark)
+	}
+	if n := len(strip.Cells); n > 0 {
+		chart.From, chart.To = strip.Cells[0].ScheduledAt, strip.Cells[n-1].ScheduledAt
 	}
 	chart.Legend = occurring(seen)
 	return chart

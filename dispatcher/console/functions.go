@@ -42,7 +42,7 @@ func addQuery(to string, pairs ...any) (string, error) {
 	if strings.Contains(to, "?") {
 		separator = "&"
 	}
-	return to + separator + q.Encode(), nil
+	return to + separator + encoded(q), nil
 }
 
 // dict returns a map of names and values, for partials.

@@ -21,7 +21,7 @@ var notShown = map[string]bool{
 	"APIToken.ID": true, "Alert.App": true, "Backfill.App": true, "BulkAction.App": true, "Calendar.App": true,
 	"EndpointGroup.App": true, "Explanation.App": true, "Explanation.Job": true, "Explanation.Trigger": true, "Job.App": true,
 	"Job.Name": true, "RunSummary.ID": true, "ShownRequest.Run": true, "Strip.App": true, "Strip.Job": true,
-	"Strip.Timezone": true, "Strip.Trigger": true, "StripCell.Run": true, "Timeline.Next": true, "TimelineMark.Run": true,
+	"Strip.Trigger": true, "StripCell.Run": true, "Timeline.Next": true, "TimelineMark.Run": true,
 	"TimelineMark.Trigger": true,
 	// The API and the Terraform of a definition have them.
 	"AlertMuteWindow.Schedule": true, "AlertMuteWindow.Timezone": true,

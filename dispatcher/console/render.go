@@ -88,7 +88,7 @@ type frame struct {
 	Theme     string
 	Themes    []string
 	Zone      zoneChoice
-	Zones     []zoneChoice
+	Zones     []zoneOption
 	Next      string // this page, for the settings
 	Version   string
 }
@@ -155,8 +155,9 @@ func (v *visit) execute(name string, shown view) ([]byte, error) {
 func (v *visit) frame(name string, shown view) frame {
 	f := frame{
 		Name: name, Title: shown.Title, Main: shown.Data, Refresh: shown.Refresh,
-		Language: v.texts.language, Languages: v.console.choices(), Theme: v.theme, Themes: themes(), Zone: v.zone.choice, Zones: zoneChoices(),
-		Next: v.here(), Version: v.console.opts.Version,
+		Language: v.texts.language, Languages: v.console.choices(), Theme: v.theme, Themes: themes(), Zone: v.zone.choice,
+		Zones: v.zoneOptions(shown.Zone),
+		Next:  v.here(), Version: v.console.opts.Version,
 	}
 	if f.Title == "" {
 		f.Title = v.texts.text(name + ".title")

@@ -43,6 +43,8 @@ type view struct {
 	Data any
 	// Status is 200 if it is 0.
 	Status int
+	// Zone is that of the trigger that the page is about; empty: it is about none, or about several with different ones.
+	Zone string
 	// Refresh permits the page to refresh itself.
 	Refresh bool
 }

@@ -64,7 +64,7 @@ func showExplain(v *visit) (view, error) {
 	for _, step := range found.Steps {
 		page.Found.Steps = append(page.Found.Steps, explainedStep{At: step.At, What: step.What})
 	}
-	result.Data = page
+	result.Data, result.Zone = page, page.Zone
 	return result, nil
 }
 

@@ -74,7 +74,22 @@ func showJob(v *visit) (view, error) {
 	page.addRuns(v)
 	page.addHealth(v)
 	page.addDetails(v)
-	return view{Title: v.texts.text("job.title", "job", app+"/"+name), Data: page, Refresh: true}, nil
+	return view{Title: v.texts.text("job.title", "job", app+"/"+name), Data: page, Zone: page.zone(v.query("trigger")), Refresh: true}, nil
+}
+
+// zone returns the zone of a trigger, or if none is named the one that all triggers of the job share; empty: they have several.
+func (p *jobPage) zone(trigger string) string {
+	if trigger != "" {
+		return p.Triggers[trigger].Timezone
+	}
+	shared := ""
+	for _, one := range p.Triggers {
+		if shared != "" && one.Timezone != shared {
+			return ""
+		}
+		shared = one.Timezone
+	}
+	return shared
 }
 
 // addTriggers adds a page of the triggers: those after the one that the URL names.

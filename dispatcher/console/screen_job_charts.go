@@ -13,8 +13,8 @@ func (p *jobPage) addCharts(v *visit) {
 	var took, late []bar
 	for _, run := range slices.Backward(p.Runs.Value.Items) {
 		p.Ended = p.Ended || run.EndedAt != nil
-		mark := bar{Class: shapeOfRun(run.State)}
-		title := v.zone.in(run.ScheduledAt, p.Zone(run.Trigger)).Format(titleTime) + ": " + v.texts.text("state."+string(run.State))
+		mark := bar{Class: shapeOfRun(run.State), At: v.zone.in(run.ScheduledAt, p.Zone(run.Trigger))}
+		title := mark.At.Format(titleTime) + ": " + v.texts.text("state."+string(run.State))
 		draw := func(all []bar, key string, d time.Duration) []bar {
 			mark.Value, mark.Title = float64(max(d, 1)), title+", "+v.texts.text(key, "duration", v.texts.duration(d))
 			return append(all, mark)

@@ -73,6 +73,9 @@ func showPreview(v *visit) (view, error) {
 		}
 	}
 	shown := view{Data: page}
+	if page.Found != nil {
+		shown.Zone = page.Found.Timezone
+	}
 	if err != nil {
 		if !isProblem(err) {
 			return view{}, err

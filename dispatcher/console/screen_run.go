@@ -56,7 +56,7 @@ func showRun(v *visit) (view, error) {
 	}
 	page.addLog(v)
 	title := v.texts.text("run.title", "job", run.App+"/"+run.Job)
-	return view{Title: title, Data: page, Refresh: !page.Ended()}, nil
+	return view{Title: title, Data: page, Zone: page.TimeZone, Refresh: !page.Ended()}, nil
 }
 
 // addTries adds the attempts; the URL says whose response is shown whole, by default the latest.
@@ -89,6 +89,12 @@ func (p *runPage) addLog(v *visit) {
 	log := readPart(v.client.RunLog(v.Context(), p.ID, attempt, 1))
 	p.Log = &log
 }
+
+// Began and Until are the ends of the picture of the stages.
+func (p runPage) Began() time.Time { return p.Stages[0].From }
+
+// Until is the end of the last stage; see Began.
+func (p runPage) Until() time.Time { return p.Stages[len(p.Stages)-1].To }
 
 // Ended tells whether the run is over.
 func (p runPage) Ended() bool { return slices.Contains(finalStates(), p.Run.State) }

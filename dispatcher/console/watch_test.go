@@ -1,8 +1,10 @@
 package console_test
 
 import (
+	"html"
 	"net/http"
 	"net/url"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -55,6 +57,39 @@ func TestWatchPagesShowNothingOneAndMany(t *testing.T) {
 					t.Errorf("%s with %s shows keys of texts that there are not: %q", page, name, found)
 				}
 			}
+		}
+	}
+}
+
+// pictureEdge finds the labels of the ends of pictures of time.
+var pictureEdge = regexp.MustCompile(`(?s)<svg class="axis".*?</svg>|` +
+	`<thead><tr><th scope="col">[^<]*</th><th scope="col"><svg class="row".*?</svg>|` +
+	`<p class="scale"><span><time.*?</p>`)
+
+func TestPicturesOfTimeShowTheirOffsets(t *testing.T) {
+	t.Parallel()
+	w, _ := newCanned(t, watched(50))
+	b := w.signedIn(everything())
+	for zone, want := range map[string]string{"utc": `class="offset">[ ]?Z<`, "trigger": `class="offset">[ ]?(Z|[+]01:00)<`} {
+		b.post("settings", url.Values{"zone": {zone}})
+		for at, pictures := range map[string]int{
+			"": 1, "timeline?app=billing": 1, "apps/billing/jobs/invoices?trigger=nightly": 3, "runs/r1": 1,
+		} {
+			edges := pictureEdge.FindAllString(b.get(at).text, -1)
+			if len(edges) != pictures {
+				t.Errorf("page %q has %d pictures of time with labels, want %d: %q", at, len(edges), pictures, edges)
+			}
+			for _, edge := range edges {
+				if !regexp.MustCompile(want).MatchString(html.UnescapeString(edge)) {
+					t.Errorf("page %q, zone %s: no offset in %s", at, zone, edge)
+				}
+			}
+		}
+	}
+	offered := regexp.MustCompile(`value="trigger"[^>]*>[^<]* · Europe/Berlin [+]0[12]:00<`)
+	for _, at := range []string{"apps/billing/jobs/invoices?trigger=nightly", "preview?expression=0+30+2+*+*+%3F&timezone=Europe/Berlin"} {
+		if !offered.MatchString(html.UnescapeString(b.get(at).text)) {
+			t.Errorf("page %q does not offer the zone of the trigger with its offset", at)
 		}
 	}
 }

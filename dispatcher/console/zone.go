@@ -18,6 +18,25 @@ const (
 
 func zoneChoices() []zoneChoice { return []zoneChoice{zoneUTC, zoneTrigger, zoneBrowser} }
 
+// zoneOption is a choice as the settings offer it. Shown is the zone and its offset now; empty: it is not known on this page.
+type zoneOption struct {
+	Choice zoneChoice
+	Shown  string
+}
+
+// zoneOptions returns all choices. trigger is the name of the zone of the trigger that the page is about; empty: it is about none.
+func (v *visit) zoneOptions(trigger string) []zoneOption {
+	named := func(l *time.Location) string {
+		if l == nil {
+			return ""
+		}
+		return l.String() + " " + offset(v.now.In(l))
+	}
+	return []zoneOption{
+		{zoneUTC, offset(v.now.UTC())}, {zoneTrigger, named(location(trigger))}, {zoneBrowser, named(v.zone.browser)},
+	}
+}
+
 // zone is how a visit shows times.
 type zone struct {
 	choice zoneChoice

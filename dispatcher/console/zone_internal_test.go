@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,6 +48,19 @@ func TestTimesHaveTheZoneThatWasChosen(t *testing.T) {
 		if got != want {
 			t.Errorf("%s, browser %q, trigger %q:\n%s, want\n%s", tt.choice, tt.browser, tt.trigger, got, want)
 		}
+	}
+}
+
+func TestZonesAreOfferedWithTheirOffsets(t *testing.T) {
+	t.Parallel()
+	v := visitWith(t, "/console/apps", map[string]string{"carillon-zone": "Asia%2FKolkata"})
+	got := v.zoneOptions("Asia/Shanghai")
+	want := []zoneOption{{zoneUTC, "Z"}, {zoneTrigger, "Asia/Shanghai +08:00"}, {zoneBrowser, "Asia/Kolkata +05:30"}}
+	if !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got = visitWith(t, "/console/apps", nil).zoneOptions(""); got[1].Shown != "" || got[2].Shown != "" {
+		t.Errorf("zones that are not known are shown as %v", got)
 	}
 }
 
