@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"fmt"
 	"slices"
 	"time"
 )
@@ -84,6 +85,17 @@ type BulkRequest struct {
 	BulkSpec
 	// DryRun only counts what the filter selects.
 	DryRun bool `json:"dry_run,omitempty"`
+	// Expected is the total that a dry run told and that somebody has agreed to: the action is refused with CodeStateConflict if the
+	// filter selects another number by now. nil: any number is right.
+	Expected *int `json:"expected,omitempty"`
+}
+
+// Agreed returns an error wrapping ErrConflict if the filter selects another number than was agreed to.
+func (r BulkRequest) Agreed(now BulkCount) error {
+	if r.Expected == nil || *r.Expected == now.Total {
+		return nil
+	}
+	return fmt.Errorf("the filter selects %d now, not %d, the number that was agreed to: %w", now.Total, *r.Expected, ErrConflict)
 }
 
 // Validate returns everything wrong with s, as Problems, or nil.

@@ -49,6 +49,9 @@ func (a *API) createBulkAction(r *request) (response, error) {
 	if err != nil || asked.DryRun {
 		return response{body: count}, err
 	}
+	if err := asked.Agreed(count); err != nil {
+		return response{}, conflict(err, "look at what it selects, and ask again with expected as it is now")
+	}
 	created, err := a.store.CreateBulkAction(r.Context(), app, asked.BulkSpec, count, r.by())
 	header := map[string]string{"Location": "/v1/apps/" + app + "/bulk/" + created.ID}
 	return response{status: http.StatusAccepted, body: created, header: header}, err

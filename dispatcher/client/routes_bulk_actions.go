@@ -12,10 +12,10 @@ func (c *Client) CountBulk(ctx context.Context, app string, spec dispatcher.Bulk
 	return post(ctx, c, path("apps", app, "bulk"), dispatcher.BulkRequest{BulkSpec: spec, DryRun: true}, counted)
 }
 
-// CreateBulkAction begins a bulk action. The client does not repeat it.
-func (c *Client) CreateBulkAction(ctx context.Context, app string, spec dispatcher.BulkSpec) (dispatcher.BulkAction, error) {
+// CreateBulkAction begins a bulk action; ErrConflict if the filter selects another number than is expected. The client does not repeat it.
+func (c *Client) CreateBulkAction(ctx context.Context, app string, asked dispatcher.BulkRequest) (dispatcher.BulkAction, error) {
 	created := func(b dispatcher.BulkAction) bool { return b.App == app && b.ID != "" }
-	return post(ctx, c, path("apps", app, "bulk"), dispatcher.BulkRequest{BulkSpec: spec}, created)
+	return post(ctx, c, path("apps", app, "bulk"), asked, created)
 }
 
 // BulkAction gets a bulk action with its progress.

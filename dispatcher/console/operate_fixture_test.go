@@ -124,6 +124,7 @@ func operated(n int) map[string]any {
 		"GET " + of + "/bulk/k1":                 bulkOf("k1"),
 		"POST " + of + "/bulk":                   dispatcher.BulkCount{Total: 12},
 		"GET /v1/statistics":                     dispatcher.Statistics{CountedTo: fixedAt, Days: times(n, dayOf)},
+		"GET /v1/jobs":                           items(times(n, summaryOf), next),
 		"GET /v1/nodes":                          items(times(n, nodeOf), ""),
 		"GET /v1/audit":                          items(times(n, auditOf), next),
 		"GET /v1/tokens":                         items(times(n, tokenOf), next),

@@ -80,7 +80,7 @@ func operateActions() []action {
 		{name: "alert_acknowledge", path: alertPath + "/acknowledge", needs: runScope, page: "alert", do: acknowledgeAlert},
 		{name: "alert_withdraw", path: alertPath + "/unacknowledge", needs: runScope, page: "alert", do: withdrawAcknowledgement},
 		{name: "alert_test", path: alertPath + "/test", needs: runScope, page: "alert", do: testAlert},
-		{name: "bulk_start", path: appPath + "/bulk", needs: readScope, do: startBulkAction},
+		{name: "bulk_start", path: appPath + "/bulk", needs: readScope, page: "bulk_new", do: startBulkAction},
 		{name: "bulk_cancel", path: appPath + "/bulk/{bulk}/cancel", needs: readScope, do: cancelBulkAction},
 		{name: "dead_letter_retry", path: appPath + "/dead-letters/{run}/retry", needs: runScope, do: retryDeadLetter},
 		{name: "node_pause", path: "nodes/{node}/pause", needs: adminScope, allApps: true,

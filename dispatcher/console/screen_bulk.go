@@ -3,6 +3,9 @@ package console
 import (
 	"net/http"
 	"net/url"
+	"slices"
+	"strconv"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
@@ -75,21 +78,48 @@ func (v *visit) mayBulk(app string) error {
 		string(runScope) + ", " + string(writeScope)}}
 }
 
-// newBulkPage asks for a bulk action. Once it says which, it has the number of what the filter selects.
+// newBulkPage asks for a bulk action. Once it says which, it has the number of what the filter selects, and the first of them.
 type newBulkPage struct {
-	App    string
-	Given  map[string]string
-	Verbs  []dispatcher.BulkVerb
-	Count  *dispatcher.BulkCount
+	App     string
+	Given   map[string]string
+	Verbs   []dispatcher.BulkVerb
+	Results []dispatcher.RunState
+	Classes []dispatcher.Class
+	// JobStates are those of jobs, and RunStates those of the runs that some action acts on.
+	JobStates []dispatcher.JobState
+	RunStates []dispatcher.RunState
+	// Agree is what a person is asked to agree to; nil: nothing yet.
+	Agree *bulkAgreement
+}
+
+// bulkAgreement is what a bulk action would act on.
+type bulkAgreement struct {
+	dispatcher.BulkCount
+	// First are some of it, and Others is how many there are besides.
+	First  []bulkTarget
+	Others int
+	// Filter are the facts of the filter, and Fields the form that a person agrees to.
+	Filter []fact
 	Fields url.Values
 }
+
+// bulkTarget is one of the jobs or runs that a bulk action would act on.
+type bulkTarget struct {
+	Name, Link string
+	At         time.Time // of a run
+}
+
+// shownOfBulk is how many jobs or runs a person sees before they agree.
+const shownOfBulk = 10
 
 func showNewBulkAction(v *visit) (view, error) {
 	app, f := v.PathValue("app"), v.fields()
 	if err := v.mayBulk(app); err != nil {
 		return view{}, err
 	}
-	page := newBulkPage{App: app, Given: f.all(bulkFields...)}
+	page := newBulkPage{App: app, Given: f.all(bulkFields...), Results: dispatcher.FinalRunStates, JobStates: dispatcher.JobStates,
+		Classes:   slices.Sorted(slices.Values(dispatcher.Classes)),
+		RunStates: slices.Concat(dispatcher.CancellableStates, dispatcher.DeadLetterStates)}
 	for _, verb := range dispatcher.BulkVerbs {
 		if v.may(verb.Scope(), app) {
 			page.Verbs = append(page.Verbs, verb)
@@ -98,24 +128,64 @@ func showNewBulkAction(v *visit) (view, error) {
 	spec := f.bulkSpec()
 	err := f.err()
 	if err == nil && spec.Action != "" {
-		var count dispatcher.BulkCount
-		if count, err = v.client.CountBulk(v.Context(), app, spec); err == nil {
-			page.Count, page.Fields = &count, f.given(bulkFields...)
-		}
+		page.Agree, err = v.bulkAgreement(app, spec, f)
 	}
 	return v.filtered(view{Data: page}, err)
 }
 
+// bulkAgreement counts what a bulk action would act on, and names the first.
+func (v *visit) bulkAgreement(app string, spec dispatcher.BulkSpec, f *fields) (*bulkAgreement, error) {
+	count, err := v.client.CountBulk(v.Context(), app, spec)
+	if err != nil {
+		return nil, err
+	}
+	asked := &bulkAgreement{BulkCount: count, Filter: v.bulkFacts(spec.Filter), Fields: f.given(bulkFields...)}
+	asked.Fields.Set("expected", strconv.Itoa(count.Total))
+	if count.Total > 0 {
+		asked.First, err = v.firstOfBulk(app, spec)
+	}
+	asked.Others = max(count.Total-len(asked.First), 0)
+	return asked, err
+}
+
+// firstOfBulk returns the first of what a bulk action would act on.
+func (v *visit) firstOfBulk(app string, spec dispatcher.BulkSpec) (first []bulkTarget, err error) {
+	few := dispatcher.Page{Limit: shownOfBulk}
+	if spec.Action.OfJobs() {
+		jobs, err := v.client.JobSummaries(v.Context(), spec.Filter.Jobs(app, few))
+		for _, job := range jobs.Items {
+			first = append(first, bulkTarget{Name: job.Name, Link: v.link("apps", app, "jobs", job.Name)})
+		}
+		return first, err
+	}
+	var runs client.List[dispatcher.Run]
+	if spec.Action == dispatcher.BulkRetryRuns {
+		runs, err = v.client.DeadLetters(v.Context(), spec.Filter.Dead(app, few))
+	} else {
+		runs, err = v.client.Runs(v.Context(), spec.Filter.Live(app, few))
+	}
+	for _, run := range runs.Items {
+		first = append(first, bulkTarget{Name: run.Job, Link: v.link("runs", run.ID), At: run.ScheduledAt})
+	}
+	return first, err
+}
+
+// startBulkAction begins what a person has agreed to. If the filter selects another number by now, the page asks again.
 func startBulkAction(v *visit) (done, error) {
 	app, f := v.PathValue("app"), v.fields()
 	if err := v.mayBulk(app); err != nil {
 		return done{}, err
 	}
-	spec := f.bulkSpec()
+	asked := dispatcher.BulkRequest{BulkSpec: f.bulkSpec()}
+	expected := f.number("expected", -1)
+	asked.Expected = &expected
 	if err := f.err(); err != nil {
 		return done{}, err
 	}
-	b, err := v.client.CreateBulkAction(v.Context(), app, spec)
+	if expected < 0 {
+		return done{}, &pageError{status: http.StatusConflict, key: "bulk_new.uncounted"}
+	}
+	b, err := v.client.CreateBulkAction(v.Context(), app, asked)
 	return done{to: v.link("apps", app, "bulk", b.ID), notice: "bulk.notice.started"}, err
 }
 

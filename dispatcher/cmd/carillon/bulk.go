@@ -51,6 +51,7 @@ type bulkStartCommand struct {
 	Reason string `help:"Why; the action shows it, and so do the pauses that it makes."`
 	DryRun bool   `help:"Count what the flags select, and change nothing."`
 	Yes    bool   `help:"Begin the action."`
+	Expect *int   `placeholder:"N" help:"Begin nothing if the flags select another number than N, which --dry-run told."`
 	Watch  bool   `help:"Wait until it ends, as bulk watch does."`
 }
 
@@ -79,7 +80,7 @@ func (s *bulkStartCommand) Run(ctx context.Context, c console) error {
 		}
 		return printObject(s.outputFlags, c, count, func(l *lines) { l.add("selected", countedOf(count)) })
 	}
-	begun, err := api.CreateBulkAction(ctx, s.App, spec)
+	begun, err := api.CreateBulkAction(ctx, s.App, dispatcher.BulkRequest{BulkSpec: spec, Expected: s.Expect})
 	if err != nil {
 		return err
 	}

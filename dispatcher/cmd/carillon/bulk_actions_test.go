@@ -32,7 +32,8 @@ func TestKillInABulkActionRunsEachJobOnce(t *testing.T) {
 		victim := launchNodeIn(t, surroundings{program: program}, database, token,
 			[]string{fmt.Sprintf("CHAOS=%s:kill,nth=30", failpoint.InBulkAction)}, args...)
 		victim.awaitReady()
-		begun := must[dispatcher.BulkAction](t)(victim.CreateBulkAction(t.Context(), "kill", dispatcher.BulkSpec{Action: dispatcher.BulkRunJobs}))
+		begun := must[dispatcher.BulkAction](t)(victim.CreateBulkAction(t.Context(), "kill", dispatcher.BulkRequest{
+			BulkSpec: dispatcher.BulkSpec{Action: dispatcher.BulkRunJobs}}))
 		victim.awaitDeath(t, "the middle of the bulk action")
 		last := startNode(t, database, token, args...)
 		var ended dispatcher.BulkAction

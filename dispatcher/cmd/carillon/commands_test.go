@@ -207,8 +207,8 @@ func newShop(t *testing.T) *shop {
 	until(t, "the backfill to end", func() bool {
 		return must[dispatcher.Backfill](t)(s.Backfill(ctx, "shop", s.filled)).State.Ended()
 	})
-	s.bulk = must[dispatcher.BulkAction](t)(s.CreateBulkAction(ctx, "shop", dispatcher.BulkSpec{
-		Action: dispatcher.BulkPauseJobs, Filter: dispatcher.BulkFilter{Name: "none"}, Reason: hostile})).ID
+	s.bulk = must[dispatcher.BulkAction](t)(s.CreateBulkAction(ctx, "shop", dispatcher.BulkRequest{BulkSpec: dispatcher.BulkSpec{
+		Action: dispatcher.BulkPauseJobs, Filter: dispatcher.BulkFilter{Name: "none"}, Reason: hostile}})).ID
 	until(t, "the bulk action to end", func() bool {
 		return must[dispatcher.BulkAction](t)(s.BulkAction(ctx, "shop", s.bulk)).State.Ended()
 	})

@@ -226,8 +226,8 @@ func declareOfEverything(t *testing.T, n *node, target string) {
 	backfill := must[dispatcher.Backfill](t)(n.CreateBackfill(ctx, "shop", "good", dispatcher.BackfillSpec{Trigger: "daily",
 		From: time.Now().Add(-72 * time.Hour), To: time.Now().Add(-time.Hour), Concurrency: 1,
 		Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip}))
-	bulk := must[dispatcher.BulkAction](t)(n.CreateBulkAction(ctx, "shop", dispatcher.BulkSpec{Action: dispatcher.BulkRunJobs,
-		Filter: dispatcher.BulkFilter{Name: "goo"}}))
+	bulk := must[dispatcher.BulkAction](t)(n.CreateBulkAction(ctx, "shop", dispatcher.BulkRequest{BulkSpec: dispatcher.BulkSpec{
+		Action: dispatcher.BulkRunJobs, Filter: dispatcher.BulkFilter{Name: "goo"}}}))
 	firing := dispatcher.AlertStateQuery{App: "shop", Alert: "on-call", Firing: true}
 	until(t, "all that was asked for to end", func() bool {
 		states := must[client.List[dispatcher.AlertState]](t)(n.AlertStates(ctx, firing)).Items
