@@ -48,4 +48,6 @@ const (
 	InRetryRequest     Point = "K28" // a run that was over is among the live runs again, and that is not committed
 	AfterRetryRequest  Point = "K29" // that is committed, nobody has adopted the run, and the next dead letter is not replayed
 	AfterAlertWatch    Point = "K30" // notifications of what time decides about are queued, and no node has adopted them
+	InObjective        Point = "K31" // fires of a job are counted for its objective, and that is not committed
+	AfterObjective     Point = "K32" // that is committed, and the next job of the round is not counted
 )

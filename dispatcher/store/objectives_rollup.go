@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
 // How fires are counted exactly once, although nothing of a fire tells of it:
@@ -108,8 +109,12 @@ func (s *store) rollUpObjective(ctx context.Context, job, target int64, now time
 		}
 		// $1 job, $2 up to when, $3 where to go on with what is pending
 		_, err = t.ExecContext(ctx, `UPDATE objectives SET checked_to = $2, pending_after = $3 WHERE job_id = $1`, job, checked, after)
+		failpoint.Hit(failpoint.InObjective)
 		return err
 	})
+	if err == nil {
+		failpoint.Hit(failpoint.AfterObjective)
+	}
 	return more, err
 }
 
