@@ -75,6 +75,10 @@ var commonPolicies = []policy{
 				"every secret", "terraform/ecs", "everything", "aws_iam_role_policy",
 				statement("secretsmanager:GetSecretValue", "arn:aws:secretsmanager:eu-central-1:123456789012:secret:*"),
 			},
+			{
+				"every parameter", "terraform/ecs", "everything", "aws_iam_role_policy",
+				statement("ssm:GetParameter", "arn:aws:ssm:eu-central-1:123456789012:parameter/*"),
+			},
 		},
 	},
 	{
@@ -237,10 +241,11 @@ func statement(action, resource string) map[string]any {
 	return map[string]any{"policy": string(text)}
 }
 
-// ownParent allows "*" only for what AWS makes up next to a name that is given in full: the ids of tasks and of
-// autoscaling groups, and the names of log streams.
+// ownParent allows "*" only next to a name that is given in full: for what AWS makes up, the ids of tasks and of
+// autoscaling groups and the names of log streams, and for the secrets and parameters below a path.
 var ownParent = regexp.MustCompile(`^arn:[^:*]+:(ecs:[^:*]+:\d{12}:task/[^/*]+/\*|logs:[^:*]+:\d{12}:log-group:[^:*]+:(log-stream:)?\*|` +
-	`autoscaling:[^:*]+:\d{12}:autoScalingGroup:\*:autoScalingGroupName/[^/*]+)$`)
+	`autoscaling:[^:*]+:\d{12}:autoScalingGroup:\*:autoScalingGroupName/[^/*]+|` +
+	`secretsmanager:[^:*]+:\d{12}:secret:[^*]+/\*|ssm:[^:*]+:\d{12}:parameter/[^*]+/\*)$`)
 
 // wildcards finds "*" in the policies of roles. ecr:GetAuthorizationToken knows no resources: AWS refuses
 // anything but "*" there.

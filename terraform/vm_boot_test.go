@@ -25,6 +25,7 @@ var secretsManager = map[string]string{
 	"crm-AbCdEf":      `{"token": "a \"b\" $c \\ d` + "`e`" + `", "user": "crm"}`,
 	"pem-AbCdEf":      "-----BEGIN KEY-----\nhunter2+/=\n-----END KEY-----\n",
 	"keys-AbCdEf":     "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=,ZmVkY2JhOTg3NjU0MzIxMGZlZGNiYTk4NzY1NDMyMTA=",
+	"vault-AbCdEf":    `{"token": "hunter4"}`,
 	"rds!db-1-AbCdEf": `{"username": "carillon", "password": "hunter3"}`,
 }
 

@@ -60,6 +60,9 @@ func TestFirstBootPutsSecretsWhereTheNodeReadsThem(t *testing.T) {
 	if got := h.read(t, "/etc/carillon/credentials/secret-keys"); got != keys {
 		t.Errorf("secret-keys = %q, want one on each line: %q", got, keys)
 	}
+	if got := h.read(t, "/etc/carillon/credentials/vault-token"); got != "hunter4" {
+		t.Errorf("vault-token = %q", got)
+	}
 	environment := h.read(t, "/var/log/environment")
 	for _, want := range []string{"SECRET_CRM=a \"b\" $c \\ d`e`\n", "SECRET_PEM=" + secretsManager["pem-AbCdEf"]} {
 		if !strings.Contains(environment, want) {

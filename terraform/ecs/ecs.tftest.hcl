@@ -92,7 +92,7 @@ run "everything" {
     database_cidrs                    = ["10.1.0.0/16"]
     kms_key_arns                      = ["arn:aws:kms:eu-central-1:123456789012:key/5678"]
     api_security_group_ids            = ["sg-prometheus"]
-    egress_rules                      = { webhooks = { from_port = 8443, cidr_ipv4 = "10.2.0.0/16" } }
+    egress_rules                      = { webhooks = { from_port = 8443, cidr_ipv4 = "10.2.0.0/16" }, vault = { from_port = 8200, cidr_ipv4 = "10.4.0.0/16" } }
     callback_url                      = "https://carillon.example.com"
     egress_private                    = ["10.0.0.0/8"]
     egress_deny                       = ["10.3.0.0/16"]
@@ -101,9 +101,33 @@ run "everything" {
     sqs_queue_arns                    = ["arn:aws:sqs:eu-central-1:123456789012:orders"]
     sns_topic_arns                    = ["arn:aws:sns:eu-central-1:123456789012:orders"]
     assume_role_arns                  = ["arn:aws:iam::210987654321:role/carillon-calls"]
-    autoscaling_upcoming_fires        = { fires = 50000, add = 3 }
-    autoscaling_scheduled_actions     = { morning = { schedule = "cron(0 7 * * ? *)", min_capacity = 4, max_capacity = 8 } }
-    alarm_actions                     = ["arn:aws:sns:eu-central-1:123456789012:on-call"]
+    secret_role_arn                   = "arn:aws:iam::210987654321:role/{app}-calls"
+    job_secret_arns                   = ["arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm/*"]
+    job_parameter_arns                = ["arn:aws:ssm:eu-central-1:123456789012:parameter/crm/token"]
+    secret_keys_kms_key_arns          = ["arn:aws:kms:eu-central-1:123456789012:key/9abc"]
+    vault = {
+      address   = "https://vault.internal:8200"
+      role      = "carillon-{app}"
+      mount     = "aws"
+      namespace = "payroll"
+      server_id = "vault.internal"
+      ca        = <<-EOT
+        -----BEGIN CERTIFICATE-----
+        MIIBkTCCATegAwIBAgIULZKCumE0WQ5i7fsdh3THsMiB+dQwCgYIKoZIzj0EAwIw
+        HTEbMBkGA1UEAwwSVmF1bHQgb2YgdGhlIHRlc3RzMCAXDTI2MTEyNzE1MzgzOFoY
+        DzIxMjYxMTAzMTUzODM4WjAdMRswGQYDVQQDDBJWYXVsdCBvZiB0aGUgdGVzdHMw
+        WTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQGpRRzscOzLHiCu37j6/JROCdQE16Y
+        jlkGuYFk322sd4uGER6YVmygksLQPrwJ69bLXfmj6IQiOTFE08sBACgro1MwUTAd
+        BgNVHQ4EFgQUD7OkRCPIlJ0Zxehmescn2CxSLKQwHwYDVR0jBBgwFoAUD7OkRCPI
+        lJ0Zxehmescn2CxSLKQwDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBF
+        AiB0KYJBOKfa8Ufr4HPkScSjvTFV1Kl5J9oD596Gim+GNQIhAI3KfmUZBc3Ejjjp
+        SzOL6eajaz6AIttKeVkOJAIxCm2U
+        -----END CERTIFICATE-----
+      EOT
+    }
+    autoscaling_upcoming_fires    = { fires = 50000, add = 3 }
+    autoscaling_scheduled_actions = { morning = { schedule = "cron(0 7 * * ? *)", min_capacity = 4, max_capacity = 8 } }
+    alarm_actions                 = ["arn:aws:sns:eu-central-1:123456789012:on-call"]
     load_balancer = {
       certificate_arn            = "arn:aws:acm:eu-central-1:123456789012:certificate/1234"
       domain_name                = "carillon.example.com"
@@ -120,12 +144,16 @@ run "everything" {
   }
   assert {
     condition = { for s in jsondecode(aws_iam_role_policy.task.policy).Statement : s.Sid => one(s.Resource) } == {
-      LogInToDatabase      = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:db-ABCDEFGHIJKL/carillon"
-      CallFunctions        = "arn:aws:lambda:eu-central-1:123456789012:function:report"
-      SendToQueues         = "arn:aws:sqs:eu-central-1:123456789012:orders"
-      PublishToTopics      = "arn:aws:sns:eu-central-1:123456789012:orders"
-      AssumeRolesOfTargets = "arn:aws:iam::210987654321:role/carillon-calls"
-      ProtectTasks         = "arn:aws:ecs:eu-central-1:123456789012:task/payroll/*"
+      LogInToDatabase            = "arn:aws:rds-db:eu-central-1:123456789012:dbuser:db-ABCDEFGHIJKL/carillon"
+      CallFunctions              = "arn:aws:lambda:eu-central-1:123456789012:function:report"
+      SendToQueues               = "arn:aws:sqs:eu-central-1:123456789012:orders"
+      PublishToTopics            = "arn:aws:sns:eu-central-1:123456789012:orders"
+      AssumeRoles                = "arn:aws:iam::210987654321:role/carillon-calls"
+      ReadSecretsOfJobs          = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm/*"
+      ReadParametersOfJobs       = "arn:aws:ssm:eu-central-1:123456789012:parameter/crm/token"
+      DecryptSecretsOfJobs       = "arn:aws:kms:eu-central-1:123456789012:key/5678"
+      DecryptKeysOfStoredSecrets = "arn:aws:kms:eu-central-1:123456789012:key/9abc"
+      ProtectTasks               = "arn:aws:ecs:eu-central-1:123456789012:task/payroll/*"
     }
     error_message = "The task role may do ${aws_iam_role_policy.task.policy}"
   }
@@ -159,6 +187,7 @@ run "a_password_and_an_existing_cluster" {
     create_kms_key               = false
     log_kms_key_arn              = "arn:aws:kms:eu-central-1:123456789012:key/5678"
     service_discovery            = { namespace_id = "ns-1234", namespace_name = "internal" }
+    vault                        = { address = "https://vault.example.com", auth = "token", token_secret_arn = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:vault-AbCdEf" }
   }
   assert {
     condition     = length(aws_ecs_cluster.this) == 0 && aws_appautoscaling_target.this.resource_id == "service/main/payroll"

@@ -3,18 +3,22 @@
 module "iam" {
   source = "../modules/iam"
 
-  assumed_by           = "ecs-tasks.amazonaws.com"
-  source_account       = local.account
-  database_user_arn    = var.database_resource_id == null ? null : "${local.arn}:rds-db:${local.region}:${local.account}:dbuser:${var.database_resource_id}/${module.config.database_user}"
-  lambda_function_arns = var.lambda_function_arns
-  sqs_queue_arns       = var.sqs_queue_arns
-  sns_topic_arns       = var.sns_topic_arns
-  assume_role_arns     = var.assume_role_arns
-  secret_arns          = setunion(module.config.secret_arns, compact([var.repository_credentials_secret_arn]))
-  kms_key_arns         = var.kms_key_arns
-  log_group_arn        = "${local.arn}:logs:${local.region}:${local.account}:log-group:${local.log_group}"
-  cluster_arn          = local.cluster_arn
-  ecr_repository_arn   = var.ecr_repository_arn
+  assumed_by               = "ecs-tasks.amazonaws.com"
+  source_account           = local.account
+  database_user_arn        = var.database_resource_id == null ? null : "${local.arn}:rds-db:${local.region}:${local.account}:dbuser:${var.database_resource_id}/${module.config.database_user}"
+  lambda_function_arns     = var.lambda_function_arns
+  sqs_queue_arns           = var.sqs_queue_arns
+  sns_topic_arns           = var.sns_topic_arns
+  assume_role_arns         = var.assume_role_arns
+  secret_role_arn          = var.secret_role_arn
+  job_secret_arns          = var.job_secret_arns
+  job_parameter_arns       = var.job_parameter_arns
+  secret_keys_kms_key_arns = var.secret_keys_kms_key_arns
+  secret_arns              = setunion(module.config.secret_arns, compact([var.repository_credentials_secret_arn]))
+  kms_key_arns             = var.kms_key_arns
+  log_group_arn            = "${local.arn}:logs:${local.region}:${local.account}:log-group:${local.log_group}"
+  cluster_arn              = local.cluster_arn
+  ecr_repository_arn       = var.ecr_repository_arn
 }
 
 resource "aws_iam_role" "execution" {

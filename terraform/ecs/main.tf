@@ -39,6 +39,8 @@ module "config" {
   egress_deny                  = var.egress_deny
   secret_keys_secret_arn       = var.secret_keys_secret_arn
   secrets                      = var.secrets
+  secret_role_arn              = var.secret_role_arn
+  vault                        = var.vault
   environment                  = var.environment
 }
 

@@ -10,6 +10,7 @@ module "network" {
   database_security_group_ids = var.database_security_group_ids
   database_cidrs              = var.database_cidrs
   egress_rules                = var.egress_rules
+  vault_port                  = module.config.vault_port
   tags                        = local.tags
 }
 

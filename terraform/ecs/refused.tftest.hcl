@@ -52,6 +52,7 @@ run "one_wrong_value_of_each" {
     autoscaling_scheduled_actions = { night = { schedule = "cron(0 22 * * ? *)", min_capacity = 0, max_capacity = 2 } }
     log_retention_in_days         = 31
     create_kms_key                = false
+    secret_keys_kms_key_arns      = ["arn:aws:kms:eu-central-1:123456789012:key/1234"]
     load_balancer                 = { certificate_arn = "arn:aws:acm:eu-central-1:123456789012:certificate/1234", domain_name = "carillon.example.com" }
   }
   expect_failures = [
@@ -74,6 +75,7 @@ run "one_wrong_value_of_each" {
     var.autoscaling_scheduled_actions,
     var.log_retention_in_days,
     var.log_kms_key_arn,
+    var.secret_keys_kms_key_arns,
     var.load_balancer,
   ]
 }

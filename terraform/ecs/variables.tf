@@ -135,6 +135,50 @@ variable "secret_keys_secret_arn" {
   default     = null
 }
 
+variable "secret_keys_kms_key_arns" {
+  description = "KMS keys that encrypt the keys of stored secrets, if \"carillon secret key --kms\" made them."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = length(var.secret_keys_kms_key_arns) == 0 || var.secret_keys_secret_arn != null
+    error_message = "secret_keys_kms_key_arns goes with secret_keys_secret_arn: a secret that holds kms:ARN:BLOB, as \"carillon secret key --kms\" prints it."
+  }
+}
+
+variable "job_secret_arns" {
+  description = "Secrets in Secrets Manager that jobs refer to as awssm:NAME, by complete ARN; arn:aws:secretsmanager:REGION:ACCOUNT:secret:PATH/* for all below a path. Nodes read them while they run."
+  type        = list(string)
+  default     = []
+}
+
+variable "job_parameter_arns" {
+  description = "Parameters in Parameter Store that jobs refer to as ssm:NAME, by ARN; arn:aws:ssm:REGION:ACCOUNT:parameter/PATH/* for all below a path."
+  type        = list(string)
+  default     = []
+}
+
+variable "secret_role_arn" {
+  description = "Role that nodes assume to read awssm: and ssm: secrets of an app, such as arn:aws:iam::ACCOUNT:role/carillon-{app}; {app} stands for the name of the app. List the roles in assume_role_arns. Null: nodes read them as themselves."
+  type        = string
+  default     = null
+}
+
+variable "vault" {
+  description = "HashiCorp Vault, for vault: secrets: address, auth (\"aws\", the role of the nodes, or \"token\"), role, mount, namespace, server_id, ca (PEM), token_secret_arn (in Secrets Manager). Null: none."
+  type = object({
+    address          = string
+    auth             = optional(string, "aws")
+    role             = optional(string)
+    mount            = optional(string)
+    namespace        = optional(string)
+    server_id        = optional(string)
+    ca               = optional(string)
+    token_secret_arn = optional(string)
+  })
+  default = null
+}
+
 variable "repository_credentials_secret_arn" {
   description = "Secret in Secrets Manager with user and password of the image's registry. Null for public images and for ECR."
   type        = string

@@ -61,7 +61,7 @@ variable "database_cidrs" {
 }
 
 variable "kms_key_arns" {
-  description = "KMS keys of your own that encrypt the secrets."
+  description = "KMS keys of your own that encrypt any of these secrets and parameters."
   type        = list(string)
   default     = []
 }

@@ -79,7 +79,7 @@ variable "sns_topic_arns" {
 }
 
 variable "assume_role_arns" {
-  description = "The roles that nodes assume to call functions, queues and topics of other accounts."
+  description = "The roles that nodes assume: those of targets in other accounts, and those of secret_role_arn."
   type        = list(string)
   default     = []
 }

@@ -3,15 +3,19 @@
 module "iam" {
   source = "../modules/iam"
 
-  assumed_by           = "ec2.amazonaws.com"
-  database_user_arn    = var.database_resource_id == null ? null : "${local.arn}:rds-db:${local.region}:${local.account}:dbuser:${var.database_resource_id}/${module.config.database_user}"
-  lambda_function_arns = var.lambda_function_arns
-  sqs_queue_arns       = var.sqs_queue_arns
-  sns_topic_arns       = var.sns_topic_arns
-  assume_role_arns     = var.assume_role_arns
-  secret_arns          = module.config.secret_arns
-  kms_key_arns         = var.kms_key_arns
-  log_group_arn        = local.observed ? "${local.arn}:logs:${local.region}:${local.account}:log-group:${local.log_group}" : null
+  assumed_by               = "ec2.amazonaws.com"
+  database_user_arn        = var.database_resource_id == null ? null : "${local.arn}:rds-db:${local.region}:${local.account}:dbuser:${var.database_resource_id}/${module.config.database_user}"
+  lambda_function_arns     = var.lambda_function_arns
+  sqs_queue_arns           = var.sqs_queue_arns
+  sns_topic_arns           = var.sns_topic_arns
+  assume_role_arns         = var.assume_role_arns
+  secret_role_arn          = var.secret_role_arn
+  job_secret_arns          = var.job_secret_arns
+  job_parameter_arns       = var.job_parameter_arns
+  secret_keys_kms_key_arns = var.secret_keys_kms_key_arns
+  secret_arns              = module.config.secret_arns
+  kms_key_arns             = var.kms_key_arns
+  log_group_arn            = local.observed ? "${local.arn}:logs:${local.region}:${local.account}:log-group:${local.log_group}" : null
   # The part that AWS makes up is not known before the group exists, and the group is complete only when its
   # instances have used this right. Names of groups are unique in a region.
   autoscaling_group_arn = local.group_arn

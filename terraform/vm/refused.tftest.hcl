@@ -74,11 +74,12 @@ run "values_that_do_not_go_together" {
     instance_types              = ["t4g.small", "t3.small"]
     spot                        = {}
     drain_timeout               = 597
+    secret_keys_kms_key_arns    = ["arn:aws:kms:eu-central-1:123456789012:key/1234"]
     stop_timeout                = 600
     database_resource_id        = null
   }
   expect_failures = [
-    var.min_size, var.log_kms_key_arn, var.api_cidrs, var.database_cidrs, var.egress_rules, var.package_url, var.log_agent, var.instance_types, var.spot, var.drain_timeout, var.database_resource_id,
+    var.min_size, var.log_kms_key_arn, var.api_cidrs, var.database_cidrs, var.egress_rules, var.package_url, var.log_agent, var.instance_types, var.spot, var.drain_timeout, var.database_resource_id, var.secret_keys_kms_key_arns,
   ]
 }
 

@@ -121,8 +121,52 @@ variable "secrets" {
   default     = {}
 }
 
+variable "secret_keys_kms_key_arns" {
+  description = "KMS keys that encrypt the keys of stored secrets, if \"carillon secret key --kms\" made them."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = length(var.secret_keys_kms_key_arns) == 0 || var.secret_keys_secret_arn != null
+    error_message = "secret_keys_kms_key_arns goes with secret_keys_secret_arn: a secret that holds kms:ARN:BLOB, as \"carillon secret key --kms\" prints it."
+  }
+}
+
+variable "job_secret_arns" {
+  description = "Secrets in Secrets Manager that jobs refer to as awssm:NAME, by complete ARN; arn:aws:secretsmanager:REGION:ACCOUNT:secret:PATH/* for all below a path. Nodes read them while they run."
+  type        = list(string)
+  default     = []
+}
+
+variable "job_parameter_arns" {
+  description = "Parameters in Parameter Store that jobs refer to as ssm:NAME, by ARN; arn:aws:ssm:REGION:ACCOUNT:parameter/PATH/* for all below a path."
+  type        = list(string)
+  default     = []
+}
+
+variable "secret_role_arn" {
+  description = "Role that nodes assume to read awssm: and ssm: secrets of an app, such as arn:aws:iam::ACCOUNT:role/carillon-{app}; {app} stands for the name of the app. List the roles in assume_role_arns. Null: nodes read them as themselves."
+  type        = string
+  default     = null
+}
+
+variable "vault" {
+  description = "HashiCorp Vault, for vault: secrets: address, auth (\"aws\", the role of the nodes, or \"token\"), role, mount, namespace, server_id, ca (PEM), token_secret_arn (in Secrets Manager). Null: none."
+  type = object({
+    address          = string
+    auth             = optional(string, "aws")
+    role             = optional(string)
+    mount            = optional(string)
+    namespace        = optional(string)
+    server_id        = optional(string)
+    ca               = optional(string)
+    token_secret_arn = optional(string)
+  })
+  default = null
+}
+
 variable "kms_key_arns" {
-  description = "KMS keys of your own that encrypt the secrets."
+  description = "KMS keys of your own that encrypt any of these secrets and parameters."
   type        = list(string)
   default     = []
 }
@@ -152,7 +196,7 @@ variable "sns_topic_arns" {
 }
 
 variable "assume_role_arns" {
-  description = "The roles that nodes assume to call functions, queues and topics of other accounts."
+  description = "The roles that nodes assume: those of targets in other accounts, and those of secret_role_arn."
   type        = list(string)
   default     = []
 }

@@ -141,12 +141,34 @@ run "all_inputs" {
       SECRET_CRM = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf:token:AWSCURRENT:"
       SECRET_PEM = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:pem-AbCdEf"
     }
-    kms_key_arns         = ["arn:aws:kms:eu-central-1:123456789012:key/0e3f"]
-    environment          = { CARILLON_HOST_RATE = "50", CARILLON_NODE_NAME = "node of \"payroll\" $1 \\ `x`" }
-    lambda_function_arns = ["arn:aws:lambda:eu-central-1:123456789012:function:invoices"]
-    sqs_queue_arns       = ["arn:aws:sqs:eu-central-1:123456789012:invoices"]
-    sns_topic_arns       = ["arn:aws:sns:eu-central-1:123456789012:invoices"]
-    assume_role_arns     = ["arn:aws:iam::210987654321:role/jobs"]
+    kms_key_arns             = ["arn:aws:kms:eu-central-1:123456789012:key/0e3f"]
+    environment              = { CARILLON_HOST_RATE = "50", CARILLON_NODE_NAME = "node of \"payroll\" $1 \\ `x`" }
+    lambda_function_arns     = ["arn:aws:lambda:eu-central-1:123456789012:function:invoices"]
+    sqs_queue_arns           = ["arn:aws:sqs:eu-central-1:123456789012:invoices"]
+    sns_topic_arns           = ["arn:aws:sns:eu-central-1:123456789012:invoices"]
+    assume_role_arns         = ["arn:aws:iam::210987654321:role/jobs"]
+    secret_role_arn          = "arn:aws:iam::210987654321:role/jobs"
+    job_secret_arns          = ["arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm/*"]
+    job_parameter_arns       = ["arn:aws:ssm:eu-central-1:123456789012:parameter/crm/*"]
+    secret_keys_kms_key_arns = ["arn:aws:kms:eu-central-1:123456789012:key/9abc"]
+    vault = {
+      address          = "https://vault.internal:8443"
+      auth             = "token"
+      token_secret_arn = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:vault-AbCdEf:token::"
+      ca               = <<-EOT
+        -----BEGIN CERTIFICATE-----
+        MIIBkTCCATegAwIBAgIULZKCumE0WQ5i7fsdh3THsMiB+dQwCgYIKoZIzj0EAwIw
+        HTEbMBkGA1UEAwwSVmF1bHQgb2YgdGhlIHRlc3RzMCAXDTI2MTEyNzE1MzgzOFoY
+        DzIxMjYxMTAzMTUzODM4WjAdMRswGQYDVQQDDBJWYXVsdCBvZiB0aGUgdGVzdHMw
+        WTATBgcqhkjOPQIBBggqhkjOPQMBBwNCAAQGpRRzscOzLHiCu37j6/JROCdQE16Y
+        jlkGuYFk322sd4uGER6YVmygksLQPrwJ69bLXfmj6IQiOTFE08sBACgro1MwUTAd
+        BgNVHQ4EFgQUD7OkRCPIlJ0Zxehmescn2CxSLKQwHwYDVR0jBBgwFoAUD7OkRCPI
+        lJ0Zxehmescn2CxSLKQwDwYDVR0TAQH/BAUwAwEB/zAKBggqhkjOPQQDAgNIADBF
+        AiB0KYJBOKfa8Ufr4HPkScSjvTFV1Kl5J9oD596Gim+GNQIhAI3KfmUZBc3Ejjjp
+        SzOL6eajaz6AIttKeVkOJAIxCm2U
+        -----END CERTIFICATE-----
+      EOT
+    }
   }
 
   assert {
@@ -164,6 +186,18 @@ run "all_inputs" {
   assert {
     condition     = aws_launch_template.this.image_id == "ami-0fedcba9876543210" && length(data.aws_ssm_parameter.debian) == 0
     error_message = "The image is not the one of ami_id."
+  }
+  assert {
+    condition = { for s in jsondecode(aws_iam_role_policy.node.policy).Statement : s.Sid => s.Resource if can(regex("Secrets|Parameters|Roles", s.Sid)) } == {
+      ReadSecrets                = [for name in ["crm", "keys", "pem", "rds!db-1", "vault"] : "arn:aws:secretsmanager:eu-central-1:123456789012:secret:${name}-AbCdEf"]
+      DecryptSecrets             = ["arn:aws:kms:eu-central-1:123456789012:key/0e3f"]
+      AssumeRoles                = ["arn:aws:iam::210987654321:role/jobs"]
+      ReadSecretsOfJobs          = ["arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm/*"]
+      ReadParametersOfJobs       = ["arn:aws:ssm:eu-central-1:123456789012:parameter/crm/*"]
+      DecryptSecretsOfJobs       = ["arn:aws:kms:eu-central-1:123456789012:key/0e3f"]
+      DecryptKeysOfStoredSecrets = ["arn:aws:kms:eu-central-1:123456789012:key/9abc"]
+    }
+    error_message = "The instances may do ${aws_iam_role_policy.node.policy}"
   }
   assert {
     condition     = toset(jsondecode(aws_iam_role_policy.packages[0].policy).Statement[0].Resource) == toset(["arn:aws:s3:::packages/carillon/carillon_1.0.0_amd64.deb", "arn:aws:s3:::packages/agents/amazon-ssm-agent.deb"])

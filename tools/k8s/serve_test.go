@@ -7,7 +7,9 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -86,6 +88,41 @@ func TestProgramAcceptsTheConfiguration(t *testing.T) {
 	m.config.Data["CARILLON_DRAIN_TIMEOUT"] = "111s" // Kubernetes would kill the node while it drains
 	if out, err := check(t.Context(), program, environment(t, m, *node(m)), node(m).Args...); err == nil {
 		t.Errorf("a drain that is too long was accepted:\n%s", out)
+	}
+}
+
+// What the page adds for Vault is accepted, and names files that the pods have.
+func TestProgramAcceptsVaultOfThePage(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/how-to/install-on-kubernetes.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, program := load(t), program(t)
+	mounted := map[string]bool{}
+	for _, v := range m.deployment.Spec.Template.Spec.Volumes {
+		if v.Name == "vault" && v.Projected.Sources[0].ServiceAccountToken.Audience == "vault" {
+			mounted["token"], mounted["ca.crt"] = true, v.Projected.Sources[1].ConfigMap.Name == "carillon-vault"
+		}
+	}
+	var directory string
+	for _, mount := range node(m).VolumeMounts {
+		if mount.Name == "vault" {
+			directory = mount.MountPath
+		}
+	}
+	for _, line := range regexp.MustCompile(`(?m)^  (CARILLON_VAULT_[A-Z_]+): (.+)$`).FindAllStringSubmatch(string(page), -1) {
+		m.config.Data[line[1]] = line[2]
+	}
+	for _, name := range []string{"CARILLON_VAULT_TOKEN_FILE", "CARILLON_VAULT_CA"} {
+		if dir, file := path.Split(m.config.Data[name]); dir != directory+"/" || !mounted[file] {
+			t.Errorf("%s is %s, and the pods have %v in %s", name, m.config.Data[name], mounted, directory)
+		}
+	}
+	delete(m.config.Data, "CARILLON_VAULT_CA") // there is no such file on this machine
+	out, err := check(t.Context(), program, environment(t, m, *node(m)), node(m).Args...)
+	if err != nil || !strings.Contains(out, "configuration is valid") || strings.Contains(out, "unknown environment variable") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

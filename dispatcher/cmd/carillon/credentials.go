@@ -18,6 +18,7 @@ func credentials() []credential {
 		{"secret-keys", "CARILLON_SECRET_KEYS_FILE", "CARILLON_SECRET_KEYS"},
 		{"tls-cert", "CARILLON_TLS_CERT", ""},
 		{"tls-key", "CARILLON_TLS_KEY", ""},
+		{"vault-token", "CARILLON_VAULT_TOKEN_FILE", "CARILLON_VAULT_TOKEN"},
 	}
 }
 

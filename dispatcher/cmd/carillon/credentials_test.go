@@ -44,6 +44,10 @@ func TestCredentialsOfMachineNeedNoSetting(t *testing.T) {
 		"keys":                      {files: map[string]string{"secret-keys": testKey}, flag: sqlite},
 		"keys that are none": {
 			files: map[string]string{"secret-keys": "x"}, flag: sqlite, errors: []string{"--secret-keys-file"}},
+		"a token of Vault": {
+			files: map[string]string{"vault-token": "x"}, env: []string{"CARILLON_VAULT_ADDRESS=https://vault.test"}, flag: sqlite},
+		"a token of Vault alone": {
+			files: map[string]string{"vault-token": "x"}, flag: sqlite, errors: []string{"--vault-token-file needs --vault-address"}},
 		"a key of TLS alone": {
 			files: map[string]string{"tls-key": "x"}, flag: sqlite, errors: []string{"--tls-cert", "missing"}},
 		"a broken certificate": {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"net"
@@ -46,7 +47,7 @@ func (f managerFlags) check() error {
 // vaultFlags say where Vault is, and how a node logs in to it.
 type vaultFlags struct {
 	VaultAddress   string `env:"CARILLON_VAULT_ADDRESS" placeholder:"URL" help:"HashiCorp Vault, for vault: secrets, such as https://vault:8200."`
-	VaultCA        string `env:"CARILLON_VAULT_CA" placeholder:"FILE" help:"Authorities of Vault's certificate. Default: those of the machine."`
+	VaultCA        string `env:"CARILLON_VAULT_CA" placeholder:"FILE" help:"Authorities of Vault's certificate: a file in PEM, or base64: and what would be in it, in base64. Default: those of the machine."`
 	VaultNamespace string `env:"CARILLON_VAULT_NAMESPACE" placeholder:"NAME" help:"Namespace of Vault Enterprise."`
 	VaultAuth      string `env:"CARILLON_VAULT_AUTH" enum:"token,kubernetes,aws" default:"token" placeholder:"token|kubernetes|aws" help:"How the node logs in: with a token, as its service account of Kubernetes, or with its AWS identity (IAM)."`
 	VaultMount     string `env:"CARILLON_VAULT_MOUNT" placeholder:"PATH" help:"Where the auth method is mounted. Default: kubernetes or aws."`
@@ -58,6 +59,9 @@ type vaultFlags struct {
 
 // serviceAccountToken is where Kubernetes puts the token of a pod.
 const serviceAccountToken = "/var/run/secrets/kubernetes.io/serviceaccount/token" //nolint:gosec // a path
+
+// inlinePrefix begins certificates that are given instead of a file: a task of ECS has no place for one.
+const inlinePrefix = "base64:"
 
 var vaultMount = regexp.MustCompile(`^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$`)
 
@@ -107,7 +111,12 @@ func (f vaultFlags) authorities() (*x509.CertPool, error) {
 	if f.VaultCA == "" {
 		return nil, nil
 	}
-	text, err := os.ReadFile(f.VaultCA)
+	read := os.ReadFile
+	value, inline := strings.CutPrefix(f.VaultCA, inlinePrefix)
+	if inline {
+		read = base64.StdEncoding.DecodeString
+	}
+	text, err := read(value)
 	if err != nil {
 		return nil, fmt.Errorf("--vault-ca (CARILLON_VAULT_CA): %w", err)
 	}

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"encoding/base64"
+	"encoding/pem"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,15 +16,22 @@ func TestWrongFlagsOfManagersAreToldAtOnce(t *testing.T) {
 	if err := os.WriteFile(file, []byte("x"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	server := httptest.NewTLSServer(nil)
+	defer server.Close()
+	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})
 	database := "--database=sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	const address = "--vault-address=https://vault.test:8200"
 	for name, tt := range map[string]struct {
 		args []string
 		says []string // none: they are accepted
 	}{
-		"a token":       {[]string{address, "--vault-token-file=" + file}, nil},
-		"Kubernetes":    {[]string{address, "--vault-auth=kubernetes", "--vault-role=carillon-{app}"}, nil},
-		"AWS":           {[]string{address, "--vault-auth=aws", "--vault-role=r", "--vault-mount=a/b", "--vault-server-id=v"}, nil},
+		"a token":     {[]string{address, "--vault-token-file=" + file}, nil},
+		"Kubernetes":  {[]string{address, "--vault-auth=kubernetes", "--vault-role=carillon-{app}"}, nil},
+		"AWS":         {[]string{address, "--vault-auth=aws", "--vault-role=r", "--vault-mount=a/b", "--vault-server-id=v"}, nil},
+		"authorities": {[]string{address, "--vault-token=t", "--vault-ca=base64:" + base64.StdEncoding.EncodeToString(authority)}, nil},
+		"authorities that are none": {
+			[]string{address, "--vault-token=t", "--vault-ca=base64:LINNET"}, []string{"--vault-ca (CARILLON_VAULT_CA): illegal base64 data"},
+		},
 		"a role of AWS": {[]string{"--secret-aws-role=arn:aws:iam::123456789012:role/path/carillon-{app}", "--secret-keep=0s"}, nil},
 		"all at once": {
 			[]string{"--secret-lifetime=0s", "--secret-keep=25h", "--secret-aws-role=carillon", "--vault-address=vault:8200",

@@ -83,3 +83,48 @@ run "several_servers" {
     error_message = "The first server is ${output.database_host}:${output.database_port}."
   }
 }
+
+run "secrets_from_where_they_are_kept" {
+  variables {
+    secret_role_arn = "arn:aws:iam::123456789012:role/apps/carillon-{app}"
+    vault = {
+      address   = "https://vault.internal:8200"
+      role      = "carillon-{app}"
+      mount     = "aws/prod"
+      namespace = "payroll"
+      server_id = "vault.internal"
+      ca        = "-----BEGIN CERTIFICATE-----\n"
+    }
+  }
+  assert {
+    condition = { for name, value in output.environment : name => value if can(regex("VAULT|SECRET", name)) } == {
+      CARILLON_SECRET_AWS_ROLE = "arn:aws:iam::123456789012:role/apps/carillon-{app}"
+      CARILLON_VAULT_ADDRESS   = "https://vault.internal:8200"
+      CARILLON_VAULT_AUTH      = "aws"
+      CARILLON_VAULT_CA        = "base64:LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCg=="
+      CARILLON_VAULT_MOUNT     = "aws/prod"
+      CARILLON_VAULT_NAMESPACE = "payroll"
+      CARILLON_VAULT_ROLE      = "carillon-{app}"
+      CARILLON_VAULT_SERVER_ID = "vault.internal"
+    }
+    error_message = "The environment is ${jsonencode(output.environment)}."
+  }
+  assert {
+    condition     = output.vault_port == 8200
+    error_message = "Vault listens on port ${output.vault_port}."
+  }
+}
+
+run "a_token_of_vault_from_a_secret" {
+  variables {
+    vault = {
+      address          = "https://vault.example.com/"
+      auth             = "token"
+      token_secret_arn = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:vault-AbCdEf:token::"
+    }
+  }
+  assert {
+    condition     = output.secrets == tomap({ CARILLON_VAULT_TOKEN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:vault-AbCdEf:token::" }) && output.vault_port == 443
+    error_message = "The node gets ${jsonencode(output.secrets)} and calls port ${output.vault_port}."
+  }
+}

@@ -22,6 +22,14 @@ locals {
     CARILLON_CALLBACK_URL    = var.callback_url
     CARILLON_EGRESS_PRIVATE  = length(coalesce(var.egress_private, [])) == 0 ? null : join(",", var.egress_private)
     CARILLON_EGRESS_DENY     = length(var.egress_deny) == 0 ? null : join(",", var.egress_deny)
+    CARILLON_SECRET_AWS_ROLE = var.secret_role_arn
+    CARILLON_VAULT_ADDRESS   = try(var.vault.address, null)
+    CARILLON_VAULT_AUTH      = try(var.vault.auth, null)
+    CARILLON_VAULT_CA        = try("base64:${base64encode(var.vault.ca)}", null)
+    CARILLON_VAULT_MOUNT     = try(var.vault.mount, null)
+    CARILLON_VAULT_NAMESPACE = try(var.vault.namespace, null)
+    CARILLON_VAULT_ROLE      = try(var.vault.role, null)
+    CARILLON_VAULT_SERVER_ID = try(var.vault.server_id, null)
   }
 
   environment = merge({ for name, value in local.all : name => value if value != null }, var.environment)
@@ -30,6 +38,7 @@ locals {
     { for name, arn in {
       CARILLON_DATABASE_PASSWORD = var.database_password_secret_arn
       CARILLON_SECRET_KEYS       = var.secret_keys_secret_arn
+      CARILLON_VAULT_TOKEN       = try(var.vault.token_secret_arn, null)
     } : name => arn if arn != null },
     var.secrets,
   )

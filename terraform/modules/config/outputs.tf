@@ -28,6 +28,11 @@ output "database_port" {
   value       = local.postgres ? tonumber(coalesce(local.database.port, "5432")) : null
 }
 
+output "vault_port" {
+  description = "Port in the address of Vault, 443 unless it has one; null without Vault."
+  value       = var.vault == null ? null : try(tonumber(regex("^https://[^/]*:([0-9]+)(?:/|$)", var.vault.address)[0]), 443)
+}
+
 output "port" {
   description = "Port of the HTTP API."
   value       = tonumber(element(split(":", var.listen), length(split(":", var.listen)) - 1))

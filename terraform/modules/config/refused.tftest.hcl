@@ -222,3 +222,67 @@ run "one_input_for_a_variable" {
   }
   expect_failures = [var.environment]
 }
+
+run "a_role_by_arn" {
+  command = plan
+  variables {
+    secret_role_arn = "carillon-{app}"
+  }
+  expect_failures = [var.secret_role_arn]
+}
+
+run "an_encrypted_way_to_vault" {
+  command = plan
+  variables {
+    vault = { address = "http://vault.internal:8200", role = "carillon" }
+  }
+  expect_failures = [var.vault]
+}
+
+run "a_login_that_nodes_have" {
+  command = plan
+  variables {
+    vault = { address = "https://vault.internal:8200", auth = "kubernetes", role = "carillon" }
+  }
+  expect_failures = [var.vault]
+}
+
+run "a_role_of_vault" {
+  command = plan
+  variables {
+    vault = { address = "https://vault.internal:8200" }
+  }
+  expect_failures = [var.vault]
+}
+
+run "a_token_of_vault" {
+  command = plan
+  variables {
+    vault = { address = "https://vault.internal:8200", auth = "token" }
+  }
+  expect_failures = [var.vault]
+}
+
+run "a_complete_arn_of_the_token" {
+  command = plan
+  variables {
+    vault = { address = "https://vault.internal:8200", auth = "token", token_secret_arn = "vault-token" }
+  }
+  expect_failures = [var.vault]
+}
+
+run "a_mount_without_slashes_around" {
+  command = plan
+  variables {
+    vault = { address = "https://vault.internal:8200", role = "carillon", mount = "/aws/" }
+  }
+  expect_failures = [var.vault]
+}
+
+run "authorities_not_their_file" {
+  command = plan
+  variables {
+    vault = { address = "https://vault.internal:8200", role = "carillon", ca = "vault-ca.pem" }
+  }
+  expect_failures = [var.vault]
+}

@@ -228,6 +228,67 @@ variable "secrets" {
   }
 }
 
+variable "secret_role_arn" {
+  description = "Role that nodes assume to read awssm: and ssm: secrets of an app; {app} stands for the name of the app. Null: nodes read them as themselves."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.secret_role_arn == null || can(regex("^arn:aws[a-z-]*:iam::[0-9]{12}:role/([A-Za-z0-9+=,.@_/-]|[{]app[}])+$", var.secret_role_arn))
+    error_message = "secret_role_arn is \"${coalesce(var.secret_role_arn, "null")}\". It must be the ARN of a role, such as arn:aws:iam::123456789012:role/carillon-{app}."
+  }
+}
+
+variable "vault" {
+  description = "HashiCorp Vault, for vault: secrets, with the values of the flags --vault-... in docs/reference/cli.md. ca holds the authorities of its certificate in PEM, token_secret_arn a secret in Secrets Manager with the token for auth = \"token\". Null: none."
+  type = object({
+    address          = string
+    auth             = optional(string, "aws")
+    role             = optional(string)
+    mount            = optional(string)
+    namespace        = optional(string)
+    server_id        = optional(string)
+    ca               = optional(string)
+    token_secret_arn = optional(string)
+  })
+  default = null
+
+  validation {
+    condition     = var.vault == null || can(regex("^https://[^/?#@ ]+(/[^?# ]*)?$", var.vault.address))
+    error_message = "vault.address must be a URL such as https://vault.example.com:8200, without user and query: nodes send tokens there, and take secrets from it."
+  }
+
+  validation {
+    condition     = var.vault == null || try(contains(["aws", "token"], var.vault.auth), false)
+    error_message = "vault.auth is \"${coalesce(try(var.vault.auth, null), "null")}\". It must be \"aws\", the role of the nodes, or \"token\"."
+  }
+
+  validation {
+    condition     = try(var.vault.auth, "") != "aws" || try(var.vault.role != null && var.vault.token_secret_arn == null, false)
+    error_message = "vault.auth = \"aws\" needs the role of Vault to log in with, such as role = \"carillon\", and no token_secret_arn."
+  }
+
+  validation {
+    condition     = try(var.vault.auth, "") != "token" || try(var.vault.token_secret_arn != null && var.vault.role == null, false)
+    error_message = "vault.auth = \"token\" needs token_secret_arn, and no role: a token has its policies already."
+  }
+
+  validation {
+    condition     = try(var.vault.token_secret_arn, null) == null || can(regex("^arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@!-]+-[A-Za-z0-9]{6}(:[^:*]*:[^:*]*:[^:*]*)?$", var.vault.token_secret_arn))
+    error_message = "vault.token_secret_arn is not the complete ARN of a secret: arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX, with the six characters at its end, optionally followed by :KEY::."
+  }
+
+  validation {
+    condition     = try(var.vault.mount, null) == null || can(regex("^[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*$", var.vault.mount))
+    error_message = "vault.mount is \"${coalesce(try(var.vault.mount, null), "null")}\". It must be the path of the auth method, such as aws, without a \"/\" at its ends."
+  }
+
+  validation {
+    condition     = try(var.vault.ca, null) == null || can(regex("-----BEGIN CERTIFICATE-----", var.vault.ca))
+    error_message = "vault.ca holds no certificate in PEM. Give the text, such as file(\"vault-ca.pem\"), not the name of a file."
+  }
+}
+
 variable "environment" {
   description = "More variables of the node, such as CARILLON_HOST_RATE; docs/reference/cli.md has all."
   type        = map(string)
@@ -239,16 +300,12 @@ variable "environment" {
   }
 
   validation {
-    condition     = length(setintersection(keys(var.environment), ["CARILLON_DATABASE_PASSWORD", "CARILLON_SECRET_KEYS", "CARILLON_TOKEN"])) == 0
-    error_message = "environment would show a password or key in plain text: use database_password_secret_arn and secret_keys_secret_arn."
+    condition     = length(setintersection(keys(var.environment), ["CARILLON_DATABASE_PASSWORD", "CARILLON_SECRET_KEYS", "CARILLON_TOKEN", "CARILLON_VAULT_TOKEN"])) == 0
+    error_message = "environment would show a password or key in plain text: use database_password_secret_arn, secret_keys_secret_arn and token_secret_arn of vault."
   }
 
   validation {
-    condition = length(setintersection(keys(var.environment), [
-      "CARILLON_DATABASE", "CARILLON_DATABASE_AUTH", "CARILLON_MIGRATE", "CARILLON_LISTEN", "CARILLON_STOP_TIMEOUT",
-      "CARILLON_DRAIN_TIMEOUT", "CARILLON_TASK_PROTECTION", "CARILLON_EMF", "CARILLON_LOG_FORMAT", "CARILLON_LOG_LEVEL",
-      "CARILLON_WORKERS", "CARILLON_APPS", "CARILLON_NODE_LABELS", "CARILLON_EGRESS_PRIVATE", "CARILLON_EGRESS_DENY",
-    ])) == 0
-    error_message = "environment sets ${join(", ", setintersection(keys(var.environment), ["CARILLON_DATABASE", "CARILLON_DATABASE_AUTH", "CARILLON_MIGRATE", "CARILLON_LISTEN", "CARILLON_STOP_TIMEOUT", "CARILLON_DRAIN_TIMEOUT", "CARILLON_TASK_PROTECTION", "CARILLON_EMF", "CARILLON_LOG_FORMAT", "CARILLON_LOG_LEVEL", "CARILLON_WORKERS", "CARILLON_APPS", "CARILLON_NODE_LABELS", "CARILLON_EGRESS_PRIVATE", "CARILLON_EGRESS_DENY"]))}, which the module sets from the input of that name."
+    condition     = length(setintersection(keys(var.environment), keys(local.all))) == 0
+    error_message = "environment sets ${join(", ", setintersection(keys(var.environment), keys(local.all)))}, which the module sets from the input of that name."
   }
 }

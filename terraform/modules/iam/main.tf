@@ -1,9 +1,14 @@
 # The policies of nodes, as JSON. They name each action and each resource. A resource ends in "*" only
-# below a name that is given in full, where AWS makes up the rest: the tasks of a cluster, the streams of
-# a log group. The one exception is ecr:GetAuthorizationToken, which AWS allows on all resources or none;
+# below a name that is given in full: where AWS makes up the rest (the tasks of a cluster, the streams of
+# a log group), and where the user asks for all secrets below a path. The one exception is ecr:GetAuthorizationToken, which AWS allows on all resources or none;
 # the token opens no repository by itself. It is there only with ecr_repository_arn.
 
 locals {
+  # The services that decrypt the secrets of jobs for a node, with their region. The domain differs between partitions.
+  decrypting = sort(distinct([for arn in concat(var.job_secret_arns, var.job_parameter_arns) :
+    "${split(":", arn)[2]}.${split(":", arn)[3]}.*"
+  ]))
+
   # What nodes do themselves.
   task = [for s in [
     {
@@ -27,9 +32,33 @@ locals {
       Resource = var.sns_topic_arns
     },
     {
-      Sid      = "AssumeRolesOfTargets"
-      Action   = ["sts:AssumeRole"]
+      # Sessions carry the name of the app and of the job as tags.
+      Sid      = "AssumeRoles"
+      Action   = ["sts:AssumeRole", "sts:TagSession"]
       Resource = var.assume_role_arns
+    },
+    {
+      Sid      = "ReadSecretsOfJobs"
+      Action   = ["secretsmanager:GetSecretValue"]
+      Resource = var.job_secret_arns
+    },
+    {
+      Sid      = "ReadParametersOfJobs"
+      Action   = ["ssm:GetParameter"]
+      Resource = var.job_parameter_arns
+    },
+    {
+      Sid       = "DecryptSecretsOfJobs"
+      Action    = ["kms:Decrypt"]
+      Resource  = length(local.decrypting) == 0 ? [] : var.kms_key_arns
+      Condition = { StringLike = { "kms:ViaService" = local.decrypting } }
+    },
+    {
+      # Nodes decrypt these keys themselves. The context is that of "carillon secret key --kms".
+      Sid       = "DecryptKeysOfStoredSecrets"
+      Action    = ["kms:Decrypt"]
+      Resource  = var.secret_keys_kms_key_arns
+      Condition = { StringEquals = { "kms:EncryptionContext:carillon" = "secret-key" } }
     },
     {
       Sid      = "ProtectTasks"

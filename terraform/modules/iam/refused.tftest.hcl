@@ -44,6 +44,39 @@ run "roles_by_name" {
   expect_failures = [var.assume_role_arns]
 }
 
+run "a_role_of_an_app_that_nodes_may_not_assume" {
+  command = plan
+  variables {
+    secret_role_arn  = "arn:aws:iam::123456789012:role/carillon-{app}"
+    assume_role_arns = ["arn:aws:iam::123456789012:role/carillon"]
+  }
+  expect_failures = [var.secret_role_arn]
+}
+
+run "secrets_of_jobs_by_name_or_path" {
+  command = plan
+  variables {
+    job_secret_arns = ["arn:aws:secretsmanager:eu-central-1:123456789012:secret:*"]
+  }
+  expect_failures = [var.job_secret_arns]
+}
+
+run "parameters_by_name_or_path" {
+  command = plan
+  variables {
+    job_parameter_arns = ["arn:aws:ssm:eu-central-1:123456789012:parameter/*"]
+  }
+  expect_failures = [var.job_parameter_arns]
+}
+
+run "keys_of_keys_by_id" {
+  command = plan
+  variables {
+    secret_keys_kms_key_arns = ["arn:aws:kms:eu-central-1:123456789012:alias/carillon"]
+  }
+  expect_failures = [var.secret_keys_kms_key_arns]
+}
+
 run "secrets_by_name" {
   command = plan
   variables {

@@ -43,7 +43,7 @@ variable "sns_topic_arns" {
 }
 
 variable "assume_role_arns" {
-  description = "The roles that nodes assume to call functions, queues and topics of other accounts."
+  description = "The roles that nodes assume: those of targets in other accounts, and those that read the secrets of apps."
   type        = list(string)
   default     = []
 
@@ -53,8 +53,52 @@ variable "assume_role_arns" {
   }
 }
 
+variable "secret_role_arn" {
+  description = "The role that nodes assume to read the secrets of an app, with {app} for its name; null for none. It is only compared with assume_role_arns."
+  type        = string
+  default     = null
+
+  validation {
+    condition     = var.secret_role_arn == null || anytrue([for arn in var.assume_role_arns : can(regex("^${replace(replace(coalesce(var.secret_role_arn, "-"), "/([.+])/", "[$1]"), "{app}", "[A-Za-z0-9-]+")}$", arn))])
+    error_message = "Nodes may not assume ${coalesce(var.secret_role_arn, "null")} (secret_role_arn): assume_role_arns holds no role of this form. List that of each app, with its name in place of {app}."
+  }
+}
+
+variable "job_secret_arns" {
+  description = "The secrets in Secrets Manager that jobs refer to as awssm:NAME. An ARN that ends in :secret:PATH/* stands for all below that path."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for arn in var.job_secret_arns : can(regex("^arn:aws[a-z-]*:secretsmanager:[a-z0-9-]+:[0-9]{12}:secret:[A-Za-z0-9/_+=.@!-]+(-[A-Za-z0-9]{6}|/[*])$", arn))])
+    error_message = "job_secret_arns must hold complete ARNs of secrets, arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME-XXXXXX, or arn:aws:secretsmanager:REGION:ACCOUNT:secret:PATH/* for all below a path."
+  }
+}
+
+variable "job_parameter_arns" {
+  description = "The parameters in Parameter Store that jobs refer to as ssm:NAME. An ARN that ends in :parameter/PATH/* stands for all below that path."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for arn in var.job_parameter_arns : can(regex("^arn:aws[a-z-]*:ssm:[a-z0-9-]+:[0-9]{12}:parameter/[A-Za-z0-9_.-]+(/[A-Za-z0-9_.-]+)*(/[*])?$", arn))])
+    error_message = "job_parameter_arns must hold ARNs of parameters, arn:aws:ssm:REGION:ACCOUNT:parameter/NAME, or arn:aws:ssm:REGION:ACCOUNT:parameter/PATH/* for all below a path."
+  }
+}
+
+variable "secret_keys_kms_key_arns" {
+  description = "The KMS keys that encrypt the keys of stored secrets (carillon secret key --kms)."
+  type        = list(string)
+  default     = []
+
+  validation {
+    condition     = alltrue([for arn in var.secret_keys_kms_key_arns : can(regex("^arn:aws[a-z-]*:kms:[a-z0-9-]+:[0-9]{12}:key/[A-Za-z0-9-]+$", arn))])
+    error_message = "secret_keys_kms_key_arns must hold ARNs of keys, not of aliases: arn:aws:kms:REGION:ACCOUNT:key/ID."
+  }
+}
+
 variable "secret_arns" {
-  description = "The secrets that nodes read."
+  description = "The secrets that are read before a node starts: its own, and those in variables."
   type        = set(string)
   default     = []
 
@@ -65,7 +109,7 @@ variable "secret_arns" {
 }
 
 variable "kms_key_arns" {
-  description = "The KMS keys that encrypt these secrets. Not needed for the key aws/secretsmanager."
+  description = "The KMS keys that encrypt all of these secrets and parameters. Not needed for the keys aws/secretsmanager and aws/ssm."
   type        = list(string)
   default     = []
 

@@ -40,3 +40,29 @@ run "nodes_call_out" {
     error_message = "A rule of a range of ports is another one."
   }
 }
+
+run "vault_where_a_rule_leads" {
+  variables {
+    vault_port = 8443
+  }
+  assert {
+    condition     = length(aws_vpc_security_group_egress_rule.other) == 2
+    error_message = "Vault gets a rule besides that of the user."
+  }
+}
+
+run "vault_where_nodes_call_anyway" {
+  command = plan
+  variables {
+    vault_port   = 443
+    egress_rules = {}
+  }
+}
+
+run "vault_out_of_reach" {
+  command = plan
+  variables {
+    vault_port = 9005 # only for UDP
+  }
+  expect_failures = [var.vault_port]
+}

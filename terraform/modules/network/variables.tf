@@ -42,6 +42,19 @@ variable "egress_rules" {
   }))
 }
 
+variable "vault_port" {
+  description = "Port of Vault; null without Vault."
+  type        = number
+  default     = null
+
+  validation {
+    condition = var.vault_port == null || contains(keys(var.open_ports), tostring(coalesce(var.vault_port, 0))) || anytrue([for rule in values(var.egress_rules) :
+      contains(["tcp", "-1"], rule.ip_protocol) && rule.from_port <= coalesce(var.vault_port, 0) && coalesce(rule.to_port, rule.from_port) >= coalesce(var.vault_port, 0)
+    ])
+    error_message = "Nodes could not reach Vault on port ${coalesce(var.vault_port, 0)}: they call port ${join(" and ", keys(var.open_ports))} and the database only. Add it to egress_rules, such as vault = { from_port = ${coalesce(var.vault_port, 0)}, cidr_ipv4 = \"10.0.0.0/16\" }."
+  }
+}
+
 variable "tags" {
   description = "Tags of all resources."
   type        = map(string)

@@ -35,8 +35,10 @@ run "node_of_a_group" {
     group               = { name = "payroll", launch_hook = "payroll-launch", terminate_hook = "payroll-terminate" }
     log_agent           = { url = "https://packages.example.com/amazon-cloudwatch-agent.deb", sha256 = "d4735e3a265e16eee03f59718b9b5d03019c07d8b6c51f90da3a666eec13ab35", log_group_name = "/carillon/payroll" }
     additional_packages = [{ url = "s3://packages/amazon-ssm-agent.deb", sha256 = "4e07408562bedb8b60ce05c1decfe3ad16b72230967de01f640b7e4729b49fce" }]
+    environment         = { CARILLON_DATABASE = "sqlite:/var/lib/carillon/carillon.db", CARILLON_VAULT_ADDRESS = "https://vault.internal" }
     secrets = {
       CARILLON_SECRET_KEYS = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:keys-AbCdEf"
+      CARILLON_VAULT_TOKEN = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:vault-AbCdEf:token::"
       SECRET_CRM           = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:crm-AbCdEf:token::"
       SECRET_PEM           = "arn:aws:secretsmanager:eu-central-1:123456789012:secret:pem-AbCdEf"
     }
