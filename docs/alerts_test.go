@@ -38,10 +38,11 @@ func TestAlertsAreValidAndRing(t *testing.T) {
 var (
 	alertName = regexp.MustCompile(`(?m)^ +- alert: (\w+)$`)
 	runbook   = regexp.MustCompile(`(?m)^ +runbook: monitor\.md#([a-z-]+)$`)
-	console   = regexp.MustCompile(`(?m)^ +console: "\{\{ \$externalLabels.carillon_console \}\}/console/[^"]*"$`)
-	family    = regexp.MustCompile(`carillon_[a-z_]+`)
-	ringing   = regexp.MustCompile(`alertname: (\w+)\n +exp_alerts:\n +- exp_labels`)
-	quiet     = regexp.MustCompile(`\{eval_time: [0-9a-z]+, alertname: (\w+)\}`)
+	console   = regexp.MustCompile(`(?m)^ +console: "\{\{ \$externalLabels.carillon_console \}\}/console/[^"]*"$|` +
+		`(?m)^ +console: '\{\{ \$externalLabels.carillon_console \}\}/console/`)
+	family  = regexp.MustCompile(`carillon_[a-z_]+`)
+	ringing = regexp.MustCompile(`alertname: (\w+)\n +exp_alerts:\n +- exp_labels`)
+	quiet   = regexp.MustCompile(`\{eval_time: [0-9a-z]+, alertname: (\w+)\}`)
 )
 
 // consoleLabel is the external label that says where the console is.
