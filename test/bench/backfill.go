@@ -19,9 +19,10 @@ const (
 	backfillPatience = 20 * time.Minute
 )
 
-// recovering is how long after a kill the fires of the killed node may still be late: it has to be known as dead, which takes
-// longer than a heartbeat, and some handler has to find what it had.
-const recovering = 45 * time.Second
+// recovering is how long after a kill the fires of the killed node may still be late: others claim them two seconds late until it
+// counts as dead, which takes a minute, and what it held is theirs when a handler, of which each has its turn after 15 seconds, and
+// a poll have found it.
+const recovering = 85 * time.Second
 
 // backfill measures how late the fires of a job are next to a backfill of another, while one of two nodes is killed in the middle
 // of it, and whether each instant has one run that succeeded. The ratio is that of the lateness to that before the backfill. What
