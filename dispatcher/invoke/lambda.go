@@ -16,10 +16,18 @@ import (
 )
 
 // functions invokes Lambda functions.
-type functions struct{ *awsClients[*lambda.Client] }
+type functions struct{ *awsClients[invokeFunction] }
+
+// invokeFunction invokes with one client.
+type invokeFunction func(context.Context, *lambda.InvokeInput) (*lambda.InvokeOutput, error)
 
 func newFunctions(node *nodeConfig) functions {
-	return functions{newAWSClients(node, func(c aws.Config) *lambda.Client { return lambda.NewFromConfig(c) })}
+	return functions{newAWSClients(node, func(c aws.Config) invokeFunction {
+		client := lambda.NewFromConfig(c)
+		return func(ctx context.Context, input *lambda.InvokeInput) (*lambda.InvokeOutput, error) {
+			return client.Invoke(ctx, input)
+		}
+	})}
 }
 
 // call invokes the function once.
@@ -38,14 +46,14 @@ func (f functions) call(ctx context.Context, call dispatcher.Call, started time.
 			input.ClientContext = aws.String(base64.StdEncoding.EncodeToString(l.ClientContext))
 		}
 	}
-	invoke := func(ctx context.Context, client *lambda.Client) (dispatcher.Outcome, returnedState, error) {
-		output, err := client.Invoke(ctx, input)
+	once := func(ctx context.Context, invoke invokeFunction) (dispatcher.Outcome, returnedState, error) {
+		output, err := invoke(ctx, input)
 		if err != nil {
 			return dispatcher.Outcome{}, returnedState{}, err
 		}
 		return invoked(output), returnedState{text: dispatcher.StateInBody(output.Payload)}, nil
 	}
-	return f.attempt(ctx, call, started, l.Timeout, invoke)
+	return f.attempt(ctx, call, started, l.Timeout, once)
 }
 
 // invoked turns a response of the Invoke API into an outcome. The API reports a failed function as a

@@ -12,10 +12,18 @@ import (
 )
 
 // topics publishes messages to SNS topics.
-type topics struct{ *awsClients[*sns.Client] }
+type topics struct{ *awsClients[publishMessage] }
+
+// publishMessage publishes with one client.
+type publishMessage func(context.Context, *sns.PublishInput) (*sns.PublishOutput, error)
 
 func newTopics(node *nodeConfig) topics {
-	return topics{newAWSClients(node, func(c aws.Config) *sns.Client { return sns.NewFromConfig(c) })}
+	return topics{newAWSClients(node, func(c aws.Config) publishMessage {
+		client := sns.NewFromConfig(c)
+		return func(ctx context.Context, input *sns.PublishInput) (*sns.PublishOutput, error) {
+			return client.Publish(ctx, input)
+		}
+	})}
 }
 
 // call publishes one message.
@@ -33,8 +41,8 @@ func (t topics) call(ctx context.Context, call dispatcher.Call, started time.Tim
 		MessageAttributes: attributes, MessageGroupId: given(message.GroupID), MessageDeduplicationId: given(message.DeduplicationID),
 	}
 	timeout := dispatcher.Duration(call.Target.Timeout())
-	return t.attempt(ctx, call, started, timeout, func(ctx context.Context, client *sns.Client) (dispatcher.Outcome, returnedState, error) {
-		output, err := client.Publish(ctx, input)
+	return t.attempt(ctx, call, started, timeout, func(ctx context.Context, publish publishMessage) (dispatcher.Outcome, returnedState, error) {
+		output, err := publish(ctx, input)
 		if err != nil {
 			return dispatcher.Outcome{}, returnedState{}, err
 		}

@@ -16,10 +16,23 @@ import (
 )
 
 // queues sends messages to SQS queues.
-type queues struct{ *awsClients[*sqs.Client] }
+type queues struct{ *awsClients[sendMessage] }
+
+// sendMessage sends to a queue, which has an ARN, with one client.
+type sendMessage func(ctx context.Context, queue string, input *sqs.SendMessageInput) (*sqs.SendMessageOutput, error)
 
 func newQueues(node *nodeConfig) queues {
-	return queues{newAWSClients(node, func(c aws.Config) *sqs.Client { return sqs.NewFromConfig(c) })}
+	return queues{newAWSClients(node, func(c aws.Config) sendMessage {
+		client := sqs.NewFromConfig(c)
+		return func(ctx context.Context, queue string, input *sqs.SendMessageInput) (*sqs.SendMessageOutput, error) {
+			url, err := queueURL(ctx, client.Options(), queue)
+			if err != nil {
+				return nil, err
+			}
+			input.QueueUrl = aws.String(url)
+			return client.SendMessage(ctx, input)
+		}
+	})}
 }
 
 // call sends one message.
@@ -37,13 +50,8 @@ func (q queues) call(ctx context.Context, call dispatcher.Call, started time.Tim
 		MessageGroupId: given(message.GroupID), MessageDeduplicationId: given(message.DeduplicationID),
 	}
 	timeout := dispatcher.Duration(call.Target.Timeout())
-	return q.attempt(ctx, call, started, timeout, func(ctx context.Context, client *sqs.Client) (dispatcher.Outcome, returnedState, error) {
-		url, err := queueURL(ctx, client.Options(), call.Target.SQS.QueueARN)
-		if err != nil {
-			return dispatcher.Outcome{}, returnedState{}, err
-		}
-		input.QueueUrl = aws.String(url)
-		output, err := client.SendMessage(ctx, input)
+	return q.attempt(ctx, call, started, timeout, func(ctx context.Context, send sendMessage) (dispatcher.Outcome, returnedState, error) {
+		output, err := send(ctx, call.Target.SQS.QueueARN, input)
 		if err != nil {
 			return dispatcher.Outcome{}, returnedState{}, err
 		}
