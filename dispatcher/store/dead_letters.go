@@ -67,6 +67,27 @@ func (s *store) deadLetters(ctx context.Context, query dispatcher.DeadLetterQuer
 func (s *store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w conditions, job int64, replayable bool) (
 	[]dispatcher.Run, error,
 ) {
+	ofJobs := func(query dispatcher.RunQuery, w conditions) ([]dispatcher.Run, error) {
+		return s.deadOfJobs(ctx, query, w, job, replayable)
+	}
+	many, err := s.hasManyJobs(ctx, dispatcher.AppID(query.App), s.walks.jobs)
+	if err != nil {
+		return nil, err
+	}
+	if job != 0 || !many {
+		return ofJobs(query, w)
+	}
+	found, err := s.walkDead(ctx, query, w, replayable)
+	if err != nil {
+		return nil, err
+	}
+	return restOfPage(query, w, found, ofJobs)
+}
+
+// deadOfJobs looks for the dead letters of an app job by job.
+func (s *store) deadOfJobs(ctx context.Context, query dispatcher.RunQuery, w conditions, job int64, replayable bool) (
+	[]dispatcher.Run, error,
+) {
 	jobs, err := s.deadJobs(ctx, dispatcher.AppID(query.App), job, replayable)
 	if err != nil || len(jobs) == 0 {
 		return nil, err
@@ -92,17 +113,40 @@ func (s *store) CountDeadLetters(ctx context.Context, query dispatcher.DeadLette
 	if err != nil {
 		return count, err
 	}
-	jobs, err := s.deadJobs(ctx, dispatcher.AppID(query.App), of.job, true)
-	if err != nil || len(jobs) == 0 {
-		return count, err
-	}
-	found := s.rows(0, len(w.args)+1, "", idColumns...) + ` SELECT count(*) FROM (SELECT 1 FROM b CROSS JOIN runs AS r
-		WHERE ` + isDead + ` AND r.job_id = b.id` + w.text + ` LIMIT ` + strconv.Itoa(most+1) + `) AS dead`
-	n, _, err := first(ctx, s.read, scanInt, found, append(w.args[:len(w.args):len(w.args)], s.batch(jobs)...)...)
+	n, err := s.countDead(ctx, dispatcher.RunQuery{App: query.App, From: query.From, To: query.To}, w, of.job, most+1)
 	if err != nil {
 		return count, fmt.Errorf("count the dead letters of app %s: %w", dispatcher.Echo(query.App), err)
 	}
-	return dispatcher.DeadLetterCount{Count: min(int(n), most), More: int(n) > most}, nil
+	return dispatcher.DeadLetterCount{Count: min(n, most), More: n > most}, nil
+}
+
+// countDead counts the dead letters of jobs that exist and meet conditions, up to most: those that a walk comes past, and if that
+// does not tell, those of each job.
+func (s *store) countDead(ctx context.Context, query dispatcher.RunQuery, w conditions, job int64, most int) (int, error) {
+	limited := w.text + ` LIMIT ` + strconv.Itoa(most) + `) AS dead`
+	many, err := s.hasManyJobs(ctx, dispatcher.AppID(query.App), s.walks.countedJobs)
+	if err != nil {
+		return 0, err
+	}
+	if many && job == 0 {
+		past := w
+		rest, err := s.walkPastDead(ctx, query, &past, s.walks.counted, true)
+		if err != nil {
+			return 0, err
+		}
+		n, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (SELECT 1 FROM runs AS r WHERE `+isDead+past.text+` LIMIT `+
+			strconv.Itoa(most)+`) AS dead`, past.args...)
+		if err != nil || rest == nil || int(n) == most {
+			return int(n), err
+		}
+	}
+	jobs, err := s.deadJobs(ctx, dispatcher.AppID(query.App), job, true)
+	if err != nil || len(jobs) == 0 {
+		return 0, err
+	}
+	n, _, err := first(ctx, s.read, scanInt, s.rows(0, len(w.args)+1, "", idColumns...)+` SELECT count(*) FROM (SELECT 1
+		FROM b CROSS JOIN runs AS r WHERE `+isDead+` AND r.job_id = b.id`+limited, append(w.args[:len(w.args):len(w.args)], s.batch(jobs)...)...)
+	return int(n), err
 }
 
 // ReplayDeadLetters retries some of the runs that failed for good.

@@ -339,3 +339,14 @@ func ExplainAuditLog(ctx context.Context, s dispatcher.Store, query dispatcher.A
 	}
 	return s.(*store).explain(ctx, statement, args)
 }
+
+// Walks are the bounds of the walks of lists.
+type Walks struct {
+	Jobs, Rows, Counted int
+	Span                time.Duration
+}
+
+// SetWalks sets them.
+func SetWalks(s dispatcher.Store, w Walks) {
+	s.(*store).walks = walks{jobs: w.Jobs, countedJobs: w.Jobs, rows: w.Rows, counted: w.Counted, span: w.Span}
+}

@@ -81,7 +81,7 @@ func foundFirst[T any](ctx context.Context, l *looker, scan func(scanner) (T, er
 // misfires looks for misfires, by the time at which they were decided.
 func (l *looker) misfires(ctx context.Context) (err error) {
 	args := statementArgs{l.since.UnixMilli()}
-	l.found.Misfires, err = foundFirst(ctx, l, scanMisfire, `SELECT `+misfireSelected+` WHERE m.decided_at >= $1`+
+	l.found.Misfires, err = foundFirst(ctx, l, scanMisfire, misfireQuery(`SELECT * FROM misfires`)+` WHERE m.decided_at >= $1`+
 		l.ofApps(`j.app_id`, &args)+` ORDER BY m.decided_at DESC, m.from_at DESC, m.trigger_id DESC`, args...)
 	return err
 }

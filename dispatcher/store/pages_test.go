@@ -33,6 +33,12 @@ var pagesScale = flag.Int("pages", 0, "jobs in the databases of TestPages; 50000
 // pagesOf is a database of TestPages that an earlier run has filled.
 var pagesOf = flag.String("crowd", "", "a database that crowd.Fill has filled, which TestPages looks at in place of a new one")
 
+// Of the timed pages, those whose names match are looked at, so many times by each person.
+var (
+	pagesNamed = flag.String("page", "", "a regular expression for the names of the pages that TestPages times; empty: all")
+	pageViews  = flag.Int("views", 20, "how many times TestPages times each page")
+)
+
 // mostQueries are those that a page takes on either database, at most, no matter who looks and however much there is. Those of an app's
 // runs look further and further back, seven times at most. A page that finds nothing takes fewer.
 var mostQueries = map[string]int{
@@ -48,9 +54,6 @@ var mostQueries = map[string]int{
 	"runs of an app by rare state": 16, "runs of an app by state": 16, "statistics": 6, "statistics of an app": 6,
 	"timeline": 9, "timeline of all apps": 3, "tokens": 3,
 }
-
-// timedViews are those of each page by each person whose times are printed.
-const timedViews = 20
 
 // slowest is what 95 of 100 views of a page take at most.
 const slowest = 200 * time.Millisecond
@@ -249,11 +252,15 @@ func (c crowded) scans(t *testing.T, sent map[string][]store.Query) {
 // timed prints how long pages take, and fails for those that take too long.
 func (c crowded) timed(t *testing.T) {
 	t.Helper()
+	named := regexp.MustCompile(*pagesNamed)
 	for _, p := range c.people {
 		took, used := map[string][]time.Duration{}, map[string]time.Duration{}
 		var names []string
-		for n := range timedViews {
+		for n := range *pageViews {
 			for _, page := range c.pages(p, n) {
+				if !named.MatchString(page.Name) {
+					continue
+				}
 				if took[page.Name] == nil {
 					names = append(names, page.Name)
 				}
@@ -266,7 +273,7 @@ func (c crowded) timed(t *testing.T) {
 			all := slices.Sorted(slices.Values(took[name]))
 			p50, p95 := all[len(all)/2], all[len(all)*95/100]
 			line := fmt.Sprintf("%-29s for %-21s p50 %6.1f ms, p95 %6.1f ms, processor %5.1f ms", name, p.name,
-				milliseconds(p50), milliseconds(p95), milliseconds(used[name]/timedViews))
+				milliseconds(p50), milliseconds(p95), milliseconds(used[name]/time.Duration(*pageViews)))
 			if p95 > slowest {
 				t.Errorf("%s: want %v at most", line, slowest)
 			} else {
@@ -300,7 +307,9 @@ func TestPagesOnSQLite(t *testing.T) {
 func testPages(t *testing.T, database func(testing.TB) string) {
 	t.Helper()
 	c := newCrowded(t, cmp.Or(*pagesOf, database(t)), max(*pagesScale, 1200))
-	c.scans(t, c.count(t))
+	if *pagesNamed == "" {
+		c.scans(t, c.count(t))
+	}
 	if *pagesScale > 0 {
 		c.timed(t)
 	}

@@ -3,16 +3,23 @@ package store
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// misfireSelected is what scanMisfire reads, of misfires AS m with their names.
-const misfireSelected = `a.name, j.name, t.name, m.job_id, m.trigger_id, m.from_at, m.to_at, m.count, m.decision, m.reason, m.catch_up,
-	m.node, m.decided_at
-	FROM misfires AS m JOIN jobs AS j ON j.id = m.job_id JOIN apps AS a ON a.id = j.app_id JOIN triggers AS t ON t.id = m.trigger_id`
+// misfireQuery completes a query for rows of misfires to one that scanMisfire reads.
+func misfireQuery(picked string) string {
+	return `SELECT a.name, j.name, t.name, m.job_id, m.trigger_id, m.from_at, m.to_at, m.count, m.decision, m.reason, m.catch_up,
+		m.node, m.decided_at
+		FROM (` + picked + `) AS m JOIN jobs AS j ON j.id = m.job_id JOIN apps AS a ON a.id = j.app_id
+		JOIN triggers AS t ON t.id = m.trigger_id`
+}
+
+// triggerThere is the condition that the trigger of a misfire r is not yet purged. Others have no name to be shown.
+const triggerThere = `EXISTS (SELECT 1 FROM triggers AS t WHERE t.id = r.trigger_id)`
 
 func scanMisfire(row scanner) (dispatcher.Misfire, error) {
 	var m dispatcher.Misfire
@@ -37,32 +44,92 @@ func (s *store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]disp
 	if err != nil {
 		return nil, err
 	}
-	var w conditions
-	if query.App != "" {
-		w.add("j.app_id = %s", dispatcher.AppID(query.App))
+	w, err := misfireConditions(query)
+	if err != nil {
+		return nil, err
 	}
 	if query.Job != "" {
-		w.add("m.job_id = %s", of.job)
+		w.add("r.job_id = %s", of.job)
 	}
 	if query.Trigger != "" {
-		w.add("m.trigger_id = %s", of.trigger)
+		w.add("r.trigger_id = %s", of.trigger)
 	}
+	if query.App != "" && query.Job == "" {
+		return s.misfiresOfApp(ctx, query, w)
+	}
+	return s.latestMisfires(ctx, w, query.Page.Limit)
+}
+
+// misfireConditions returns those of a query that name neither app nor job.
+func misfireConditions(query dispatcher.RunQuery) (w conditions, err error) {
+	w.add("r.from_at >= %s", int64(math.MinInt64)) // as latestOfEach wants it
 	if !query.From.IsZero() {
-		w.add("m.to_at >= %s", query.From.UnixMilli())
+		w.add("r.to_at >= %s", query.From.UnixMilli())
 	}
 	if !query.To.IsZero() {
-		w.add("m.from_at <= %s", query.To.UnixMilli())
+		w.add("r.from_at <= %s", query.To.UnixMilli())
 	}
 	if query.Page.Cursor != "" {
 		key, err := dispatcher.ParseRunKey(query.Page.Cursor)
 		if err != nil {
-			return nil, fmt.Errorf("cursor %s: %w", dispatcher.Echo(query.Page.Cursor), err)
+			return w, fmt.Errorf("cursor %s: %w", dispatcher.Echo(query.Page.Cursor), err)
 		}
-		w.add("(m.from_at, m.trigger_id) < (%s, %s)", key.ScheduledAt.UnixMilli(), key.TriggerID)
+		w.add("(r.from_at, r.trigger_id) < (%s, %s)", key.ScheduledAt.UnixMilli(), key.TriggerID)
 	}
-	list := `SELECT ` + misfireSelected + ` WHERE 1 = 1` + w.text +
-		` ORDER BY m.from_at DESC, m.trigger_id DESC LIMIT ` + strconv.Itoa(query.Page.Limit)
-	return collect(ctx, s.read, scanMisfire, list, w.args...)
+	return w, nil
+}
+
+// latestFirst orders misfires r as lists show them, those that are limited to a page.
+func latestFirst(limit int) string {
+	return ` ORDER BY r.from_at DESC, r.trigger_id DESC LIMIT ` + strconv.Itoa(limit)
+}
+
+// latestMisfires returns those that meet conditions.
+func (s *store) latestMisfires(ctx context.Context, w conditions, limit int) ([]dispatcher.Misfire, error) {
+	picked := `SELECT r.* FROM misfires AS r WHERE ` + triggerThere + w.text + latestFirst(limit)
+	return collect(ctx, s.read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`, w.args...)
+}
+
+// misfiresOfApp returns the latest misfires of an app: those of many jobs by a walk through the misfires of all apps, as the lists of
+// runs do, and what is before that job by job.
+func (s *store) misfiresOfApp(ctx context.Context, query dispatcher.RunQuery, w conditions) ([]dispatcher.Misfire, error) {
+	app := dispatcher.AppID(query.App)
+	many, err := s.hasManyJobs(ctx, app, s.walks.jobs)
+	if err != nil {
+		return nil, err
+	}
+	if !many {
+		return s.misfiresOfJobs(ctx, app, w, query.Page.Limit)
+	}
+	end, err := s.walkEnd(ctx, w, s.walks.rows, `r.from_at`, `misfires AS r WHERE 1 = 1`)
+	if err != nil {
+		return nil, err
+	}
+	past := w
+	if end != nil {
+		past.add("r.from_at >= %s", *end)
+	}
+	past.add(ofAppID, app)
+	page, err := s.latestMisfires(ctx, past, query.Page.Limit)
+	if err != nil || end == nil || len(page) == query.Page.Limit {
+		return page, err
+	}
+	w.add("r.from_at < %s", *end)
+	further, err := s.misfiresOfJobs(ctx, app, w, query.Page.Limit-len(page))
+	return append(page, further...), err
+}
+
+// misfiresOfJobs looks for the latest misfires of an app job by job.
+func (s *store) misfiresOfJobs(ctx context.Context, app int64, of conditions, limit int) ([]dispatcher.Misfire, error) {
+	// $1 app
+	jobs, err := collect(ctx, s.read, scanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, app)
+	if err != nil || len(jobs) == 0 {
+		return nil, err
+	}
+	picked := s.rows(0, len(of.args)+1, "", idColumns...) + ` SELECT r.* FROM (` +
+		s.latestOfEach(`r.*`, `misfires`, `r.from_at`, triggerThere+of.text, limit) + `) AS r` + latestFirst(limit)
+	return collect(ctx, s.read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`,
+		append(of.args[:len(of.args):len(of.args)], s.batch(jobs)...)...)
 }
 
 // insertMisfires records what a change of a definition decided.

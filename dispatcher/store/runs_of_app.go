@@ -41,6 +41,25 @@ func (s *store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of con
 		list, args := unendedOfApp(of, claimed, app, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit))
 		return collect(ctx, s.read, scanRun, runQuery(list), args...)
 	}
+	many, err := s.hasManyJobs(ctx, app, s.walks.jobs)
+	if err != nil {
+		return nil, err
+	}
+	if !many {
+		return s.runsOfJobs(ctx, query, of, claimed)
+	}
+	found, err := s.walkRuns(ctx, query, of, claimed)
+	if err != nil {
+		return nil, err
+	}
+	return restOfPage(query, of, found, func(query dispatcher.RunQuery, of conditions) ([]dispatcher.Run, error) {
+		return s.runsOfJobs(ctx, query, of, claimed)
+	})
+}
+
+// runsOfJobs looks for the runs of an app job by job.
+func (s *store) runsOfJobs(ctx context.Context, query dispatcher.RunQuery, of conditions, claimed string) ([]dispatcher.Run, error) {
+	app := dispatcher.AppID(query.App)
 	// $1 app
 	jobs, err := collect(ctx, s.read, scanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, app)
 	if err != nil || len(jobs) == 0 {

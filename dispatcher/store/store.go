@@ -68,6 +68,7 @@ type store struct {
 	hot     statements
 	audits  *auditState
 	skips   *skips
+	walks   walks
 	metrics []prometheus.Collector // of a database that is open
 	// requests is the same with connections of its own, nil without Options.Requests; gate is that of apart.
 	requests *store
@@ -93,7 +94,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
 	s.hot, s.keys, s.margin, s.auditKept = s.statements(), o.Keys, o.ClockMargin, dispatcher.AuditRetention(o.AuditRetention)
-	s.audits, s.skips = &auditState{}, newSkips()
+	s.audits, s.skips, s.walks = &auditState{}, newSkips(), usualWalks(s.byDay())
 	s.audits.ids.Store(drawAuditID())
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -212,7 +213,7 @@ type flavor interface {
 	// endedOfKeys selects from the history the runs of the keys of a batch.
 	endedOfKeys() string
 	// latestOfEach selects columns of the latest rows r of a table, by at, of each job of a batch, of those that meet
-	// conditions, and at most limit of them.
+	// conditions, and at most limit of them, and those that are as late as the last of these.
 	// $1 a time that is not after any of them
 	latestOfEach(columns, table, at, conditions string, limit int) string
 	// deadOfEach is endedOfEach of dead letters.

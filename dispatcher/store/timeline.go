@@ -149,7 +149,7 @@ func (s *store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob
 // latestOfEach selects the latest rows of each job of a batch. The order begins with the job for the reason that endedOfEach has.
 func (p *postgres) latestOfEach(columns, table, at, conditions string, limit int) string {
 	return ` SELECT r.* FROM b CROSS JOIN LATERAL (SELECT ` + columns + ` FROM ` + table + ` AS r WHERE r.job_id >= b.id AND r.job_id <= b.id
-		AND ` + conditions + ` ORDER BY r.job_id DESC, ` + at + ` DESC LIMIT ` + strconv.Itoa(limit) + `) AS r`
+		AND ` + conditions + ` ORDER BY r.job_id DESC, ` + at + ` DESC FETCH FIRST ` + strconv.Itoa(limit) + ` ROWS WITH TIES) AS r`
 }
 
 // latestOfEach has no LATERAL: it looks for the oldest of the latest rows of each job first. $1 is before all of them.

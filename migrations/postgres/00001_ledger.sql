@@ -405,9 +405,11 @@ CREATE TABLE runs_default PARTITION OF runs DEFAULT; -- plain:
 CREATE INDEX runs_job ON runs (job_id, scheduled_at);
 CREATE INDEX runs_late ON runs (ended_at) WHERE ended_at - scheduled_at >= 86400000;
 
--- Dead letters, which no other run pays for: those of a job, and the latest of all jobs.
+-- Dead letters, which no other run pays for: those of a job, and the latest of all jobs, by their ends
+-- and by their scheduled times.
 CREATE INDEX runs_failed ON runs (ended_at) WHERE state IN ('failed', 'timed_out', 'lost');
 CREATE INDEX runs_dead ON runs (job_id, scheduled_at, trigger_id, kind) WHERE state IN ('failed', 'timed_out', 'lost');
+CREATE INDEX runs_dead_latest ON runs (scheduled_at, trigger_id, kind, job_id, state) WHERE state IN ('failed', 'timed_out', 'lost');
 
 -- What ended, or was missed, and has yet to be followed: a row from the statement that inserted into runs or misfires, until
 -- the transaction that queues what follows. Only jobs with jobs.follows have rows.

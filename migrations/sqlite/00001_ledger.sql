@@ -345,6 +345,7 @@ CREATE INDEX runs_late ON runs (ended_at) WHERE ended_at - scheduled_at >= 86400
 
 CREATE INDEX runs_failed ON runs (ended_at) WHERE state IN ('failed', 'timed_out', 'lost');
 CREATE INDEX runs_dead ON runs (job_id, scheduled_at, trigger_id, kind) WHERE state IN ('failed', 'timed_out', 'lost');
+CREATE INDEX runs_dead_latest ON runs (scheduled_at, trigger_id, kind, job_id, state) WHERE state IN ('failed', 'timed_out', 'lost');
 
 CREATE TABLE pending_ends (
   ended_at INTEGER NOT NULL,
