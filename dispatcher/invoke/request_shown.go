@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-resty/resty/v2"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
@@ -95,6 +97,9 @@ func (s *shownRequest) group(h *webhooks, call dispatcher.Call, endpoint *dispat
 // nil: there is none.
 func (s *shownRequest) request(r request, w *dispatcher.Webhook, accessToken *string) {
 	s.Method, s.URL, s.Body = r.method, r.url, textOf(r.body)
+	if kind := r.header.Get("Content-Type"); r.header.Get("Accept") == "" && (resty.IsJSONType(kind) || resty.IsXMLType(kind)) {
+		r.header.Set("Accept", kind) // as the HTTP client does
+	}
 	masked := map[string]string{}
 	if accessToken != nil {
 		masked[*accessToken] = dispatcher.Mask
