@@ -147,4 +147,4 @@ func titleOfCell(v *visit, cell dispatcher.StripCell, shape string, zone *time.L
 }
 
 // titleTime is how marks of charts write times: in the zone of the page, with its offset.
-const titleTime = "2006-01-02 15:04:05 -07:00"
+const titleTime = "2006-01-02 15:04:05 Z07:00"

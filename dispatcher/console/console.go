@@ -122,6 +122,10 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	r = c.localized(r)
 	setHeaders(w.Header())
 	v := c.visit(w, r)
+	if v.secure() || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
+		// A browser reads it in responses over https only, so a forged header of a request changes nothing for others.
+		w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+	}
 	switch at := r.URL.Path; {
 	case at == "/":
 		w.Header().Set("Location", strings.TrimPrefix(base, "/"))

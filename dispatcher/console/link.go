@@ -35,7 +35,10 @@ func (v *visit) root() string {
 	if !found {
 		return strings.TrimPrefix(base, "/")
 	}
-	return "./" + strings.Repeat("../", strings.Count(below, "/"))
+	if up := strings.Repeat("../", strings.Count(below, "/")); up != "" {
+		return up
+	}
+	return "./" // so that a colon in what follows makes no scheme of it
 }
 
 // here returns this page below the console, with its query, as link would not: it is the next of a login.

@@ -58,6 +58,10 @@ func (c *Console) showLogin(v *visit) {
 	if v.cannotSignIn() {
 		return
 	}
+	if found, err := v.findSession(); err == nil && found {
+		v.redirect(v.next(v.query("next")))
+		return
+	}
 	v.render("login", view{Data: v.loginPage(v.query("next"))})
 }
 

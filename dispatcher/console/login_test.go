@@ -212,11 +212,11 @@ func TestFormWithoutASessionLeadsBackToItsPage(t *testing.T) {
 	w := newTrial(t)
 	b := w.browse()
 	for referer, want := range map[string]string{
-		w.server.URL + "/console/apps/billing?x=1": "./../../login?ended=true&next=apps%2Fbilling%3Fx%3D1",
-		"https://evil.example/console/apps":        "./../../login?ended=true",
-		w.server.URL + "/elsewhere":                "./../../login?ended=true",
-		w.server.URL + "/console//evil.example":    "./../../login?ended=true",
-		"":                                         "./../../login?ended=true",
+		w.server.URL + "/console/apps/billing?x=1": "../../login?ended=true&next=apps%2Fbilling%3Fx%3D1",
+		"https://evil.example/console/apps":        "../../login?ended=true",
+		w.server.URL + "/elsewhere":                "../../login?ended=true",
+		w.server.URL + "/console//evil.example":    "../../login?ended=true",
+		"":                                         "../../login?ended=true",
 	} {
 		got := b.send(http.MethodPost, "apps/billing/disable", url.Values{}, map[string]string{
 			"Sec-Fetch-Site": "same-origin", "Referer": referer})

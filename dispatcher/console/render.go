@@ -100,8 +100,9 @@ type languageChoice struct{ Tag, Name string }
 type menuItem struct {
 	Name, Link string
 	// Key is the letter that leads there after g; empty: none.
-	Key     string
-	Current bool
+	Key string
+	// Current is the value of aria-current: "page" for this page, "true" for one above it; empty: neither.
+	Current string
 }
 
 // render sends a page. It is whole before the first byte is sent, so that a failure can still be told.
@@ -188,7 +189,7 @@ func (v *visit) menu(name string, ofApp bool) (items []menuItem) {
 		if !v.permits(s.needs, s.allApps) {
 			continue
 		}
-		item := menuItem{Name: s.name, Current: s.name == name, Link: v.root() + s.path}
+		item := menuItem{Name: s.name, Current: v.current(s, name), Link: v.root() + s.path}
 		if ofApp {
 			item.Link = v.root() + strings.ReplaceAll(s.path, "{app}", url.PathEscape(v.PathValue("app")))
 		}
@@ -198,6 +199,18 @@ func (v *visit) menu(name string, ofApp bool) (items []menuItem) {
 		items = append(items, item)
 	}
 	return items
+}
+
+// current returns how the menu marks a screen on the page of a name: as itself, as one above it, or not.
+func (v *visit) current(s screen, name string) string {
+	_, path, _ := strings.Cut(v.Pattern, base)
+	switch {
+	case s.name == name:
+		return "page"
+	case s.path != "" && strings.HasPrefix(path, s.path+"/"):
+		return "true"
+	}
+	return ""
 }
 
 // freeKey returns the first letter of a name that no earlier name has, and takes it.

@@ -102,7 +102,7 @@ func (p *attentionPage) addUpcoming(v *visit) {
 	}
 	zone := v.zone.in(v.now, "").Location()
 	chart := newUpcoming(upcoming.From, upcoming.Step.Std(), counts, zone, func(at time.Time, count int) string {
-		return v.texts.text("attention.upcoming.mark", "time", at.In(zone).Format("15:04 -07:00"), "count", count)
+		return v.texts.text("attention.upcoming.mark", "time", at.In(zone).Format("15:04 Z07:00"), "count", count)
 	})
 	p.Upcoming = &chart
 }

@@ -8,6 +8,8 @@ import (
 
 // jobsPage is a page of the list of jobs.
 type jobsPage struct {
+	// Refused tells that something is wrong with the filter, so nothing is listed.
+	Refused bool
 	Filter  jobsFilter
 	Jobs    []dispatcher.JobSummary
 	Next    string // link to the following page; empty: there is none
@@ -45,11 +47,8 @@ func showJobs(v *visit) (view, error) {
 		query.Apps = []string{filter.App}
 	}
 	found, err := v.client.JobSummaries(v.Context(), query)
-	if err != nil {
-		return view{}, err
-	}
 	page := jobsPage{
-		Filter: filter, Jobs: found.Items, Next: v.more(found.Next), First: v.first(),
+		Refused: err != nil, Filter: filter, Jobs: found.Items, Next: v.more(found.Next), First: v.first(),
 		States: []dispatcher.JobState{
 			dispatcher.JobError, dispatcher.JobExecuting, dispatcher.JobPaused, dispatcher.JobComplete, dispatcher.JobInit,
 		},
@@ -58,7 +57,7 @@ func showJobs(v *visit) (view, error) {
 	if filter.App != "" && v.mayBulk(filter.App) == nil {
 		page.Bulk = v.linkQuery(filter.bulk(), "apps", filter.App, "new-bulk")
 	}
-	return view{Data: page, Refresh: true}, nil
+	return v.filtered(view{Data: page, Refresh: true}, err)
 }
 
 // bulk returns the filter as the form of a bulk action has it.

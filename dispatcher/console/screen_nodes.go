@@ -18,6 +18,18 @@ type nodeRow struct {
 	Saturated, Skewed bool
 }
 
+// Shown is the state that the list shows: a node that is active and not well does not look as if it were.
+func (n nodeRow) Shown() string {
+	switch {
+	case n.State != dispatcher.NodeActive:
+	case n.Skewed:
+		return "skewed"
+	case n.Saturated:
+		return "saturated"
+	}
+	return string(n.State)
+}
+
 func showNodes(v *visit) (view, error) {
 	list, err := v.client.Nodes(v.Context())
 	page := nodesPage{}

@@ -45,9 +45,9 @@ func TestResponsesHaveTheirHeaders(t *testing.T) {
 	t.Parallel()
 	w := newTrial(t)
 	b := w.signedIn(reads())
-	asset := regexp.MustCompile(`assets/console-[0-9a-f]+\.css`).FindString(b.get("login").text)
+	asset := regexp.MustCompile(`assets/console-[0-9a-f]+\.css`).FindString(b.get("apps").text)
 	for at, cache := range map[string]string{
-		"apps": "no-store", "login": "no-store", "nothing": "no-store", asset: "public, max-age=31536000, immutable",
+		"apps": "no-store", "login?next=apps": "no-store", "nothing": "no-store", asset: "public, max-age=31536000, immutable",
 	} {
 		got := b.get(at)
 		for name, want := range map[string]string{

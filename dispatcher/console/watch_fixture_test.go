@@ -130,7 +130,7 @@ func watchedAttention(n int) dispatcher.Attention {
 			return dispatcher.StandingPause{App: "billing", Job: name, Pause: pause}
 		}),
 		Alerts: newest(n, func(name string) dispatcher.AlertState {
-			return dispatcher.AlertState{App: "billing", Alert: "on-call", Job: name, Condition: "failures", Firing: true, Since: fixedAt,
+			return dispatcher.AlertState{App: "billing", Alert: "on-call", Job: name, Condition: dispatcher.AlertFailure, Firing: true, Since: fixedAt,
 				Error: hostile, Run: "r1"}
 		}),
 		Objectives: newest(n, func(name string) dispatcher.ObjectiveStatus {

@@ -85,7 +85,7 @@ func TestLengthsOfTimeAreShort(t *testing.T) {
 func TestLinksAreRelative(t *testing.T) {
 	t.Parallel()
 	for at, want := range map[string]string{
-		"/console/": "./apps/a%2Fb/jobs", "/console/apps": "./apps/a%2Fb/jobs", "/console/apps/x/jobs/y": "./../../../apps/a%2Fb/jobs",
+		"/console/": "./apps/a%2Fb/jobs", "/console/apps": "./apps/a%2Fb/jobs", "/console/apps/x/jobs/y": "../../../apps/a%2Fb/jobs",
 	} {
 		if got := visitWith(t, at, nil).link("apps", "a/b", "jobs"); got != want {
 			t.Errorf("from %s the link is %q, want %q", at, got, want)

@@ -1,0 +1,104 @@
+package console_test
+
+import (
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func TestMenusMarkThePageAndThoseAboveIt(t *testing.T) {
+	t.Parallel()
+	all := operated(1)
+	for request, response := range watched(1) {
+		all[request] = response
+	}
+	w, _ := newCanned(t, all)
+	b := w.signedIn(everything())
+	marked := regexp.MustCompile(`aria-current="([a-z]+)">([^<]+)<`)
+	for at, want := range map[string]string{
+		"": "page Attention", "jobs": "page Jobs", "audit/" + dispatcher.AuditID(fixedAt, 5): "true Audit log",
+		"apps/billing/backfills":    "true Apps, page Backfills",
+		"apps/billing/backfills/b1": "true Apps, true Backfills", "apps/billing/jobs/invoices": "true Apps", "runs/r1": "",
+	} {
+		var got []string
+		for _, found := range marked.FindAllStringSubmatch(b.get(at).text, -1) {
+			got = append(got, found[1]+" "+found[2])
+		}
+		if strings.Join(got, ", ") != want {
+			t.Errorf("page %q marks %q, want %q", at, got, want)
+		}
+	}
+}
+
+func TestSearchesAndLinksOfPages(t *testing.T) {
+	t.Parallel()
+	w, _ := newCanned(t, watched(50))
+	b := w.signedIn(everything())
+	for at, wants := range map[string][]string{
+		"":                           {`<input type="search" name="name" data-search>`, `jobs?result=failed">List the jobs</a>`, `jobs?state=PAUSED">List the jobs</a>`},
+		"apps/billing/jobs/invoices": {`/audit/one-00"><time `},
+	} {
+		text := b.get(at).text
+		for _, want := range wants {
+			if !strings.Contains(text, want) {
+				t.Errorf("page %q lacks %s", at, want)
+			}
+		}
+	}
+}
+
+func TestFilterThatThereIsNotIsToldAndNothingListed(t *testing.T) {
+	t.Parallel()
+	b := newTrial(t).signedIn(reads())
+	got := b.get("jobs?state=FOO&name=in")
+	if got.StatusCode != http.StatusBadRequest && got.StatusCode != http.StatusUnprocessableEntity {
+		t.Errorf("status %d, want a refusal", got.StatusCode)
+	}
+	if !strings.Contains(got.text, `role="alert"`) || !strings.Contains(got.text, "FOO") || !strings.Contains(got.text, `name="name" value="in"`) ||
+		strings.Contains(got.text, `data-key="jobs"`) {
+		t.Errorf("the page does not tell it next to the filter, or lists something:\n%s", got.text)
+	}
+}
+
+func TestNodeThatIsNotWellDoesNotLookActive(t *testing.T) {
+	t.Parallel()
+	skewed, late, well := nodeOf("skewed"), nodeOf("late"), nodeOf("well")
+	skewed.Lag, late.ClockOffset, well.Lag, well.ClockOffset = 0, 0, 0, 0
+	skewed.ClockOffset = dispatcher.Duration(2 * dispatcher.WrongClock)
+	late.Lag = dispatcher.Duration(2 * dispatcher.SaturatedLag)
+	w, _ := newCanned(t, map[string]any{"GET /v1/nodes": items([]dispatcher.Node{skewed, late, well}, "")})
+	text := w.signedIn(reads()).get("nodes").text
+	for name, want := range map[string]string{"skewed": "skewed", "late": "saturated", "well": "active"} {
+		if found := regexp.MustCompile(`>` + name + `<br>.*?data-state="([a-z]+)"`).FindStringSubmatch(text); found == nil || found[1] != want {
+			t.Errorf("node %s is shown as %q, want %s", name, found, want)
+		}
+	}
+}
+
+func TestLoginWithASessionLeadsOn(t *testing.T) {
+	t.Parallel()
+	w := newTrial(t)
+	b := w.signedIn(reads())
+	for next, want := range map[string]string{"": "./", "?next=jobs%3Fname%3Dx": "./jobs?name=x", "?next=//evil.example": "./"} {
+		if got := b.get("login" + next); got.StatusCode != http.StatusSeeOther || got.Header.Get("Location") != want {
+			t.Errorf("login%s: status %d to %q, want 303 to %s", next, got.StatusCode, got.Header.Get("Location"), want)
+		}
+	}
+	if got := w.browse().get("login"); got.StatusCode != http.StatusOK {
+		t.Errorf("without a session: status %d, want the login", got.StatusCode)
+	}
+}
+
+func TestBrowsersAreToldToStayWithHTTPS(t *testing.T) {
+	t.Parallel()
+	b := newTrial(t).browse()
+	for proto, want := range map[string]string{"": "", "http": "", "https": "max-age=31536000"} {
+		got := b.send(http.MethodGet, "login", nil, map[string]string{"X-Forwarded-Proto": proto})
+		if header := got.Header.Get("Strict-Transport-Security"); header != want {
+			t.Errorf("behind a proxy that says %q: header %q, want %q", proto, header, want)
+		}
+	}
+}
