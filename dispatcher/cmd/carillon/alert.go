@@ -36,17 +36,9 @@ func (l *alertListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	apps, err := appsOr(ctx, api, l.App)
+	all, err := ofApps(ctx, api, l.App, func(app string) ([]dispatcher.Alert, error) { return alertsOf(ctx, api, app) })
 	if err != nil {
 		return err
-	}
-	var all []dispatcher.Alert
-	for _, app := range apps {
-		alerts, err := alertsOf(ctx, api, app)
-		if err != nil {
-			return err
-		}
-		all = append(all, alerts...)
 	}
 	titles := "ALERT\tJOBS\tWATCHES\tNOTIFIES\tFIRING\tMUTED UNTIL\tREVISION"
 	return printList(l.outputFlags, c, all, titles, func(a dispatcher.Alert) []any {
@@ -213,21 +205,16 @@ func (f *alertFiringCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	apps, err := appsOr(ctx, api, f.App)
-	if err != nil {
-		return err
-	}
-	var all []dispatcher.AlertState
-	for _, app := range apps {
+	all, err := ofApps(ctx, api, f.App, func(app string) ([]dispatcher.AlertState, error) {
 		query := dispatcher.AlertStateQuery{App: app, Alert: f.Alert, Job: f.Job, Firing: true}
 		states, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.AlertState], error) {
 			query.Page = page
 			return api.AlertStates(ctx, query)
 		})
-		if err != nil {
-			return err
-		}
-		all = append(all, states...)
+		return states, err
+	})
+	if err != nil {
+		return err
 	}
 	return printStates(f.outputFlags, c, all)
 }

@@ -29,19 +29,14 @@ func (l *calendarListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	apps, err := appsOr(ctx, api, l.App)
-	if err != nil {
-		return err
-	}
-	var all []dispatcher.Calendar
-	for _, app := range apps {
+	all, err := ofApps(ctx, api, l.App, func(app string) ([]dispatcher.Calendar, error) {
 		calendars, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Calendar], error) {
 			return api.Calendars(ctx, app, page)
 		})
-		if err != nil {
-			return err
-		}
-		all = append(all, calendars...)
+		return calendars, err
+	})
+	if err != nil {
+		return err
 	}
 	return printList(l.outputFlags, c, all, "CALENDAR\tRULES\tBASES\tZONE\tREVISION\tUPDATED AT", func(one dispatcher.Calendar) []any {
 		return []any{one.App + "/" + one.Name, len(one.Rules), strings.Join(one.Bases, ","), one.Timezone, one.Revision, one.UpdatedAt}

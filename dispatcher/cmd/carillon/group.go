@@ -32,17 +32,9 @@ func (l *groupListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	apps, err := appsOr(ctx, api, l.App)
+	all, err := ofApps(ctx, api, l.App, func(app string) ([]dispatcher.EndpointGroup, error) { return groupsOf(ctx, api, app) })
 	if err != nil {
 		return err
-	}
-	var all []dispatcher.EndpointGroup
-	for _, app := range apps {
-		groups, err := groupsOf(ctx, api, app)
-		if err != nil {
-			return err
-		}
-		all = append(all, groups...)
 	}
 	titles := "GROUP\tSTRATEGY\tDECLARED\tREGISTER FROM\tREVISION\tUPDATED AT"
 	return printList(l.outputFlags, c, all, titles, func(one dispatcher.EndpointGroup) []any {

@@ -49,6 +49,23 @@ func appsOr(ctx context.Context, api *client.Client, name string) ([]string, err
 	return names, err
 }
 
+// ofApps returns what there is of the named app, or without a name of all apps that the token may see.
+func ofApps[T any](ctx context.Context, api *client.Client, name string, list func(app string) ([]T, error)) ([]T, error) {
+	apps, err := appsOr(ctx, api, name)
+	if err != nil {
+		return nil, err
+	}
+	var all []T
+	for _, app := range apps {
+		found, err := list(app)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
+	}
+	return all, nil
+}
+
 // cutPath splits an argument such as APP/JOB/TRIGGER; the last parts may be missing if fewer are required.
 func cutPath(argument, form string, required int) ([]string, error) {
 	parts := strings.Split(argument, "/")

@@ -93,17 +93,12 @@ func (l *pauseListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	apps, err := appsOr(ctx, api, l.App)
+	all, err := ofApps(ctx, api, l.App, func(app string) ([]dispatcher.AppPause, error) {
+		pauses, err := api.AppPauses(ctx, app)
+		return pauses.Items, err
+	})
 	if err != nil {
 		return err
-	}
-	var all []dispatcher.AppPause
-	for _, app := range apps {
-		pauses, err := api.AppPauses(ctx, app)
-		if err != nil {
-			return err
-		}
-		all = append(all, pauses.Items...)
 	}
 	return printList(l.outputFlags, c, all, "APP\tPAUSE\tJOBS\tPAUSED BY\tSINCE\tUNTIL\tREASON", func(p dispatcher.AppPause) []any {
 		until := any("it is removed")
