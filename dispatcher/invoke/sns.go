@@ -41,11 +41,12 @@ func (t topics) call(ctx context.Context, call dispatcher.Call, started time.Tim
 		MessageAttributes: attributes, MessageGroupId: given(message.GroupID), MessageDeduplicationId: given(message.DeduplicationID),
 	}
 	timeout := dispatcher.Duration(call.Target.Timeout())
-	return t.attempt(ctx, call, started, timeout, func(ctx context.Context, publish publishMessage) (dispatcher.Outcome, returnedState, error) {
+	once := func(ctx context.Context, publish publishMessage) (dispatcher.Outcome, returnedState, error) {
 		output, err := publish(ctx, input)
 		if err != nil {
 			return dispatcher.Outcome{}, returnedState{}, err
 		}
 		return sent(output.ResultMetadata, output.MessageId), returnedState{}, nil
-	})
+	}
+	return t.attempt(ctx, call, started, timeout, once)
 }
