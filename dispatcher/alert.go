@@ -38,6 +38,8 @@ type Alert struct {
 	Muted *AlertMute `json:"muted,omitempty"`
 	// Firing is how many conditions of jobs hold now.
 	Firing int `json:"firing"`
+	// Warnings name what of Jobs and Labels selects no job now. Alerts in lists have none.
+	Warnings []Problem `json:"warnings,omitempty"`
 	// Revision counts the changes of the alert; it is its ETag. A mute or an acknowledgement is none.
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
@@ -309,6 +311,6 @@ func (a Alert) Declares(declared Alert) bool {
 // declared returns a with its defaults, without what is read-only.
 func (a Alert) declared() Alert {
 	a = a.Resolved()
-	a.Muted, a.Firing, a.Revision, a.CreatedAt, a.UpdatedAt = nil, 0, 0, time.Time{}, time.Time{}
+	a.Muted, a.Firing, a.Warnings, a.Revision, a.CreatedAt, a.UpdatedAt = nil, 0, nil, 0, time.Time{}, time.Time{}
 	return a
 }

@@ -13,6 +13,7 @@ import (
 // problem+json response.
 const (
 	CodeAlertForm       = "alert_form"
+	CodeAlertJobUnknown = "alert_job_unknown"
 	CodeAtPast          = "at_past"
 	CodeAppDisabled     = "app_disabled"
 	CodeAppNotEmpty     = "app_not_empty"

@@ -2,6 +2,7 @@ package provider
 
 import (
 	"context"
+	"strconv"
 	"strings"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
@@ -58,6 +59,7 @@ func (r *alertResource) ModifyPlan(
 	}
 	reportProblems(&resp.Diagnostics, missingAlertSecrets(ctx, config, prior))
 	r.checkBounds(ctx, &resp.Diagnostics, config)
+	r.warnOfUnknownJobs(ctx, &resp.Diagnostics, config)
 	if prior != nil {
 		reportProblems(&resp.Diagnostics, keptAlertSecrets(ctx, plan, config, state))
 	}
@@ -86,6 +88,43 @@ func (r *alertResource) checkBounds(ctx context.Context, diags *diag.Diagnostics
 	var problems dispatcher.Problems
 	problems.AddError(destinationAt, bounds.CheckDestination(alert.App, alert.Destination))
 	reportProblems(diags, (&expander{unknown: e.unknown, incomplete: e.incomplete}).problemsWith(problems.Err()))
+}
+
+// warnOfUnknownJobs warns of names in an alert that no job has, neither in the plan nor on the server. The API says at apply which
+// labels no job has.
+func (r *alertResource) warnOfUnknownJobs(ctx context.Context, diags *diag.Diagnostics, config alertModel) {
+	var e expander
+	alert := expandAlert(ctx, &e, config)
+	if len(r.conn.unknown) > 0 || alert.App == "" || alert.Name == "" || diags.HasError() {
+		return
+	}
+	var problems dispatcher.Problems
+	for i, name := range alert.Jobs {
+		at := dispatcher.Pointer("jobs", strconv.Itoa(i))
+		if e.isUnknown(at) || name == "" {
+			continue
+		}
+		if _, exists, _, known := r.conn.followersOf(ctx, alert.App, name); known && !exists {
+			addUnknownName(&problems, at, dispatcher.CodeAlertJobUnknown, "job", alert.App, name, r.conn.someJobs(ctx, alert.App))
+		}
+	}
+	r.conn.warnOfAlert(diags, alert.App, alert.Name, e.aboutKnown(problems))
+}
+
+// warnOfAlert warns of what of an alert selects no job: once in a command, although plan and apply find it.
+func (c *connection) warnOfAlert(diags *diag.Diagnostics, app, alert string, found []dispatcher.Problem) {
+	if len(found) == 0 {
+		return
+	}
+	where := ""
+	for _, p := range found {
+		where += " " + p.Path
+	}
+	code := found[0].Code
+	c.warn(diags, warning{
+		kind: code, title: title(code, "Possible mistake"), thing: app + "/" + alert, key: where, at: attributePath(found[0].Path),
+		detail: summed(found), inFull: warningsInFull,
+	}, "more alerts")
 }
 
 // alertSecretsToWrite is secretsToWrite for an alert.

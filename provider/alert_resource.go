@@ -47,6 +47,7 @@ func (r *alertResource) Create(ctx context.Context, req resource.CreateRequest, 
 		r.conn.reportCreate(&resp.Diagnostics, "alert", importID(plan.App, plan.Name), err)
 		return
 	}
+	r.conn.warnOfAlert(&resp.Diagnostics, alert.App, alert.Name, alert.Warnings)
 	setState(ctx, &resp.State, &resp.Diagnostics, flattenAlert(ctx, &resp.Diagnostics, alert, plan))
 }
 
@@ -91,6 +92,7 @@ func (r *alertResource) Update(ctx context.Context, req resource.UpdateRequest, 
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update alert %q", id), err)
 		return
 	}
+	r.conn.warnOfAlert(&resp.Diagnostics, alert.App, alert.Name, alert.Warnings)
 	setState(ctx, &resp.State, &resp.Diagnostics, flattenAlert(ctx, &resp.Diagnostics, alert, plan))
 }
 

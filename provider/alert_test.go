@@ -27,7 +27,7 @@ func TestAlertStory(t *testing.T) {
 	f := newFixture(t)
 	d := f.directory(t, contents(t, alertDir+"main.tf"), providerBlock(""))
 	golden(t, alertDir+"plan.txt", d.must(t, "plan"))
-	d.must(t, "apply", "-auto-approve")
+	mustSay(t, d.must(t, "apply", "-auto-approve"), "The alert selects no job: billing/on-call")
 	mustChangeNothing(t, d)
 	alert, err := f.outside.Alert(t.Context(), "billing", "default")
 	if err != nil || alert.Failure.After != 2 || !alert.Missed || alert.LateAfter != dispatcher.Duration(5*time.Minute) || alert.Recovery ||

@@ -27,7 +27,7 @@ func (k *knownJobs) plan(app, name string, followers []string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.planned == nil {
-		k.planned, k.stored = map[string][]string{}, map[string]*[]string{}
+		k.planned = map[string][]string{}
 	}
 	k.planned[app+"/"+name] = followers
 }
@@ -47,6 +47,9 @@ func (c *connection) followersOf(ctx context.Context, app, name string) (followe
 			return nil, false, false, true
 		}
 		return *stored, true, false, true
+	}
+	if k.stored == nil {
+		k.stored = map[string]*[]string{}
 	}
 	job, err := c.Job(ctx, app, name)
 	switch {

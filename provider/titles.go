@@ -16,6 +16,7 @@ func title(code, otherwise string) string {
 // titles are the titles of problems and warnings by code.
 var titles = map[string]string{
 	dispatcher.CodeAlertForm:       "The alert cannot have this",
+	dispatcher.CodeAlertJobUnknown: "The alert selects no job",
 	dispatcher.CodeAppDisabled:     "The app is disabled",
 	dispatcher.CodeAppNotEmpty:     "The app still has jobs, calendars or endpoint groups",
 	dispatcher.CodeAtPast:          "A time in the past",

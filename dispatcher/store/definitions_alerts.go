@@ -70,9 +70,13 @@ func scanShownAlert(app string) func(scanner) (dispatcher.Alert, error) {
 	}
 }
 
-// Alert returns an alert by its name.
+// Alert returns an alert by its name, with its warnings.
 func (s *store) Alert(ctx context.Context, app, name string) (dispatcher.Alert, error) {
-	return findAlert(ctx, s.read, app, name, "")
+	alert, err := findAlert(ctx, s.read, app, name, "")
+	if err == nil {
+		err = s.addAlertWarnings(ctx, s.read, &alert)
+	}
+	return alert, err
 }
 
 // findAlert returns ErrNotFound if there is no such alert. lock is a flavor's lock, or empty.
@@ -139,6 +143,9 @@ func (s *store) PutAlert(ctx context.Context, alert dispatcher.Alert,
 			return err
 		}
 		if stored, err = findAlert(ctx, t, stored.App, stored.Name, ""); err != nil {
+			return err
+		}
+		if err := s.addAlertWarnings(ctx, t, &stored); err != nil {
 			return err
 		}
 		after, err := s.alertWithValues(ctx, t, &stored)
@@ -307,7 +314,7 @@ func (t *tx) auditAlert(ctx context.Context, c auditEntry, before, after *dispat
 		if err != nil {
 			return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
 		}
-		without(parts, "revision", "created_at", "updated_at", "firing", "muted")
+		without(parts, "revision", "created_at", "updated_at", "firing", "muted", "warnings")
 		*side.into = parts
 	}
 	return t.auditChange(ctx, c)

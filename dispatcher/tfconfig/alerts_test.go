@@ -1,6 +1,7 @@
 package tfconfig_test
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,8 +52,8 @@ func TestAlertsAreWrittenCleanAndTheSame(t *testing.T) {
 	t.Parallel()
 	dir, text := written(t, watched())
 	golden(t, filepath.Join("testdata", "alerts", "billing.tf"), text)
-	if found := lint(t, dir); found != "" {
-		t.Errorf("lint:\n%s", found)
+	if found := lint(t, dir); strings.Count(found, "\n") != 1 || !strings.Contains(found, `no file declares job "nightly"`) {
+		t.Errorf("lint:\n%swant that the job is not declared", found)
 	}
 	if found := compare(t, dir, watched()); len(found) > 0 {
 		t.Errorf("differences %+v, want none", found)
@@ -129,5 +130,32 @@ resource "carillon_alert" "unknown" {
 	}
 	if strings.Count(strings.TrimSpace(found), "\n") != 2 || strings.Contains(found, "canary") {
 		t.Errorf("lint says\n%s, want three lines without the URL", found)
+	}
+}
+
+func TestLintNamesJobsOfAlertsThatNoFileDeclares(t *testing.T) {
+	t.Parallel()
+	const app = "resource \"carillon_app\" \"a\" { name = \"shop\" }\n"
+	const job = "resource \"carillon_job\" \"j\" {\n app = \"shop\"\n name = %s\n" +
+		" target {\n webhook { url = \"https://example.com/\" }\n}\n}\n"
+	const alert = "resource \"carillon_alert\" \"a\" {\n app = \"shop\"\n name = \"a\"\n" +
+		" jobs = [\"orders\", \"order\"]\n missed = true\n" +
+		" destination {\n webhook { url = \"https://example.com/\" }\n}\n}\n"
+	for name, tt := range map[string]struct{ text, want string }{
+		"all are declared": {app + fmt.Sprintf(job, `"orders"`) + alert, "main.tf:12:20: carillon_alert.a: warning: " +
+			"no file declares job \"order\" of app shop; declare it, or check the name; did you mean orders? (alert_job_unknown)\n"},
+		"a name is not known":        {"variable \"v\" {}\n" + app + fmt.Sprintf(job, "var.v") + alert, ""},
+		"another module has the app": {fmt.Sprintf(job, `"orders"`) + alert, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			if err := os.WriteFile(filepath.Join(dir, "main.tf"), []byte(tt.text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if found := lint(t, dir); found != tt.want {
+				t.Errorf("found\n%swant\n%s", found, tt.want)
+			}
+		})
 	}
 }

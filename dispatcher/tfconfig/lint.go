@@ -34,6 +34,7 @@ func (m *Module) Lint(now time.Time) []Problem {
 			l.bases(m)
 		case JobType:
 			l.follows(m)
+			l.watches(m)
 		}
 	}
 	found := unique(l.found.Problems)

@@ -32,10 +32,16 @@ func followersOf(r *Resource) []follower {
 	return all
 }
 
-// follows checks the names of jobs that follow others, once all jobs are known.
-func (l *linter) follows(m *Module) {
-	declared := map[string]map[string]*Resource{} // jobs by app and name
-	unnamed := map[string]bool{}                  // apps with jobs whose names are not known
+// declaredJobs are the jobs of a module by app and name, and the apps of which it has all jobs.
+type declaredJobs struct {
+	jobs map[string]map[string]*Resource
+	all  map[string]bool
+}
+
+// jobsOf returns the jobs of a module. Another module, or a name that is not known, may have those of an app that is not in all.
+func (l *linter) jobsOf(m *Module) declaredJobs {
+	d := declaredJobs{map[string]map[string]*Resource{}, map[string]bool{}}
+	unnamed := map[string]bool{} // apps with jobs whose names are not known
 	anyApp := false
 	for _, r := range m.Resources {
 		if r.Type != JobType {
@@ -49,25 +55,53 @@ func (l *linter) follows(m *Module) {
 		case !named:
 			unnamed[app] = true
 		default:
-			if declared[app] == nil {
-				declared[app] = map[string]*Resource{}
+			if d.jobs[app] == nil {
+				d.jobs[app] = map[string]*Resource{}
 			}
-			declared[app][name] = r
+			d.jobs[app][name] = r
 		}
 	}
-	for _, app := range slices.Sorted(maps.Keys(declared)) {
-		l.circles(app, declared[app])
-		if _, here := l.apps[app]; !here || anyApp || unnamed[app] {
-			continue // another module, or a name that is not known, may have them
+	for app := range l.apps {
+		d.all[app] = !anyApp && !unnamed[app]
+	}
+	return d
+}
+
+// unknown returns the problem of a name that no job of an app has, if the module has all jobs of that app.
+func (d declaredJobs) unknown(pointer, code, app, name string) error {
+	if !d.all[app] || d.jobs[app][name] != nil {
+		return nil
+	}
+	return dispatcher.Problems{{Path: pointer, Code: code, Message: "no file declares job " + dispatcher.Echo(name) + " of app " + app +
+		"; declare it, or check the name" + dispatcher.DidYouMean(name, slices.Sorted(maps.Keys(d.jobs[app])))}}
+}
+
+// follows checks the names of jobs that follow others, once all jobs are known.
+func (l *linter) follows(m *Module) {
+	declared := l.jobsOf(m)
+	for _, app := range slices.Sorted(maps.Keys(declared.jobs)) {
+		jobs := declared.jobs[app]
+		l.circles(app, jobs)
+		for _, name := range slices.Sorted(maps.Keys(jobs)) {
+			for _, one := range followersOf(jobs[name]) {
+				l.report(jobs[name], true, declared.unknown(one.pointer, dispatcher.CodeFollowUnknown, app, one.name))
+			}
 		}
-		for _, name := range slices.Sorted(maps.Keys(declared[app])) {
-			r := declared[app][name]
-			for _, one := range followersOf(r) {
-				if declared[app][one.name] == nil {
-					l.report(r, true, dispatcher.Problems{{Path: one.pointer, Code: dispatcher.CodeFollowUnknown, Message: "no file declares job " +
-						dispatcher.Echo(one.name) + " of app " + app + "; declare it, or check the name" +
-						dispatcher.DidYouMean(one.name, slices.Sorted(maps.Keys(declared[app])))}})
-				}
+	}
+}
+
+// watches checks the names of jobs that alerts select, once all jobs are known.
+func (l *linter) watches(m *Module) {
+	declared := l.jobsOf(m)
+	for _, r := range m.Resources {
+		app, known := r.app()
+		jobs := r.root.part("jobs")
+		if r.Type != AlertType || !known || jobs == nil {
+			continue
+		}
+		for i, one := range jobs.list {
+			if name, named := one.text(); named && name != "" {
+				l.report(r, true, declared.unknown(dispatcher.Pointer("jobs", strconv.Itoa(i)), dispatcher.CodeAlertJobUnknown, app, name))
 			}
 		}
 	}

@@ -170,6 +170,9 @@ func (s *alertShowCommand) Run(ctx context.Context, c console) error {
 		}
 		l.add("firing", a.Firing)
 		l.add("revision", fmt.Sprintf("%d of %s", a.Revision, dispatcher.FormatInstant(a.UpdatedAt)))
+		for _, warning := range a.Warnings {
+			l.add("warning", strings.TrimSpace(warning.Path+" "+warning.Message))
+		}
 	})
 }
 

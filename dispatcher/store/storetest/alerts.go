@@ -46,6 +46,7 @@ func alertTests() map[string]func(*testing.T, *fixture) {
 		"events of alerts are kept as long as the history of their app":        testAlertEventsExpire,
 		"an app moves with its alerts":                                         testAlertImport,
 		"states that tell nothing any more are removed":                        testAlertStatesExpire,
+		"an alert names what of it selects no job":                             testAlertOfNoJob,
 	}
 }
 

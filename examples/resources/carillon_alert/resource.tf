@@ -57,9 +57,9 @@ resource "carillon_alert" "on_call" {
 
 # Any other receiver, by a template.
 resource "carillon_alert" "tickets" {
-  app  = carillon_app.billing.name
-  name = "tickets"
-  jobs = ["close-month"]
+  app    = carillon_app.billing.name
+  name   = "tickets"
+  labels = { step = "close-month" }
 
   failure {}
 

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// addAlertWarnings adds to an alert what of it selects no job. It is no error: a job may be declared later.
+func (s *store) addAlertWarnings(ctx context.Context, q querier, alert *dispatcher.Alert) error {
+	var warnings dispatcher.Problems
+	if len(alert.Jobs) > 0 {
+		// $1 app, from $2 on: names
+		existing := s.rows(0, 2, "", nameColumns...) + ` SELECT j.name FROM b JOIN jobs AS j ON j.name = b.name
+			WHERE j.app_id = $1 AND j.part_of = 0 AND j.deleted_at IS NULL`
+		names, err := collect(ctx, q, scanText, existing, append([]any{dispatcher.AppID(alert.App)}, s.batch(alert.Jobs)...)...)
+		if err != nil {
+			return fmt.Errorf("look for the jobs of alert %s/%s: %w", alert.App, alert.Name, err)
+		}
+		for i, name := range alert.Jobs {
+			if !slices.Contains(names, name) {
+				warnings.Add(dispatcher.Pointer("jobs", strconv.Itoa(i)), dispatcher.CodeAlertJobUnknown,
+					"app %s has no job %s, so nobody is told of it until it is declared; declare it, or check the name",
+					dispatcher.Echo(alert.App), dispatcher.Echo(name))
+			}
+		}
+	}
+	if len(alert.Labels) > 0 {
+		args := statementArgs{dispatcher.AppID(alert.App)}
+		// $1 app, from $2 on: labels
+		labelled := `SELECT 1 FROM jobs AS j WHERE j.app_id = $1 AND j.part_of = 0 AND j.deleted_at IS NULL` +
+			withLabels(alert.Labels, &args) + ` LIMIT 1`
+		_, some, err := first(ctx, q, scanInt, labelled, args...)
+		if err != nil {
+			return fmt.Errorf("look for jobs with the labels of alert %s/%s: %w", alert.App, alert.Name, err)
+		}
+		if !some {
+			warnings.Add("/labels", dispatcher.CodeAlertJobUnknown,
+				"app %s has no job with %s; give a job these labels, or check their names and values", dispatcher.Echo(alert.App), alert.Labels)
+		}
+	}
+	alert.Warnings = warnings
+	return nil
+}

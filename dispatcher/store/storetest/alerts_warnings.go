@@ -1,0 +1,46 @@
+package storetest
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// testAlertOfNoJob: an alert is stored although it selects jobs that are not there, and says so until they are.
+func testAlertOfNoJob(t *testing.T, f *fixture) {
+	warnings := func(a dispatcher.Alert) string {
+		var all []string
+		for _, w := range a.Warnings {
+			all = append(all, w.Path+" "+w.Code)
+		}
+		return strings.Join(all, ", ")
+	}
+	f.watched("orders", dispatcher.Labels{"team": "shop"})
+	a := pager("duty")
+	a.Jobs, a.Labels = []string{"orders", "invoices", "duty.alert"}, dispatcher.Labels{"team": "billing"}
+	const all = "/jobs/1 alert_job_unknown, /jobs/2 alert_job_unknown, /labels alert_job_unknown"
+	stored := f.putAlert(a, t0)
+	if got := warnings(stored); got != all {
+		t.Errorf("warnings = %q, want %q", got, all)
+	}
+	if again := f.putAlert(a, t0.Add(time.Second)); again.Revision != stored.Revision || warnings(again) != all {
+		t.Errorf("put again: revision %d, warnings %q, want %d with the same ones", again.Revision, warnings(again), stored.Revision)
+	}
+	f.watched("invoices", dispatcher.Labels{"team": "billing", "tier": "1"})
+	read, err := f.Alert(f.Context(), "shop", "duty")
+	f.must(err)
+	if got := warnings(read); got != "/jobs/2 alert_job_unknown" {
+		t.Errorf("warnings = %q, want none of invoices, which is declared", got)
+	}
+	f.must(f.DeleteJob(f.Context(), "shop", "invoices", at(t0)))
+	read, err = f.Alert(f.Context(), "shop", "duty")
+	f.must(err)
+	if got := warnings(read); got != all {
+		t.Errorf("warnings = %q after the job is deleted, want %q", got, all)
+	}
+	if got := f.putAlert(pager("default"), t0); len(got.Warnings) > 0 {
+		t.Errorf("warnings of a default = %v, want none", got.Warnings)
+	}
+}
