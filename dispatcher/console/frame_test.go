@@ -38,7 +38,10 @@ func TestSearchesAndLinksOfPages(t *testing.T) {
 	w, _ := newCanned(t, watched(50))
 	b := w.signedIn(everything())
 	for at, wants := range map[string][]string{
-		"":                           {`<input type="search" name="name" data-search>`, `jobs?result=failed">List the jobs</a>`, `jobs?state=PAUSED">List the jobs</a>`},
+		"": {
+			`<input type="search" name="name" data-search>`,
+			`jobs?result=failed">List the jobs</a>`, `jobs?state=PAUSED">List the jobs</a>`,
+		},
 		"apps/billing/jobs/invoices": {`/audit/one-00"><time `},
 	} {
 		text := b.get(at).text
@@ -57,8 +60,8 @@ func TestFilterThatThereIsNotIsToldAndNothingListed(t *testing.T) {
 	if got.StatusCode != http.StatusBadRequest && got.StatusCode != http.StatusUnprocessableEntity {
 		t.Errorf("status %d, want a refusal", got.StatusCode)
 	}
-	if !strings.Contains(got.text, `role="alert"`) || !strings.Contains(got.text, "FOO") || !strings.Contains(got.text, `name="name" value="in"`) ||
-		strings.Contains(got.text, `data-key="jobs"`) {
+	if !strings.Contains(got.text, `role="alert"`) || !strings.Contains(got.text, "FOO") ||
+		!strings.Contains(got.text, `name="name" value="in"`) || strings.Contains(got.text, `data-key="jobs"`) {
 		t.Errorf("the page does not tell it next to the filter, or lists something:\n%s", got.text)
 	}
 }

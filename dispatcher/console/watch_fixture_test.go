@@ -130,8 +130,8 @@ func watchedAttention(n int) dispatcher.Attention {
 			return dispatcher.StandingPause{App: "billing", Job: name, Pause: pause}
 		}),
 		Alerts: newest(n, func(name string) dispatcher.AlertState {
-			return dispatcher.AlertState{App: "billing", Alert: "on-call", Job: name, Condition: dispatcher.AlertFailure, Firing: true, Since: fixedAt,
-				Error: hostile, Run: "r1"}
+			return dispatcher.AlertState{App: "billing", Alert: "on-call", Job: name, Condition: dispatcher.AlertFailure, Firing: true,
+				Since: fixedAt, Error: hostile, Run: "r1"}
 		}),
 		Objectives: newest(n, func(name string) dispatcher.ObjectiveStatus {
 			return dispatcher.ObjectiveStatus{App: "billing", Job: name, Objective: dispatcher.Objective{Within: dispatcher.Duration(time.Second),

@@ -106,7 +106,7 @@ func (j *judge) noisy(trigger int64) bool { return j.triggersByID[trigger].app =
 // The claim of a repeated attempt is unknown, only its begin is known.
 func (j *judge) handedBack(t try) bool {
 	if j.callsBack(t.trigger) {
-		return true // once accepted, the attempt is claimed anew by each node that waits for its end
+		return true // once accepted, the attempt is claimed again by each node that waits for its end
 	}
 	if j.far[t.trigger] {
 		return true // deferred while the circuit of its target is open, which counts no attempt either
