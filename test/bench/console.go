@@ -93,7 +93,8 @@ func (b *bench) people(ctx context.Context) ([]viewer, error) {
 		secret, hash := api.NewToken()
 		token := dispatcher.APIToken{ID: api.NewTokenID(), Name: fmt.Sprintf("person-%d", i), Hash: hash, Scopes: dispatcher.Scopes()}
 		if !people[i].operator {
-			token.Scopes, token.Apps = []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun}, []string{people[i].app}
+			token.Scopes = []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}
+			token.Apps = []string{people[i].app}
 		}
 		if err := s.CreateToken(ctx, token); err != nil {
 			return nil, err
