@@ -36,7 +36,7 @@ BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/schedule/...
 # under the race detector they keep the processors busy.
 ATONCE   = -p 4 -parallel 6
 RUNTESTS = PACKAGES='$(PKGS)' $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg $(AGAIN) \
-	--raw-command -- tools/test.sh -count=1 -timeout 20m $(ATONCE) $(TESTFLAGS)
+	--raw-command -- tools/test.sh -count=1 -timeout 30m $(ATONCE) $(TESTFLAGS)
 # Next to thousands of others on a shared machine, a test may wait in vain for its turn. Unattended, a few tests that failed
 # run once more by themselves; the summary lists them all the same. A data race is never forgiven.
 AGAIN = $(if $(filter true,$(CI)),--rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test \
