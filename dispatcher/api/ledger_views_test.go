@@ -40,6 +40,7 @@ func TestStripTimelineAndStatistics(t *testing.T) {
 		t.Errorf("statistics are %+v, want none yet", days)
 	}
 	w.do("GET", "/v1/statistics?from=2026-05-02T00:00:00Z&to=2026-05-01T00:00:00Z", "").refused(422, "/from window_order")
+	w.do("GET", "/v1/statistics?app=nosuch", "").refused(404, " not_found")
 }
 
 // canary is in every secret of the following targets.

@@ -72,6 +72,11 @@ func (a *API) statistics(r *request) (response, error) {
 	case !r.maySee(query.Apps[0]):
 		return response{}, notBound(r.token, query.Apps[0])
 	}
+	if values.Has("app") {
+		if _, err := a.store.App(r.Context(), query.Apps[0]); err != nil {
+			return response{}, err
+		}
+	}
 	found, err := a.store.Statistics(r.Context(), query)
 	return response{body: found}, err
 }
