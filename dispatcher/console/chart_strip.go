@@ -132,10 +132,10 @@ func titleOfCell(v *visit, cell dispatcher.StripCell, shape string, zone *time.L
 	}
 	title += ": " + word
 	if cell.Class != "" {
-		title += ", " + string(cell.Class)
+		title += ", " + v.texts.word("class.", string(cell.Class))
 	}
 	if cell.Decision != "" {
-		title += ", " + string(cell.Decision)
+		title += ", " + v.texts.word("state.", string(cell.Decision))
 	}
 	if cell.Late > 0 {
 		title += ", " + v.texts.text("strip.late", "duration", v.texts.duration(cell.Late))

@@ -191,6 +191,18 @@ func (v *visit) runHTML(id string) template.HTML {
 	return markup(`<a class="run" href="`, v.link("runs", id), `">`, id, `</a>`)
 }
 
+// namedHTML shows a value of the API by its word, and the value itself, which people declare in Terraform and search for.
+func (v *visit) namedHTML(prefix, value string) template.HTML {
+	word := v.texts.word(prefix, value)
+	switch {
+	case value == "":
+		return none
+	case word == value:
+		return markup(`<code>`, value, `</code>`)
+	}
+	return markup(``, word, ` <code>`, value, `</code>`)
+}
+
 // icon returns one of the drawings of the layout.
 func icon(name string) template.HTML {
 	return markup(`<svg class="icon" aria-hidden="true" focusable="false"><use href="#icon-`, name, `"></use></svg>`)

@@ -236,6 +236,10 @@ func (b *boundPage) functions() template.FuncMap {
 			return b.visit.texts.duration(d)
 		},
 		"badge": func(state any) template.HTML { return b.visit.badge(textOf(state)) },
+		"named": func(prefix string, value any) template.HTML { return b.visit.namedHTML(prefix, textOf(value)) },
+		"nameText": func(prefix string, value any) string {
+			return b.visit.texts.wordAndValue(prefix, textOf(value))
+		},
 		"may":   func(scope string, app ...string) bool { return b.visit.mayIn(scope, app...) },
 		"tone":  tone,
 		"stamp": dispatcher.FormatInstant,

@@ -41,9 +41,14 @@ func showBulkAction(v *visit) (view, error) {
 
 // bulkFacts are what a filter selects by.
 func (v *visit) bulkFacts(f dispatcher.BulkFilter) (facts []fact) {
+	state := v.texts.word("state.", f.State)
+	if f.State != "" && slices.Contains(dispatcher.JobStates, dispatcher.JobState(f.State)) {
+		state = v.texts.word("jobs.state.", f.State)
+	}
 	for _, one := range []struct{ key, value string }{
-		{"bulk.name", f.Name}, {"bulk.host", f.Host}, {"bulk.labels", f.Labels.String()}, {"bulk.result", string(f.Result)},
-		{"field.state", f.State}, {"field.job", f.Job}, {"field.class", string(f.Class)},
+		{"bulk.name", f.Name}, {"bulk.host", f.Host}, {"bulk.labels", f.Labels.String()},
+		{"bulk.result", v.texts.word("state.", string(f.Result))}, {"field.state", state}, {"field.job", f.Job},
+		{"field.class", v.texts.wordAndValue("class.", string(f.Class))},
 	} {
 		if one.value != "" {
 			facts = append(facts, v.fact(one.key, one.value))

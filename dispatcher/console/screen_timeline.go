@@ -214,7 +214,7 @@ func (p *timelinePage) event(v *visit, now time.Time, job string, c crowd) rowEv
 		e.Title += " (" + v.texts.text("timeline.several", "count", count) + ")"
 	}
 	if c.marks == 1 && c.first.Class != "" {
-		e.Title += ", " + string(c.first.Class)
+		e.Title += ", " + v.texts.word("class.", string(c.first.Class))
 	}
 	return e
 }

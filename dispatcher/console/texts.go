@@ -114,6 +114,26 @@ func (t *texts) text(key string, values ...any) string {
 	return strings.NewReplacer(pairs...).Replace(found)
 }
 
+// word returns the text of a value of the API, such as a class of failure; the value itself if there is none, as of a node that
+// knows more values than this one.
+func (t *texts) word(prefix, value string) string {
+	if key := wordKey(prefix, value); t.has(key) {
+		return t.text(key)
+	}
+	return value
+}
+
+// wordKey is the key of the word for a value. Keys have no blanks.
+func wordKey(prefix, value string) string { return prefix + strings.ReplaceAll(value, " ", "_") }
+
+// wordAndValue is word with the value after it, for places that have no markup.
+func (t *texts) wordAndValue(prefix, value string) string {
+	if word := t.word(prefix, value); word != value {
+		return word + " (" + value + ")"
+	}
+	return value
+}
+
 // textOf returns a value as a text shows it.
 func textOf(value any) string {
 	switch v := value.(type) {

@@ -1,0 +1,200 @@
+package console
+
+import (
+	"encoding/json"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// wordedTypes are the types of the domain whose values pages show by words, with where they are declared, and how the keys of
+// their words begin.
+func wordedTypes() map[string]struct {
+	folder   string
+	prefixes []string
+} {
+	type words = struct {
+		folder   string
+		prefixes []string
+	}
+	domain := func(prefixes ...string) words { return words{"..", prefixes} }
+	return map[string]words{
+		"RunState": domain("state."), "RunKind": domain("kind."), "Class": domain("class."), "JobState": domain("jobs.state."),
+		"TriggerState": domain("state."), "NodeState": domain("state."), "NodeReason": domain("attention.node."),
+		"MisfirePolicy": domain("state."), "Decision": domain("state."), "ConcurrencyPolicy": domain("concurrency_policy."),
+		"AlertCondition": domain("condition."), "AlertTransition": domain("transition."), "AlertKept": domain("kept."),
+		"Scope": domain("scope.", "scope_name."), "TargetKind": domain("target."), "FollowEvent": domain("on."),
+		"GroupKind": domain("group_kind."), "EndpointState": domain("state."), "EndpointSource": domain("source."),
+		"BackfillState": domain("state."), "BackfillOrder": domain("order."), "BackfillExisting": domain("existing."),
+		"BulkVerb": domain("bulk."), "BulkState": domain("state."), "Invocation": domain("invocation."),
+		"CredentialReason": domain("attention.credential."), "RollbackChoice": domain("rollback."), "Cause": domain("action."),
+		"Strategy": {"../routing", []string{"strategy."}}, "Verdict": {"../verify", []string{"state."}},
+		"Dialect": {"../schedule", []string{"dialect."}}, "Gap": {"../schedule", []string{"gap."}},
+		"Overlap": {"../schedule", []string{"overlap."}}, "Effect": {"../schedule", []string{"preview.effect."}},
+	}
+}
+
+// valuesOf returns the constants of each type that the sources in a folder declare.
+func valuesOf(t *testing.T, folder string) map[string][]string {
+	t.Helper()
+	values := map[string][]string{}
+	files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ast.Inspect(parsed, func(node ast.Node) bool {
+			declared, is := node.(*ast.ValueSpec)
+			if !is || len(declared.Values) == 0 {
+				return true
+			}
+			literal, is := declared.Values[0].(*ast.BasicLit)
+			if of, named := declared.Type.(*ast.Ident); named && is && literal.Kind == token.STRING {
+				value, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				values[of.Name] = append(values[of.Name], value)
+			}
+			return true
+		})
+	}
+	return values
+}
+
+// wantWords wants every language to have a word for each of the values.
+func wantWords(t *testing.T, of, prefix string, values []string) {
+	t.Helper()
+	languages, err := loadTexts(textFiles)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, language := range languages {
+		for _, value := range values {
+			if key := wordKey(prefix, value); !language.has(key) {
+				t.Errorf("texts/%s.json lacks %s: the word for %q, of %s", name, key, value, of)
+			}
+		}
+	}
+}
+
+func TestValuesOfTheDomainHaveWords(t *testing.T) {
+	t.Parallel()
+	declared := map[string]map[string][]string{}
+	for name, of := range wordedTypes() {
+		if declared[of.folder] == nil {
+			declared[of.folder] = valuesOf(t, of.folder)
+		}
+		values := declared[of.folder][name]
+		if len(values) < 2 {
+			t.Errorf("%s declares the values %q of %s, want two at least; was the type renamed?", of.folder, values, name)
+		}
+		for _, prefix := range of.prefixes {
+			wantWords(t, name, prefix, values)
+		}
+	}
+	wantWords(t, "shapes", "strip.", shapes())
+}
+
+// The actions that the sources of the store give the audit log: as a field, as a variable, or as the first text of a call.
+var (
+	auditedField = regexp.MustCompile(`\baction(?:: | :?= )"([a-z]+(?:[ _][a-z]+)*)"`)
+	auditedCall  = regexp.MustCompile(
+		`\b(?:audit[A-Za-z]*|callback|changeRun(?:In)?|changeMute|changeStates|removeJob)\([^"{\n]*"([a-z]+(?:[ _][a-z]+)*)"`)
+	auditedEither = regexp.MustCompile(`\baction := map\[bool\]string\{true: "([a-z]+)", false: "([a-z]+)"\}`)
+)
+
+// auditActions returns the actions that the audit log can have: those that the store writes, and those of refused requests, which
+// have the last part of their path.
+func auditActions(t *testing.T) []string {
+	t.Helper()
+	actions := []string{dispatcher.AuditMoreRefused, string(dispatcher.RollbackReplay), string(dispatcher.RollbackSkip)}
+	files, err := filepath.Glob("../store/*.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		source, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, pattern := range []*regexp.Regexp{auditedField, auditedCall, auditedEither} {
+			for _, found := range pattern.FindAllStringSubmatch(string(source), -1) {
+				actions = append(actions, found[1:]...)
+			}
+		}
+	}
+	raw, err := os.ReadFile("../api/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var api struct{ Paths map[string]map[string]any }
+	if err := json.Unmarshal(raw, &api); err != nil {
+		t.Fatal(err)
+	}
+	for at, methods := range api.Paths {
+		if strings.HasPrefix(at, "/xxl-job/") || at == "/v1/schedules/preview" {
+			continue // executors are no callers that the log has refusals of, and a preview changes nothing
+		}
+		for method := range methods {
+			switch method {
+			case "post":
+				actions = append(actions, path.Base(at))
+			case "put", "patch", "delete":
+				actions = append(actions, method)
+			}
+		}
+	}
+	slices.Sort(actions)
+	return slices.Compact(actions)
+}
+
+func TestActionsOfTheAuditLogHaveWords(t *testing.T) {
+	t.Parallel()
+	actions := auditActions(t)
+	for _, known := range []string{
+		"put", "enable", "set state", "delete after completion", "rolled_back", "acknowledge", "import", "heartbeat",
+	} {
+		if !slices.Contains(actions, known) {
+			t.Errorf("the sources were searched for actions, and %q was not found among %q", known, actions)
+		}
+	}
+	wantWords(t, "the audit log", "action.", actions)
+}
+
+func TestValuesAreShownWithTheirWords(t *testing.T) {
+	t.Parallel()
+	of := &texts{all: map[string]string{"class.timeout": "too <slow>", "action.set_state": "set", "action.put": "put"}}
+	v := &visit{texts: of}
+	for _, tt := range []struct{ prefix, value, html, text string }{
+		{"class.", "timeout", "too &lt;slow&gt; <code>timeout</code>", "too <slow> (timeout)"},
+		{"action.", "set state", "set <code>set state</code>", "set (set state)"},
+		{"action.", "put", "<code>put</code>", "put"},               // the word is the value
+		{"class.", "new<b>", "<code>new&lt;b&gt;</code>", "new<b>"}, // a newer node has more values
+		{"class.", "", string(none), ""},
+	} {
+		if html := string(v.namedHTML(tt.prefix, tt.value)); html != tt.html {
+			t.Errorf("%s%s is shown as %s, want %s", tt.prefix, tt.value, html, tt.html)
+		}
+		if text := of.wordAndValue(tt.prefix, tt.value); text != tt.text {
+			t.Errorf("%s%s is %s in words, want %s", tt.prefix, tt.value, text, tt.text)
+		}
+	}
+}
