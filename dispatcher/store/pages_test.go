@@ -44,14 +44,14 @@ var (
 var mostQueries = map[string]int{
 	"alert": 9, "alerts": 9, "app": 9, "apps": 3, "attention": 27, "attention of an app": 33, "audit log": 3,
 	"audit log of an actor": 3, "audit log of an app": 3, "backfills": 4, "bulk actions": 4, "calendar": 9,
-	"calendars": 4, "count of a backfill": 11, "count of a bulk action": 6, "count of cancellations": 7,
-	"count of retries": 11, "dead letters": 16, "explain": 14, "groups": 4, "job": 23, "jobs": 7, "jobs by host": 9,
+	"calendars": 4, "count of a backfill": 11, "count of a bulk action": 14, "count of cancellations": 14,
+	"count of retries": 24, "dead letters": 16, "explain": 14, "groups": 4, "job": 23, "jobs": 8, "jobs by host": 9,
 	"jobs by label": 10, "jobs by label that none has": 10, "jobs by name": 13, "jobs by one name": 13,
-	"jobs by result": 13, "jobs by state": 13, "jobs by state that none has": 10, "jobs further on": 7,
+	"jobs by result": 13, "jobs by state": 13, "jobs by state that none has": 10, "jobs further on": 8,
 	"jobs of all apps by host": 7, "jobs of all apps by label": 5, "jobs of all apps by name": 8,
-	"jobs of all apps by result": 8, "jobs of all apps by state": 5, "jobs of an app": 12, "misfires": 4, "nodes": 3,
+	"jobs of all apps by result": 8, "jobs of all apps by state": 5, "jobs of an app": 14, "misfires": 4, "nodes": 3,
 	"rollback": 3, "run": 17, "run_job": 5, "runs of a job": 6, "runs of an app": 16,
-	"runs of an app by rare state": 16, "runs of an app by state": 16, "statistics": 6, "statistics of an app": 6,
+	"runs of an app by rare state": 16, "runs of an app by state": 16, "statistics": 6, "statistics of an app": 7,
 	"timeline": 9, "timeline of all apps": 3, "tokens": 3,
 }
 

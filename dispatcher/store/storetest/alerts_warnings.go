@@ -19,7 +19,7 @@ func testAlertOfNoJob(t *testing.T, f *fixture) {
 	}
 	f.watched("orders", dispatcher.Labels{"team": "shop"})
 	a := pager("duty")
-	a.Jobs, a.Labels = []string{"orders", "invoices", "duty.alert"}, dispatcher.Labels{"team": "billing"}
+	a.Jobs, a.Labels = []string{"orders", "invoices", "refunds"}, dispatcher.Labels{"team": "billing"}
 	const all = "/jobs/1 alert_job_unknown, /jobs/2 alert_job_unknown, /labels alert_job_unknown"
 	stored := f.putAlert(a, t0)
 	if got := warnings(stored); got != all {
