@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
-// idTokens are the claims of a member of the group platform, or of one with that role, as the documentation of each provider
-// shows them.
+// idTokens are the claims of a member of the group platform, or of one with that role, in the shape that each provider is
+// described to issue. They were written by hand: none of the providers was asked.
 func idTokens() map[string]map[string]any {
 	groups := []string{"everyone", "platform"}
 	return map[string]map[string]any{
