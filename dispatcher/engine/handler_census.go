@@ -12,8 +12,6 @@ import (
 )
 
 const (
-	// censusInterval is how often one of the nodes counts what there is.
-	censusInterval = time.Minute
 	// mostCounted bounds each count, and with it what it costs.
 	mostCounted = 100_000
 	// overdueAfter is for how long a fire is due that counts as overdue: no node that works leaves one alone for so long.
@@ -25,20 +23,16 @@ type census struct {
 	mu    sync.Mutex
 	found dispatcher.Census
 	at    time.Time
-	tried time.Time // when the node last tried to take the lock; only takeCensus uses it
+	turns turns // only takeCensus uses them
 }
 
 // takeCensus counts what there is in the installation. As with upcoming fires, one node counts in a minute. It may be a
 // paused one: that no node is active is one of the things to find out.
 func (e *Engine) takeCensus(ctx context.Context, now time.Time) error {
-	if since := now.Sub(e.census.tried); e.fleet.id() == 0 || since >= 0 && since < censusInterval {
+	if e.fleet.id() == 0 {
 		return nil
 	}
-	e.census.tried = now
-	locks, err := e.store.Lock(ctx, dispatcher.LockRequest{
-		Node: e.fleet.id(), Names: []string{dispatcher.LockCensus}, AtMost: censusInterval, AtLeast: censusInterval,
-	})
-	if err != nil || len(locks) == 0 {
+	if mine, err := e.census.turns.take(ctx, e, dispatcher.LockCensus, now); err != nil || !mine {
 		return err
 	}
 	found, err := e.store.Census(ctx, now.Add(-overdueAfter), mostCounted)
@@ -55,7 +49,7 @@ func (e *Engine) takeCensus(ctx context.Context, now time.Time) error {
 func (c *census) read(now time.Time, handler time.Duration) *dispatcher.Census {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.at.IsZero() || now.Sub(c.at) > censusInterval+2*handler {
+	if c.at.IsZero() || now.Sub(c.at) > countInterval+2*handler {
 		return nil
 	}
 	found := c.found

@@ -13,8 +13,6 @@ import (
 const (
 	// upcomingWithin is how far the count of upcoming fires looks ahead: time enough to start nodes.
 	upcomingWithin = 15 * time.Minute
-	// upcomingInterval is how often one of the nodes counts.
-	upcomingInterval = time.Minute
 	// mostUpcoming bounds the count, and with it what it costs.
 	mostUpcoming = 100_000
 )
@@ -25,23 +23,18 @@ type upcoming struct {
 	count   int
 	awaited int // callbacks
 	at      time.Time
-	tried   time.Time // when the node last tried to take the lock; only countUpcoming uses it
+	turns   turns // only countUpcoming uses them
 }
 
 // countUpcoming counts the triggers that are due soon, so that a fleet can grow before a herd, and the runs that wait for
-// their callbacks. One node counts in a minute: it takes a lock and keeps it for that long. A node tries once in a minute,
-// so if the one that counts goes, there may be no count for a minute.
+// their callbacks. One node counts in a minute.
 func (e *Engine) countUpcoming(ctx context.Context, now time.Time) error {
-	if since := now.Sub(e.upcoming.tried); !e.fleet.active() || since >= 0 && since < upcomingInterval {
+	if !e.fleet.active() {
 		return nil
 	}
-	e.upcoming.tried = now
 	// Nodes that serve other apps count for themselves.
 	name := strings.Join(append([]string{dispatcher.LockUpcoming}, e.opts.Apps...), "/")
-	locks, err := e.store.Lock(ctx, dispatcher.LockRequest{
-		Node: e.fleet.id(), Names: []string{name}, AtMost: upcomingInterval, AtLeast: upcomingInterval,
-	})
-	if err != nil || len(locks) == 0 {
+	if mine, err := e.upcoming.turns.take(ctx, e, name, now); err != nil || !mine {
 		return err
 	}
 	count, err := e.store.Upcoming(ctx, e.opts.Apps, now.Add(upcomingWithin), mostUpcoming)
@@ -74,7 +67,7 @@ func (u *upcoming) readAwaited(now time.Time, handler time.Duration) int {
 func (u *upcoming) counts(now time.Time, handler time.Duration) (fires, callbacks int) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
-	if u.at.IsZero() || now.Sub(u.at) > upcomingInterval+2*handler {
+	if u.at.IsZero() || now.Sub(u.at) > countInterval+2*handler {
 		return 0, 0
 	}
 	return u.count, u.awaited

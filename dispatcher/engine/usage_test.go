@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -43,6 +45,35 @@ func TestLargestLatenessIsForgottenAfterAMinute(t *testing.T) {
 			t.Errorf("a second later it is %s, want 1s", got)
 		}
 	})
+}
+
+// lateLocks takes locks a little after the round began that asks for them, as databases do, each time sooner.
+type lateLocks struct {
+	Store
+	began time.Time
+	after time.Duration
+}
+
+func (l *lateLocks) Lock(ctx context.Context, r dispatcher.LockRequest) ([]dispatcher.Lock, error) {
+	l.after -= time.Millisecond
+	r.Now = l.began.Add(l.after)
+	return l.Store.Lock(ctx, r)
+}
+
+func TestOnlyNodeCountsInEachMinute(t *testing.T) {
+	t.Parallel()
+	locks := &lateLocks{after: time.Second}
+	r := newRig(t, func(s Store) Store { locks.Store = s; return locks })
+	for range 3 {
+		locks.began = r.now
+		if err := errors.Join(r.takeCensus(t.Context(), r.now), r.countUpcoming(t.Context(), r.now)); err != nil {
+			t.Fatal(err)
+		}
+		if census, upcoming := r.census.at, r.upcoming.at; !census.Equal(r.now) || !upcoming.Equal(r.now) {
+			t.Errorf("at %s the latest counts are of %s and %s", r.now, census, upcoming)
+		}
+		r.now = r.now.Add(countInterval)
+	}
 }
 
 func TestUpcomingFiresAreCountedByOneNodeInAMinute(t *testing.T) {
