@@ -201,28 +201,38 @@ func (c crowded) pages(p person, n int) []crowd.Page {
 // ownQueries are those by which the API reads the quotas of an app again, every ten seconds.
 const ownQueries = 4
 
-// count fails for pages that take too many queries, and returns all queries by page. The fewest of some views count: the first ones
-// fill caches, and what the API reads of its own accord, such as the fires to come, falls into others.
+// count fails for pages that take too many queries, and returns all queries by page.
 func (c crowded) count(t *testing.T) (sent map[string][]store.Query) {
 	t.Helper()
-	counts, sent := map[string]int{}, map[string][]store.Query{}
+	sent = map[string][]store.Query{}
 	for _, p := range c.people {
 		for n := range 3 {
 			for _, page := range c.pages(p, 7*n) {
-				c.queries.Take()
-				p.view(page)
-				queries, name := c.queries.Take(), page.Name+" for "+p.name
-				if before, is := counts[name]; !is || len(queries) < before {
-					counts[name] = len(queries)
-				}
+				name, most := page.Name+" for "+p.name, mostQueries[page.Name]+ownQueries
+				queries, fewest := c.fewest(p, page, most)
 				sent[name] = append(sent[name], queries...)
-				if most := mostQueries[page.Name] + ownQueries; n == 2 && counts[name] > most {
-					t.Errorf("%s takes %d queries, want %d at most", name, counts[name], most)
+				if fewest > most {
+					t.Errorf("%s takes %d queries, want %d at most", name, fewest, most)
 				}
 			}
 		}
 	}
 	return sent
+}
+
+// fewest returns all queries of some views of a page, and how many the view with the fewest took. It views a page again that takes
+// more than it may: the first views fill caches, and what the API reads of its own accord, such as the fires to come, falls into others.
+func (c crowded) fewest(p person, page crowd.Page, most int) (all []store.Query, fewest int) {
+	for view := 0; view == 0 || view < 5 && fewest > most; view++ {
+		c.queries.Take()
+		p.view(page)
+		queries := c.queries.Take()
+		if view == 0 || len(queries) < fewest {
+			fewest = len(queries)
+		}
+		all = append(all, queries...)
+	}
+	return all, fewest
 }
 
 // scans reports each query of a page that reads a history through.
