@@ -162,7 +162,12 @@ type BackfillCount struct {
 	Total int        `json:"total"`
 	First *time.Time `json:"first,omitempty"`
 	Last  *time.Time `json:"last,omitempty"`
+	// Skipped are those of them that would be left out now because of Existing.
+	Skipped int `json:"skipped"`
 }
+
+// Remaining are the instants that would be run.
+func (c BackfillCount) Remaining() int { return c.Total - c.Skipped }
 
 // backfillBits are the bits of a backfill's id below its time.
 const backfillBits = 20

@@ -27,6 +27,8 @@ type Backfills interface {
 	CreateBackfill(ctx context.Context, app, job string, plan BackfillPlan, change Change) (Backfill, error)
 	// Backfill returns a backfill, or ErrNotFound.
 	Backfill(ctx context.Context, app, id string) (Backfill, error)
+	// BackfillSkips counts the instants that a backfill by plan would leave out now, because of the runs that the ledger has.
+	BackfillSkips(ctx context.Context, plan BackfillPlan) (int, error)
 	Backfills(ctx context.Context, query BackfillQuery) ([]Backfill, error)
 	// ChangeBackfill pauses, resumes or cancels a backfill. To cancel ends its runs that wait, and leaves those in flight
 	// to end. Repeated, it changes nothing. ErrConflict: the backfill has ended.

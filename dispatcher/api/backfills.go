@@ -58,6 +58,9 @@ func (a *API) createBackfill(r *request) (response, error) {
 		return response{}, err
 	}
 	if asked.DryRun {
+		if plan.Skipped, err = a.store.BackfillSkips(r.Context(), plan); err != nil {
+			return response{}, err
+		}
 		return response{body: plan.BackfillCount}, job.CheckPayloadOf(asked.Payload)
 	}
 	created, err := a.store.CreateBackfill(r.Context(), app, name, plan, r.by())

@@ -129,7 +129,7 @@ func operated(n int) map[string]any {
 		"GET /v1/audit":                          items(times(n, auditOf), next),
 		"GET /v1/tokens":                         items(times(n, tokenOf), next),
 		"GET /v1/tokens/deploy":                  tokenOf("deploy"),
-		"POST " + of + "/jobs/invoices/backfill": dispatcher.BackfillCount{Total: 31, First: &fixedAt, Last: &later},
+		"POST " + of + "/jobs/invoices/backfill": dispatcher.BackfillCount{Total: 31, Skipped: 4, First: &fixedAt, Last: &later},
 	}
 	if n > 0 {
 		responses["GET /v1/rollback"] = dispatcher.Rollback{At: fixedAt, Reason: hostile}

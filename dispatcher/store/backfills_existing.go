@@ -55,8 +55,37 @@ func (k known) decide(existing dispatcher.BackfillExisting, one dispatcher.Backf
 	return !of.ended, at
 }
 
+// skipsPage is how many instants BackfillSkips looks at with one query.
+const skipsPage = 2000
+
+// BackfillSkips counts the instants that a backfill would leave out.
+func (s *store) BackfillSkips(ctx context.Context, plan dispatcher.BackfillPlan) (skipped int, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	var after *dispatcher.BackfillInstant
+	for {
+		page, err := plan.Next(ctx, plan.Schedules, after, skipsPage)
+		if err != nil {
+			return 0, err
+		}
+		known, err := existing(ctx, s.flavor, s.read, page)
+		if err != nil {
+			return 0, fmt.Errorf("look for runs of the instants of a backfill: %w", err)
+		}
+		for _, one := range page {
+			if run, _ := known.decide(plan.Existing, one); !run {
+				skipped++
+			}
+		}
+		if len(page) < skipsPage {
+			return skipped, nil
+		}
+		after = &page[len(page)-1]
+	}
+}
+
 // existing reads what the ledger has of instants: runs that are scheduled, stand for misfires or are of a backfill.
-func (t *tx) existing(ctx context.Context, page []dispatcher.BackfillInstant) (known, error) {
+func existing(ctx context.Context, f flavor, q querier, page []dispatcher.BackfillInstant) (known, error) {
 	all := known{}
 	if len(page) == 0 {
 		return all, nil
@@ -69,12 +98,12 @@ func (t *tx) existing(ctx context.Context, page []dispatcher.BackfillInstant) (k
 	}
 	const of = `.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id`
 	// $1 first day, $2 end of the last, from $3 on: two of keyColumns
-	list := t.rows(0, 3, "", keyColumns[:2]...) + `
+	list := f.rows(0, 3, "", keyColumns[:2]...) + `
 		SELECT r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded') FROM b JOIN runs AS r ON r` + of + within + `
 			WHERE r.kind IN (1, 3, 5)
 		UNION ALL SELECT r.scheduled_at, r.trigger_id, r.kind, 'live' FROM b JOIN live_runs AS r ON r` + of + ` WHERE r.kind IN (1, 3, 5)
-		UNION ALL SELECT r.scheduled_at, r.trigger_id, 1, 'claimed' FROM b JOIN (` + t.claimedFires() + `) AS r ON r` + of
-	_, err := collect(ctx, t, func(row scanner) (struct{}, error) {
+		UNION ALL SELECT r.scheduled_at, r.trigger_id, 1, 'claimed' FROM b JOIN (` + f.claimedFires() + `) AS r ON r` + of
+	_, err := collect(ctx, q, func(row scanner) (struct{}, error) {
 		var one dispatcher.BackfillInstant
 		var key dispatcher.RunKey
 		var state string
@@ -84,7 +113,7 @@ func (t *tx) existing(ctx context.Context, page []dispatcher.BackfillInstant) (k
 		}
 		all[one].add(key.Kind, state)
 		return struct{}{}, err
-	}, list, append([]any{day(at[0]), day(at[len(at)-1]) + dayMillis}, t.batch(at, trigger)...)...)
+	}, list, append([]any{day(at[0]), day(at[len(at)-1]) + dayMillis}, f.batch(at, trigger)...)...)
 	return all, err
 }
 

@@ -134,7 +134,7 @@ func (s *store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted boo
 	if err != nil || f.State != dispatcher.BackfillRunning {
 		return false, err
 	}
-	known, err := t.existing(ctx, page)
+	known, err := existing(ctx, t.flavor, t, page)
 	if err != nil {
 		return false, err
 	}

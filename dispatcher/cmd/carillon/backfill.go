@@ -65,6 +65,7 @@ func (s *backfillStartCommand) Run(ctx context.Context, c console) error {
 			l.add("instants", count.Total)
 			l.add("first", count.First)
 			l.add("last", count.Last)
+			l.add("skipped", count.Skipped)
 		})
 	}
 	begun, err := api.CreateBackfill(ctx, app, job, spec)

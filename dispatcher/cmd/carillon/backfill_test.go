@@ -48,6 +48,10 @@ func TestStoryOfABackfill(t *testing.T) {
 			}
 		}
 		// Again, there is nothing to run.
+		out, _, code := n.commandWith("", strings.Fields(january+"--dry-run -o json")...)
+		if code != 0 || !strings.Contains(out, `"skipped": 31`) {
+			t.Errorf("dry run afterwards: exit code %d, %s, want 31 instants that would be skipped", code, out)
+		}
 		if out, _, code := n.commandWith("", strings.Fields(january+"--watch -o json")...); code != 0 || !strings.Contains(out, `"skipped": 31`) {
 			t.Errorf("again: exit code %d, %s, want 31 instants skipped", code, out)
 		}

@@ -196,6 +196,10 @@ func testBackfillExisting(t *testing.T, f *fixture) {
 			failed.State = dispatcher.RunFailed
 			f.must(f.Record(t.Context(), []dispatcher.Record{record(second, failed)}))
 		}
+		plan := f.planOf("tick", dispatcher.BackfillSpec{From: t0, To: t0.Add(6 * time.Minute), Existing: tt.existing})
+		if skipped, err := f.BackfillSkips(t.Context(), plan); err != nil || skipped != plan.Total-len(tt.want) {
+			t.Errorf("%d %s: %d instants would be left out (%v), want all but %d of %d", i, tt.existing, skipped, err, len(tt.want), plan.Total)
+		}
 		b := f.backfillOf(func(s *dispatcher.BackfillSpec) { s.Existing, s.Concurrency = tt.existing, 10 })
 		b.wantQueued(fmt.Sprint(i, " ", tt.existing), tt.want...)
 		for _, run := range b.held() {
