@@ -211,11 +211,11 @@ func (j *judgement) readRunning(ctx context.Context, facts map[int64]dispatcher.
 // readBurns reads how fast the error budgets of jobs burn, by the counts of the latest hours only.
 func (j *judgement) readBurns(ctx context.Context, facts map[int64]dispatcher.AlertFacts, jobs []int64) error {
 	// From $1 on: ids
-	read := j.rows(0, 1, "", idColumns...) + objectiveOf(`b JOIN jobs AS j ON j.id = b.id`, latestCounts(), ``)
-	all, err := collect(ctx, j, scanMeasured, read, j.batch(slices.Compact(slices.Sorted(slices.Values(jobs))))...)
+	ids := j.batch(slices.Compact(slices.Sorted(slices.Values(jobs))))
+	all, err := measuredOf(ctx, j, j.rows(0, 1, "", idColumns...), latestCounts(), ids...)
 	for _, measured := range all {
 		one := facts[measured.id]
-		one.Burn = &measured.burn
+		one.Burn = new(measured.Burn(measured.job))
 		facts[measured.id] = one
 	}
 	return err

@@ -70,73 +70,99 @@ func (t *tx) forgetCounts(ctx context.Context, job int64) error {
 	return nil
 }
 
-// objectiveSums are the counts of a job AS o over the window and each of dispatcher.ObjectiveSpans before what is counted.
-func objectiveSums() string {
-	sums := ""
-	add := func(minutes int, back int64) {
-		for _, column := range []string{"good", "late", "missed"} {
-			sums += fmt.Sprintf(`,
-		coalesce(sum(CASE WHEN c.minutes = %d AND c.from_at >= o.checked_to - CAST(%d AS BIGINT) THEN c.%s ELSE 0 END), 0)`,
-				minutes, back, column)
+// objectiveBand is an expression for the part of the time before what is counted of a job AS o in which a bucket c is: that between
+// two neighbours of dispatcher.ObjectiveSpans, or the window, as latestBand and windowBand have it; NULL: it is in none.
+func objectiveBand() string {
+	band := fmt.Sprintf(`CASE WHEN c.minutes = 60 THEN CASE WHEN c.from_at >= o.checked_to - CAST(%d AS BIGINT) THEN %d END`,
+		dispatcher.ObjectiveWindow.Milliseconds(), windowBand)
+	for n, span := range dispatcher.ObjectiveSpans() {
+		band += fmt.Sprintf(`
+		WHEN c.from_at >= o.checked_to - CAST(%d AS BIGINT) THEN %d`, span.Milliseconds(), latestBand+n)
+	}
+	return band + ` END`
+}
+
+// The bands: that of the window, and that of the shortest of dispatcher.ObjectiveSpans, which those of the longer ones follow.
+const (
+	windowBand = iota
+	latestBand
+)
+
+// measuredOf returns what was counted of jobs that have an objective, by their names. jobs is a WITH clause whose b has their ids. The
+// buckets c that counted selects are read; empty: all.
+func measuredOf(ctx context.Context, q querier, jobs, counted string, args ...any) (all []measuredJob, err error) {
+	query := jobs + ` SELECT j.id, a.name, j.name, j.objective, o.counted_from, o.checked_to,
+		(SELECT count(*) FROM objective_pending AS p WHERE p.job_id = o.job_id), c.band, c.good, c.late, c.missed
+	FROM (SELECT o.job_id, ` + objectiveBand() + ` AS band, sum(c.good) AS good, sum(c.late) AS late, sum(c.missed) AS missed
+		FROM b JOIN objectives AS o ON o.job_id = b.id LEFT JOIN objective_counts AS c ON c.job_id = o.job_id` + counted + `
+		GROUP BY o.job_id, 2) AS c
+	JOIN objectives AS o ON o.job_id = c.job_id JOIN jobs AS j ON j.id = c.job_id JOIN apps AS a ON a.id = j.app_id
+	WHERE j.objective <> '' AND j.deleted_at IS NULL ORDER BY a.name, j.name, j.id, c.band`
+	bands, err := collect(ctx, q, scanMeasured, query, args...)
+	if err != nil {
+		return nil, err
+	}
+	for _, band := range bands {
+		if len(all) == 0 || all[len(all)-1].id != band.id {
+			all = append(all, measuredJob{id: band.id, job: band.job, ObjectiveMeasured: band.ObjectiveMeasured})
+			all[len(all)-1].Spans = make([]dispatcher.ObjectiveCounts, len(dispatcher.ObjectiveSpans()))
 		}
+		all[len(all)-1].add(band)
 	}
-	add(60, dispatcher.ObjectiveWindow.Milliseconds())
-	for _, span := range dispatcher.ObjectiveSpans() {
-		add(5, span.Milliseconds())
-	}
-	return sums
+	return all, nil
 }
 
-// objectiveOf selects what was counted of jobs j that have an objective o, by the buckets c that counted selects; empty: all.
-func objectiveOf(from, counted, where string) string {
-	return ` SELECT j.id, a.name, j.name, j.objective, o.counted_from, o.checked_to,
-		(SELECT count(*) FROM objective_pending AS p WHERE p.job_id = o.job_id)` + objectiveSums() + `
-	FROM ` + from + ` JOIN apps AS a ON a.id = j.app_id JOIN objectives AS o ON o.job_id = j.id
-		LEFT JOIN objective_counts AS c ON c.job_id = o.job_id` + counted + `
-	WHERE j.objective <> '' AND j.deleted_at IS NULL` + where + `
-	GROUP BY j.id, a.name, j.name, j.objective, o.job_id, o.counted_from, o.checked_to`
-}
-
-// latestCounts selects the buckets c by which objectiveOf tells whether an error budget burns.
+// latestCounts selects the buckets c by which measuredOf tells whether an error budget burns.
 func latestCounts() string {
 	return fmt.Sprintf(` AND c.minutes = 5 AND c.from_at >= o.checked_to - CAST(%d AS BIGINT)`, dispatcher.ObjectiveBurnSpan.Milliseconds())
 }
 
 // measuredJob is a job with what was counted of it.
 type measuredJob struct {
-	id     int64
-	status dispatcher.ObjectiveStatus
-	burn   dispatcher.ObjectiveBurn
+	id  int64
+	job dispatcher.Job
+	dispatcher.ObjectiveMeasured
 }
 
-func scanMeasured(row scanner) (j measuredJob, err error) {
-	var job dispatcher.Job
-	var m dispatcher.ObjectiveMeasured
-	m.Spans = make([]dispatcher.ObjectiveCounts, len(dispatcher.ObjectiveSpans()))
-	refs := []any{&j.id, &job.App, &job.Name, objectiveColumn(&job.Objective), instantColumn(&m.From), instantColumn(&m.To), &m.Pending}
-	for _, counts := range append([]*dispatcher.ObjectiveCounts{&m.Window}, pointers(m.Spans)...) {
-		refs = append(refs, &counts.Good, &counts.Late, &counts.Missed)
-	}
-	if err := row.Scan(refs...); err != nil {
-		return j, err
-	}
-	if job.Objective == nil {
-		return j, fmt.Errorf("job %s/%s: its stored objective cannot be read", job.App, job.Name)
-	}
-	if from := m.To.Add(-dispatcher.ObjectiveWindow); from.After(m.From) {
-		m.From = from
-	}
-	j.status, j.burn = m.Status(job), m.Burn(job)
-	return j, nil
+// measuredBand is a job with what was counted of it in a band; nil: in none.
+type measuredBand struct {
+	measuredJob
+	band *int
+	dispatcher.ObjectiveCounts
 }
 
-// pointers returns where the elements of a list are.
-func pointers[T any](list []T) []*T {
-	all := make([]*T, len(list))
-	for i := range list {
-		all[i] = &list[i]
+func scanMeasured(row scanner) (b measuredBand, err error) {
+	var good, late, missed *int64
+	err = row.Scan(&b.id, &b.job.App, &b.job.Name, objectiveColumn(&b.job.Objective), instantColumn(&b.From), instantColumn(&b.To),
+		&b.Pending, &b.band, &good, &late, &missed)
+	if err != nil {
+		return b, err
 	}
-	return all
+	if b.job.Objective == nil {
+		return b, fmt.Errorf("job %s/%s: its stored objective cannot be read", b.job.App, b.job.Name)
+	}
+	if from := b.To.Add(-dispatcher.ObjectiveWindow); from.After(b.From) {
+		b.From = from
+	}
+	if b.band != nil {
+		b.ObjectiveCounts = dispatcher.ObjectiveCounts{Good: *good, Late: *late, Missed: *missed}
+	}
+	return b, nil
+}
+
+// add adds the counts of a band to those of all the times that it is part of.
+func (j *measuredJob) add(of measuredBand) {
+	switch {
+	case of.band == nil:
+	case *of.band == windowBand:
+		j.Window = of.ObjectiveCounts
+	default:
+		for n := *of.band - latestBand; n < len(j.Spans); n++ {
+			j.Spans[n].Good += of.Good
+			j.Spans[n].Late += of.Late
+			j.Spans[n].Missed += of.Missed
+		}
+	}
 }
 
 // ObjectiveStatus returns how a job does by its objective.
@@ -144,16 +170,19 @@ func (s *store) ObjectiveStatus(ctx context.Context, app, job string) (dispatche
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	// $1 app, $2 name
-	found, there, err := first(ctx, s.read, scanMeasured, objectiveOf(`jobs AS j`, ``, ` AND j.app_id = $1 AND j.name = $2`),
-		dispatcher.AppID(app), job)
-	if err != nil || there {
-		return found.status, err
+	const named = `WITH b AS MATERIALIZED (SELECT id FROM jobs WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL)`
+	found, err := measuredOf(ctx, s.read, named, ``, dispatcher.AppID(app), job)
+	if err != nil {
+		return dispatcher.ObjectiveStatus{}, err
+	}
+	if len(found) > 0 {
+		return found[0].Status(found[0].job), nil
 	}
 	if _, err := s.findJob(ctx, s.read, app, job, ""); errors.Is(err, dispatcher.ErrNotFound) {
-		return found.status, err
+		return dispatcher.ObjectiveStatus{}, err
 	}
-	return found.status, fmt.Errorf("job %s has no objective; declare objective in its definition: %w", dispatcher.Echo(app+"/"+job),
-		dispatcher.ErrNotFound)
+	return dispatcher.ObjectiveStatus{}, fmt.Errorf("job %s has no objective; declare objective in its definition: %w",
+		dispatcher.Echo(app+"/"+job), dispatcher.ErrNotFound)
 }
 
 // ObjectiveStatuses returns a page of the jobs of an app that have an objective, by name.
@@ -164,12 +193,12 @@ func (s *store) ObjectiveStatuses(ctx context.Context, app string, page dispatch
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit. The page is chosen before anything is counted.
-	list := objectiveOf(`(SELECT x.* FROM jobs AS x WHERE x.app_id = $1 AND x.name > $2 AND x.objective <> '' AND x.deleted_at IS NULL
-		ORDER BY x.name LIMIT $3) AS j`, ``, ``) + ` ORDER BY j.name`
-	found, err := collect(ctx, s.read, scanMeasured, list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	const listed = `WITH b AS MATERIALIZED (SELECT id FROM jobs
+		WHERE app_id = $1 AND name > $2 AND objective <> '' AND deleted_at IS NULL ORDER BY name LIMIT $3)`
+	found, err := measuredOf(ctx, s.read, listed, ``, dispatcher.AppID(app), page.Cursor, page.Limit)
 	statuses := make([]dispatcher.ObjectiveStatus, len(found))
-	for i := range found {
-		statuses[i] = found[i].status
+	for i, one := range found {
+		statuses[i] = one.Status(one.job)
 	}
 	return statuses, err
 }

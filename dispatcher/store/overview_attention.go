@@ -100,14 +100,14 @@ func (l *looker) overdue(ctx context.Context) (err error) {
 	return err
 }
 
-// quarantined looks for triggers in state error.
+// quarantined looks for triggers in state error. They are few, so that they are found first, whatever the apps.
 func (l *looker) quarantined(ctx context.Context) (err error) {
 	var args statementArgs
 	l.found.Quarantined, err = foundFirst(ctx, l, func(row scanner) (t dispatcher.QuarantinedTrigger, err error) {
 		err = row.Scan(&t.App, &t.Job, &t.Trigger, &t.Error)
 		return t, err
 	}, `SELECT j.app, j.name, t.name, t.error FROM triggers AS t JOIN trigger_clock AS c ON c.id = t.id JOIN jobs AS j ON j.id = t.job_id
-		WHERE t.error <> '' AND t.deleted_at IS NULL AND c.state = 'error'`+l.ofApps(`t.app_id`, &args)+`
+		WHERE t.error <> '' AND t.deleted_at IS NULL AND c.state = 'error'`+l.ofApps(`t.app_id + 0`, &args)+`
 		ORDER BY j.app, j.name, t.name`, args...)
 	return err
 }

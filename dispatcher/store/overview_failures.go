@@ -181,7 +181,7 @@ func (l *looker) objectives(ctx context.Context) error {
 	}
 	var burn []int64
 	for _, job := range measured {
-		if job.burn.Burns && len(burn) < shownMost {
+		if job.Burn(job.job).Burns && len(burn) < shownMost {
 			burn = append(burn, job.id)
 		}
 	}
@@ -191,7 +191,7 @@ func (l *looker) objectives(ctx context.Context) error {
 			return err
 		}
 		for _, job := range measured {
-			statuses = append(statuses, job.status)
+			statuses = append(statuses, job.Status(job.job))
 		}
 	}
 	l.found.Objectives = begin(statuses)
@@ -201,6 +201,5 @@ func (l *looker) objectives(ctx context.Context) error {
 // measured reads what was counted of jobs, by the buckets that counted selects.
 func (l *looker) measured(ctx context.Context, jobs []int64, counted string) ([]measuredJob, error) {
 	// From $1 on: ids
-	read := l.rows(0, 1, "", idColumns...) + objectiveOf(`b JOIN jobs AS j ON j.id = b.id`, counted, ``) + ` ORDER BY a.name, j.name`
-	return collect(ctx, l.read, scanMeasured, read, l.batch(jobs)...)
+	return measuredOf(ctx, l.read, l.rows(0, 1, "", idColumns...), counted, l.batch(jobs)...)
 }
