@@ -74,6 +74,7 @@ func operated(n int) map[string]any {
 			Labels: dispatcher.Labels{"team": "payments"},
 			AlertConditionsOf: dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 2}, Missed: true,
 				LateAfter: dispatcher.Duration(time.Minute), Objective: true}, Firing: 1,
+			Warnings:    []dispatcher.Problem{{Path: "/jobs/0", Code: dispatcher.CodeAlertJobUnknown, Message: hostile}},
 			Destination: dispatcher.AlertDestination{SNS: &dispatcher.AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call"}}}
 	}
 	backfill := func(name string) dispatcher.Backfill {
