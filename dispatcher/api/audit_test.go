@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,6 +28,19 @@ func (w *world) flush() {
 	ended, cancel := context.WithCancel(w.t.Context())
 	cancel()
 	w.api.(*api.API).Run(ended)
+}
+
+// awaitRefusals lets refusals be written until so many are, as a node does that goes on: one that ends has no time for many.
+func (w *world) awaitRefusals(count int) {
+	w.t.Helper()
+	running, stop := context.WithCancel(w.t.Context())
+	var ended sync.WaitGroup
+	ended.Go(func() { w.api.(*api.API).Run(running) })
+	for written := 0; written < count; {
+		written = len(into[auditPage](w.must(http.StatusOK, "GET", "/v1/audit?refused=true", "")).Items)
+	}
+	stop()
+	ended.Wait()
 }
 
 // log returns the entries that the token sees, oldest first, as "actor action subject refused".
@@ -150,6 +164,7 @@ func TestFloodOfRefusalsIsCounted(t *testing.T) {
 		w.must(403, method, fmt.Sprintf("%s/jobs/job-%d", oneApp, i), `{}`, "Authorization: Bearer "+flood)
 	}
 	w.must(403, "DELETE", oneJob, "", "Authorization: Bearer "+other)
+	w.awaitRefusals(11)
 	got := w.log(flood, "&refused=true")
 	if len(got) != 12 || !slices.Contains(got, "calm delete job sync forbidden") {
 		t.Fatalf("the log has %q, want ten entries of the flood, one that counts, and one of the calm", got)
