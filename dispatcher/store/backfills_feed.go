@@ -42,6 +42,10 @@ func (s *store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed 
 			fed.NextAt = *row.TryAt
 			return nil
 		}
+		if at := row.stepAt(t.now); row.inPortions() && row.State == dispatcher.BackfillRunning && t.now.Before(at) {
+			fed.NextAt = at
+			return nil
+		}
 		f := feeding{backfill: row}
 		if err := f.countEnded(ctx, t); err != nil {
 			return err
@@ -188,6 +192,27 @@ func (f *feeding) page(ctx context.Context, t *tx) ([]dispatcher.BackfillInstant
 	return f.Next(ctx, schedules, f.cursor, backfillPage)
 }
 
+// portion is the least time between two steps of a backfill that has a pace. A step costs about as much as the runs that it queues, so
+// with a pace of milliseconds runs are counted and queued in portions.
+const portion = 100 * time.Millisecond
+
+// paced returns when the next run may be queued. What was not used in the last second is made up for, so that the pace holds on
+// average.
+func (b backfill) paced(now time.Time) time.Time {
+	last := instant(b.nextAt)
+	if saved := now.Add(-time.Second); last.Before(saved) {
+		last = saved
+	}
+	return last
+}
+
+func (b backfill) inPortions() bool { return b.Pace > 0 && b.Pace < dispatcher.Duration(portion) }
+
+// stepAt returns when the next step queues runs of a backfill that has a pace.
+func (b backfill) stepAt(now time.Time) time.Time {
+	return b.paced(now).Add(max(0, portion-time.Duration(b.Pace)))
+}
+
 // free returns how many runs may be queued now. A job with a bound has no more of them under way than slots, so that what it
 // fires is not kept behind them.
 func (f *feeding) free(now time.Time) int {
@@ -199,16 +224,11 @@ func (f *feeding) free(now time.Time) int {
 	if f.Pace == 0 || free <= 0 {
 		return free
 	}
-	// What was not used in the last second is made up for, so that the pace holds on average.
-	pace, last := time.Duration(f.Pace), instant(f.nextAt)
-	if saved := now.Add(-time.Second); last.Before(saved) {
-		last = saved
-	}
-	if now.Before(last) {
-		f.result.NextAt = last
+	if at := f.stepAt(now); now.Before(at) {
+		f.result.NextAt = at
 		return 0
 	}
-	return min(free, 1+int(now.Sub(last)/pace))
+	return min(free, 1+int(now.Sub(f.paced(now))/time.Duration(f.Pace)))
 }
 
 // input is what the runs of the backfill are given.
@@ -247,9 +267,8 @@ func (f *feeding) queueAll(ctx context.Context, t *tx, fresh, again []queuedRun)
 		return err
 	}
 	if pace := time.Duration(f.Pace); pace > 0 {
-		last := max(f.nextAt, t.now.Add(-time.Second).UnixMilli())
-		f.nextAt = last + int64(len(queued))*pace.Milliseconds()
-		f.result.NextAt = instant(f.nextAt)
+		f.nextAt = f.paced(t.now).UnixMilli() + int64(len(queued))*pace.Milliseconds()
+		f.result.NextAt = f.stepAt(t.now)
 	}
 	return nil
 }

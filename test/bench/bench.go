@@ -23,6 +23,8 @@ type Options struct {
 	History int
 	// Failing is how many jobs fail at once in the benchmark of failures, Instants how many the backfill runs.
 	Failing, Instants int
+	// Pace is that of the backfill; 0: as fast as it goes.
+	Pace time.Duration
 	// Crowd is how many jobs the benchmark of the console looks at, and Node the carillon program that serves it.
 	Crowd int
 	Node  string

@@ -56,16 +56,17 @@ type databaseFlag struct {
 // the environment.
 type measureCommand struct {
 	databaseFlag
-	Bench    []string `arg:"" optional:"" placeholder:"BENCH" help:"Benchmarks to run: store, fire, webhook, sqlite, lateness, burst, hang, manual, failures, backfill, nodes, scale, retention, console. Default: all."`
-	JSON     bool     `name:"json" help:"Print one JSON object a line."`
-	Seconds  int      `default:"25" help:"Seconds that each benchmark measures, roughly and without its preparation, 1 to 3600."`
-	Rounds   int      `default:"5" help:"How often throughput and ceilings are measured in turn, 1 to 100. The medians count."`
-	PeerCmd  string   `placeholder:"COMMAND" help:"${peer}"`
-	History  int      `default:"1000000" help:"Old runs that the retention benchmark creates, 10000 to 100000000."`
-	Jobs     int      `default:"50000" help:"Jobs that the console benchmark declares, with 40 runs each, 1000 to 1000000."`
-	Node     string   `placeholder:"FILE" help:"The carillon program that the console benchmark looks at; default: the one next to this program."`
-	Profile  string   `placeholder:"DIR" type:"existingdir" help:"Write profiles of the CPU and the allocations of the last round of fires into this directory."`
-	Unsigned bool     `help:"Send the requests of webhook and lateness without signatures. Use it in --peer-cmd to see what signatures cost."`
+	Bench    []string      `arg:"" optional:"" placeholder:"BENCH" help:"Benchmarks to run: store, fire, webhook, sqlite, lateness, burst, hang, manual, failures, backfill, nodes, scale, retention, console. Default: all."`
+	JSON     bool          `name:"json" help:"Print one JSON object a line."`
+	Seconds  int           `default:"25" help:"Seconds that each benchmark measures, roughly and without its preparation, 1 to 3600."`
+	Rounds   int           `default:"5" help:"How often throughput and ceilings are measured in turn, 1 to 100. The medians count."`
+	PeerCmd  string        `placeholder:"COMMAND" help:"${peer}"`
+	History  int           `default:"1000000" help:"Old runs that the retention benchmark creates, 10000 to 100000000."`
+	Jobs     int           `default:"50000" help:"Jobs that the console benchmark declares, with 40 runs each, 1000 to 1000000."`
+	Pace     time.Duration `placeholder:"DURATION" help:"The pace of the backfill benchmark; default: as fast as it goes."`
+	Node     string        `placeholder:"FILE" help:"The carillon program that the console benchmark looks at; default: the one next to this program."`
+	Profile  string        `placeholder:"DIR" type:"existingdir" help:"Write profiles of the CPU and the allocations of the last round of fires into this directory."`
+	Unsigned bool          `help:"Send the requests of webhook and lateness without signatures. Use it in --peer-cmd to see what signatures cost."`
 
 	Version kong.VersionFlag `help:"Print the version."`
 }
@@ -170,7 +171,7 @@ func (m *measureCommand) Run(ctx context.Context, out io.Writer) error {
 		err := runBench(ctx, name, Options{
 			Database: m.Database, Time: time.Duration(m.Seconds) * time.Second, Rounds: m.Rounds, Peer: m.PeerCmd,
 			Crowd: m.Jobs, Node: cmp.Or(m.Node, filepath.Join(filepath.Dir(program), "carillon")), History: m.History, Failing: failingJobs,
-			Instants: backfilledInstants,
+			Instants: backfilledInstants, Pace: m.Pace,
 			Unsigned: m.Unsigned, Profile: m.Profile, Program: program, Report: report,
 		})
 		if err != nil {

@@ -22,6 +22,7 @@ func backfillTests() map[string]func(*testing.T, *fixture) {
 		"a backfill leaves out what the ledger has":    testBackfillExisting,
 		"a backfill is paused, resumed and cancelled":  testBackfillChanges,
 		"a backfill keeps its pace":                    testBackfillPace,
+		"a fast backfill goes in portions":             testBackfillPortions,
 		"a backfill ends with its job":                 testBackfillOfDeletedJob,
 	}
 }
@@ -258,6 +259,26 @@ func testBackfillPace(t *testing.T, f *fixture) {
 	b.wantQueued("before it may")
 	b.now = b.now.Add(time.Millisecond)
 	b.wantQueued("when it may", 4)
+}
+
+// A pace of less than a tenth of a second goes in portions of that time, and a step before its time is idle.
+func testBackfillPortions(t *testing.T, f *fixture) {
+	f.putEvery("tick", 10*time.Second)
+	b := f.backfillOf(func(s *dispatcher.BackfillSpec) {
+		s.Concurrency, s.Pace = 1000, dispatcher.Duration(50*time.Millisecond)
+	})
+	for _, step := range []struct {
+		after  time.Duration
+		queued int
+		next   time.Duration
+	}{{0, 21, 100}, {60, 0, 40}, {40, 2, 100}, {99, 0, 1}, {1, 2, 100}} {
+		b.now = b.now.Add(step.after * time.Millisecond)
+		fed, err := b.FeedBackfill(t.Context(), b.id, b.now)
+		if f.must(err); fed.Queued != step.queued || !fed.NextAt.Equal(b.now.Add(step.next*time.Millisecond)) {
+			t.Errorf("%d ms later %d are queued, and it goes on at %s, want %d and %d ms later", step.after, fed.Queued, fed.NextAt, step.queued,
+				step.next)
+		}
+	}
 }
 
 // A backfill of a job that is deleted ends, and says why.
