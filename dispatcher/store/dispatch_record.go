@@ -97,7 +97,8 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 	sorted := sortedBy(records, recordKey)
 	for i := range sorted {
 		sorted[i].Outcome.Error = storable(sorted[i].Outcome.Error)
-		if next := sorted[i].Next; next != nil && next.NotAttempted {
+		// Any node may record the end of an attempt that its target accepted.
+		if next := sorted[i].Next; next != nil && (next.NotAttempted || next.Callback != nil) {
 			s.rollbacks.handedBack(sorted[i].RunKey)
 		}
 	}

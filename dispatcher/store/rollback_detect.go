@@ -167,8 +167,8 @@ func (d *rollbackDetector) claimed(node dispatcher.NodeID, held []dispatcher.Hel
 	d.high.claim = claimedRun{run: latest, node: node, at: now}
 }
 
-// handedBack forgets a claim that may be given back without an attempt. Another node then makes the
-// attempt under the same number, which is no sign of a rollback.
+// handedBack forgets a claim that may be given back without an attempt, or whose attempt its target accepted. Another node
+// then makes the attempt, or records its end, under the same number, which is no sign of a rollback.
 func (d *rollbackDetector) handedBack(run dispatcher.RunKey) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

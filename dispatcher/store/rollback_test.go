@@ -106,6 +106,13 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 				Next:    &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), NotAttempted: true},
 			}})
 		}, lose: takenByAnother},
+		"accepted, and its end is recorded by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+			return s.Record(ctx, []dispatcher.Record{{
+				RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1,
+				Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1},
+				Next:    &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), Callback: &dispatcher.Callback{}},
+			}})
+		}, lose: takenByAnother},
 		"asked for a slot, and taken by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
 			_, err := s.Acquire(ctx, []dispatcher.HeldRun{run})
 			return err
