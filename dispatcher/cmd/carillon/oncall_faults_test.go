@@ -141,10 +141,9 @@ func retentionBehind(t *testing.T, s *stage) symptom {
 		return gone
 	})
 	s.shift(later + 2*time.Minute) // to the next count
-	// Nine days ahead is a day's history to go, which goes with the day after it.
-	until(t, "retention to be behind", func() bool { return left.metric(t, "carillon_retention_behind_seconds") == 7*86400 })
-	return symptom{left: left, watched: left, says: []string{"Retention that is behind", "All apps", "<td>1 d</td>", "<td>7 d</td>",
-		today.Format("2006-01-02") + " 00:00:00", "lock"}}
+	// Nine days ahead is a day's history to go, which goes with the day after it. Of the day before, some tables may still be there.
+	until(t, "retention to be behind", func() bool { return left.metric(t, "carillon_retention_behind_seconds") >= 7*86400 })
+	return symptom{left: left, watched: left, says: []string{"Retention that is behind", "All apps", "<td>1 d</td>", " 00:00:00", "lock"}}
 }
 
 // certificateEnds declares a job whose client certificate ends within an hour.
