@@ -58,10 +58,11 @@ func (a *API) createBackfill(r *request) (response, error) {
 		return response{}, err
 	}
 	if asked.DryRun {
-		if plan.Skipped, err = a.store.BackfillSkips(r.Context(), plan); err != nil {
+		if err := job.CheckPayloadOf(asked.Payload); err != nil {
 			return response{}, err
 		}
-		return response{body: plan.BackfillCount}, job.CheckPayloadOf(asked.Payload)
+		plan.Skipped, err = a.store.BackfillSkips(r.Context(), plan)
+		return response{body: plan.BackfillCount}, err
 	}
 	created, err := a.store.CreateBackfill(r.Context(), app, name, plan, r.by())
 	if err != nil {
