@@ -108,23 +108,7 @@ func (r *alertResource) warnOfUnknownJobs(ctx context.Context, diags *diag.Diagn
 			addUnknownName(&problems, at, dispatcher.CodeAlertJobUnknown, "job", alert.App, name, r.conn.someJobs(ctx, alert.App))
 		}
 	}
-	r.conn.warnOfAlert(diags, alert.App, alert.Name, e.aboutKnown(problems))
-}
-
-// warnOfAlert warns of what of an alert selects no job: once in a command, although plan and apply find it.
-func (c *connection) warnOfAlert(diags *diag.Diagnostics, app, alert string, found []dispatcher.Problem) {
-	if len(found) == 0 {
-		return
-	}
-	where := ""
-	for _, p := range found {
-		where += " " + p.Path
-	}
-	code := found[0].Code
-	c.warn(diags, warning{
-		kind: code, title: title(code, "Possible mistake"), thing: app + "/" + alert, key: where, at: attributePath(found[0].Path),
-		detail: summed(found), inFull: warningsInFull,
-	}, "more alerts")
+	r.conn.warnOfMistakes(diags, alert.App, alert.Name, e.aboutKnown(problems), "more alerts")
 }
 
 // alertSecretsToWrite is secretsToWrite for an alert.

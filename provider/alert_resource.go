@@ -47,7 +47,7 @@ func (r *alertResource) Create(ctx context.Context, req resource.CreateRequest, 
 		r.conn.reportCreate(&resp.Diagnostics, "alert", importID(plan.App, plan.Name), err)
 		return
 	}
-	r.conn.warnOfAlert(&resp.Diagnostics, alert.App, alert.Name, alert.Warnings)
+	r.conn.warnOfMistakes(&resp.Diagnostics, alert.App, alert.Name, alert.Warnings, "more alerts")
 	setState(ctx, &resp.State, &resp.Diagnostics, flattenAlert(ctx, &resp.Diagnostics, alert, plan))
 }
 
@@ -92,7 +92,7 @@ func (r *alertResource) Update(ctx context.Context, req resource.UpdateRequest, 
 		r.conn.report(&resp.Diagnostics, fmt.Sprintf("update alert %q", id), err)
 		return
 	}
-	r.conn.warnOfAlert(&resp.Diagnostics, alert.App, alert.Name, alert.Warnings)
+	r.conn.warnOfMistakes(&resp.Diagnostics, alert.App, alert.Name, alert.Warnings, "more alerts")
 	setState(ctx, &resp.State, &resp.Diagnostics, flattenAlert(ctx, &resp.Diagnostics, alert, plan))
 }
 

@@ -136,7 +136,7 @@ func (r *jobResource) written(ctx context.Context, diags *diag.Diagnostics, chan
 		model.NextFireTimes = change.plan.NextFireTimes // the schedules did not change; keepMoving says why they stay
 	}
 	done = !diags.HasError()
-	r.conn.warnOfMistakes(diags, job.App, job.Name, job.Warnings) // the API also knows what calendars exclude
+	r.conn.warnOfMistakes(diags, job.App, job.Name, job.Warnings, "more jobs") // the API also knows what calendars exclude
 	return model, done
 }
 

@@ -51,8 +51,8 @@ func (c *connection) warn(diags *diag.Diagnostics, w warning, more string) {
 	diags.AddAttributeWarning(w.at, title, detail)
 }
 
-// warnOfMistakes adds what is allowed in a job but probably a mistake, one warning for each kind.
-func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, job string, found []dispatcher.Problem) {
+// warnOfMistakes adds what is allowed in a job or an alert but probably a mistake, one warning for each kind. more is as warn has it.
+func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, name string, found []dispatcher.Problem, more string) {
 	found = slices.Clone(found)
 	slices.SortStableFunc(found, func(a, b dispatcher.Problem) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(timeIn(a), timeIn(b)))
@@ -69,9 +69,9 @@ func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, job string, fo
 			where += " " + p.Path // what is found in another place, as at apply, was not told before
 		}
 		c.warn(diags, warning{
-			kind: code, title: title(code, "Possible mistake"), thing: app + "/" + job,
+			kind: code, title: title(code, "Possible mistake"), thing: app + "/" + name,
 			key: where, at: attributePath(same[0].Path), detail: summed(same), day: dayIn(same[0]), inFull: warningsInFull,
-		}, "more jobs")
+		}, more)
 	}
 }
 
@@ -104,6 +104,6 @@ func (r *jobResource) warnOfConfig(ctx context.Context, diags *diag.Diagnostics,
 	if r.conn == nil || diags.HasError() || config.App.IsUnknown() || config.Name.IsUnknown() {
 		return
 	}
-	r.conn.warnOfMistakes(diags, job.App, job.Name, e.aboutKnown(r.warnings(job, r.conn.calendarsAfter(ctx, job))))
+	r.conn.warnOfMistakes(diags, job.App, job.Name, e.aboutKnown(r.warnings(job, r.conn.calendarsAfter(ctx, job))), "more jobs")
 	r.conn.warnOfApp(diags, r.conn.appOf(ctx, job.App))
 }

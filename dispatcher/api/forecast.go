@@ -74,7 +74,8 @@ func (f *forecasts) latest(ctx context.Context, apps []string, now time.Time) di
 	return fires
 }
 
-// ask returns the count of some apps. done is closed when a count that is under way is over; nil: there is none.
+// ask returns the count of some apps. done is closed when a count that is under way is over; nil: there is nothing to wait for. A count
+// that is a little too old is shown while the next one is under way.
 func (f *forecasts) ask(apps []string, now time.Time) (one *forecast, done <-chan struct{}) {
 	apps = slices.Compact(slices.Sorted(slices.Values(apps)))
 	key := strings.Join(apps, ",")
@@ -91,6 +92,9 @@ func (f *forecasts) ask(apps []string, now time.Time) (one *forecast, done <-cha
 			one.done = make(chan struct{})
 		default: // enough others are to be counted before
 		}
+	}
+	if now.Sub(one.at) < 2*forecastAge {
+		return one, nil
 	}
 	return one, one.done
 }

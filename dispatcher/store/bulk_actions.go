@@ -141,7 +141,11 @@ func (s *store) countUnended(ctx context.Context, app string, filter dispatcher.
 	if err != nil {
 		return 0, err
 	}
-	list, args := unendedOfApp(w, claimed, dispatcher.AppID(app), ` LIMIT `+strconv.Itoa(most))
+	many, err := s.hasManyJobs(ctx, dispatcher.AppID(app), s.walks.countedJobs)
+	if err != nil {
+		return 0, err
+	}
+	list, args := unendedOfApp(w, claimed, dispatcher.AppID(app), many, ` LIMIT `+strconv.Itoa(most))
 	n, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (`+list+`) AS found`, args...)
 	return int(n), err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -29,18 +30,31 @@ func (s *sqlite) deadOfEach(conditions, limit string) string {
 
 // deadConditions returns those of a query that name neither app nor job.
 func deadConditions(query dispatcher.DeadLetterQuery) (conditions, error) {
-	w, err := runConditions(dispatcher.RunQuery{State: query.State, From: query.From, To: query.To, Page: query.Page}, 0)
-	if query.Class != "" {
-		w.add("r.class = %s", string(query.Class))
-	}
+	w, err := runConditions(dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}, 0)
+	addOutcome(&w, query)
 	return w, err
 }
 
-// deadJobs returns the ids of the jobs of an app, or one of them, 0 for all. replayable leaves out those that are deleted.
-func (s *store) deadJobs(ctx context.Context, app, job int64, replayable bool) ([]int64, error) {
-	// $1 app, $2 job, 0 for all, $3 whether deleted ones are left out
-	const jobs = `SELECT id FROM jobs WHERE app_id = $1 AND (id = $2 OR $2 = 0) AND (deleted_at IS NULL OR NOT $3) ORDER BY id`
-	return collect(ctx, s.read, scanInt, jobs, app, job, replayable)
+// addOutcome adds the conditions of a query on how runs failed.
+func addOutcome(w *conditions, query dispatcher.DeadLetterQuery) {
+	if query.State != "" {
+		w.add("r.state = %s", string(query.State))
+	}
+	if query.Class != "" {
+		w.add("r.class = %s", string(query.Class))
+	}
+}
+
+// ofDeadJobs is ofJobs for those of an app, or for one of them, 0 for all. replayable leaves out those that are deleted.
+func (s *store) ofDeadJobs(args *statementArgs, app string, job int64, replayable bool) string {
+	condition := `j.app_id = ` + args.add(dispatcher.AppID(app))
+	if job != 0 {
+		condition += ` AND j.id = ` + args.add(job)
+	}
+	if replayable {
+		condition += ` AND j.deleted_at IS NULL`
+	}
+	return s.ofJobs(condition)
 }
 
 // DeadLetters returns a page of the runs that failed for good.
@@ -67,35 +81,23 @@ func (s *store) deadLetters(ctx context.Context, query dispatcher.DeadLetterQuer
 func (s *store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w conditions, job int64, replayable bool) (
 	[]dispatcher.Run, error,
 ) {
-	ofJobs := func(query dispatcher.RunQuery, w conditions) ([]dispatcher.Run, error) {
-		return s.deadOfJobs(ctx, query, w, job, replayable)
+	look := func(w conditions, most int) ([]dispatcher.Run, error) {
+		args := statementArgs(slices.Clone(w.args))
+		page := s.ofDeadJobs(&args, query.App, job, replayable) + s.deadOfEach(w.text, latestRuns+` LIMIT `+strconv.Itoa(most))
+		return collect(ctx, s.read, scanRun, runQuery(page), args...)
 	}
 	many, err := s.hasManyJobs(ctx, dispatcher.AppID(query.App), s.walks.jobs)
 	if err != nil {
 		return nil, err
 	}
 	if job != 0 || !many {
-		return ofJobs(query, w)
+		return s.lookBack(ctx, query, w, firstSpan, look)
 	}
 	found, err := s.walkDead(ctx, query, w, replayable)
 	if err != nil {
 		return nil, err
 	}
-	return restOfPage(query, w, found, ofJobs)
-}
-
-// deadOfJobs looks for the dead letters of an app job by job.
-func (s *store) deadOfJobs(ctx context.Context, query dispatcher.RunQuery, w conditions, job int64, replayable bool) (
-	[]dispatcher.Run, error,
-) {
-	jobs, err := s.deadJobs(ctx, dispatcher.AppID(query.App), job, replayable)
-	if err != nil || len(jobs) == 0 {
-		return nil, err
-	}
-	return s.lookBack(ctx, query, w, func(w conditions, most int) ([]dispatcher.Run, error) {
-		page := s.rows(0, len(w.args)+1, "", idColumns...) + s.deadOfEach(w.text, latestRuns+` LIMIT `+strconv.Itoa(most))
-		return collect(ctx, s.read, scanRun, runQuery(page), append(w.args[:len(w.args):len(w.args)], s.batch(jobs)...)...)
-	})
+	return s.restOfPage(ctx, query, w, found, look)
 }
 
 // CountDeadLetters counts the runs that failed for good.
@@ -105,47 +107,37 @@ func (s *store) CountDeadLetters(ctx context.Context, query dispatcher.DeadLette
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	query.Page = dispatcher.Page{}
-	w, err := deadConditions(query)
-	if err != nil {
-		return count, err
-	}
 	of, err := s.idsOf(ctx, query.App, query.Job, "")
 	if err != nil {
 		return count, err
 	}
-	n, err := s.countDead(ctx, dispatcher.RunQuery{App: query.App, From: query.From, To: query.To}, w, of.job, most+1)
+	n, err := s.countDead(ctx, query, of.job, most+1)
 	if err != nil {
 		return count, fmt.Errorf("count the dead letters of app %s: %w", dispatcher.Echo(query.App), err)
 	}
 	return dispatcher.DeadLetterCount{Count: min(n, most), More: n > most}, nil
 }
 
-// countDead counts the dead letters of jobs that exist and meet conditions, up to most: those that a walk comes past, and if that
+// countDead counts the dead letters of jobs that exist that a query selects, up to most: those that a walk comes past, and if that
 // does not tell, those of each job.
-func (s *store) countDead(ctx context.Context, query dispatcher.RunQuery, w conditions, job int64, most int) (int, error) {
-	limited := w.text + ` LIMIT ` + strconv.Itoa(most) + `) AS dead`
+func (s *store) countDead(ctx context.Context, query dispatcher.DeadLetterQuery, job int64, most int) (int, error) {
 	many, err := s.hasManyJobs(ctx, dispatcher.AppID(query.App), s.walks.countedJobs)
 	if err != nil {
 		return 0, err
 	}
 	if many && job == 0 {
-		past := w
-		rest, err := s.walkPastDead(ctx, query, &past, s.walks.counted, true)
-		if err != nil {
-			return 0, err
-		}
-		n, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (SELECT 1 FROM runs AS r WHERE `+isDead+past.text+` LIMIT `+
-			strconv.Itoa(most)+`) AS dead`, past.args...)
-		if err != nil || rest == nil || int(n) == most {
-			return int(n), err
+		n, all, err := s.countPastDead(ctx, query, most)
+		if err != nil || all {
+			return n, err
 		}
 	}
-	jobs, err := s.deadJobs(ctx, dispatcher.AppID(query.App), job, true)
-	if err != nil || len(jobs) == 0 {
+	w, err := deadConditions(query)
+	if err != nil {
 		return 0, err
 	}
-	n, _, err := first(ctx, s.read, scanInt, s.rows(0, len(w.args)+1, "", idColumns...)+` SELECT count(*) FROM (SELECT 1
-		FROM b CROSS JOIN runs AS r WHERE `+isDead+` AND r.job_id = b.id`+limited, append(w.args[:len(w.args):len(w.args)], s.batch(jobs)...)...)
+	args := statementArgs(slices.Clone(w.args))
+	n, _, err := first(ctx, s.read, scanInt, s.ofDeadJobs(&args, query.App, job, true)+` SELECT count(*) FROM (SELECT 1
+		FROM b CROSS JOIN runs AS r WHERE `+isDead+` AND r.job_id = b.id`+w.text+` LIMIT `+strconv.Itoa(most)+`) AS dead`, args...)
 	return int(n), err
 }
 

@@ -82,7 +82,7 @@ func (s *store) lookAtRuns(ctx context.Context, app string, from, to time.Time) 
 	}
 	var w conditions
 	w.add("r.scheduled_at >= %s AND r.scheduled_at < %s", from.UnixMilli(), to.UnixMilli())
-	query, args := s.jobsQuery(w, claimed, []int64{dispatcher.JobID(app, "job")}, dispatcher.AppID(app), 100)
+	query, args := s.jobsQuery(w, claimed, dispatcher.AppID(app), false, 100)
 	return query, args, nil
 }
 

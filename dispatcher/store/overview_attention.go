@@ -48,6 +48,9 @@ type looker struct {
 	apps      []int64 // empty: all
 	at, since time.Time
 	found     dispatcher.Attention
+
+	failures        []failure // the latest of the apps, the latest first
+	furtherFailures bool      // some apps have failures before all that were looked through
 }
 
 // ofApps is the condition that a column is the id of one of the apps, with an AND before it; empty for all apps.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -52,122 +51,6 @@ func (l *looker) certificates(ctx context.Context) (err error) {
 		return c, err
 	}, `SELECT c.app, c.job, c.grp, c.ends FROM (`+of+`) AS c WHERE c.ends < $1 ORDER BY c.ends, c.app, c.job, c.grp`, args...)
 	return err
-}
-
-// isCredential is the condition that a run r failed because of a secret; see dispatcher.CredentialReasonOf.
-const isCredential = `(r.class IN ('secret', 'oauth2', 'credentials') OR r.class = 'http_4xx' AND r.http_status IN (401, 403))`
-
-// refusedRun is the latest attempt of a run that failed because of a secret.
-type refusedRun struct {
-	job int64
-	key dispatcher.RunKey
-	dispatcher.CredentialFailure
-}
-
-// credentials looks for jobs that fail because of a secret: in the latest failures, and in runs that are to be attempted again.
-// Of both it looks through a bounded number.
-func (l *looker) credentials(ctx context.Context) error {
-	args := statementArgs{l.since.UnixMilli()}
-	found := `SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.ended_at, r.class, r.http_status, r.error FROM (
-			SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.ended_at, r.class, r.http_status, coalesce(r.error, '') AS error
-			FROM runs AS r WHERE ` + isDead + ` AND r.kind < 16 AND r.ended_at >= $1 ORDER BY r.ended_at DESC LIMIT ` +
-		strconv.Itoa(examinedFailures) + `) AS r WHERE ` + isCredential
-	waiting := `SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, 0, r.class, r.http_status, r.error FROM (
-			SELECT * FROM live_runs AS r WHERE r.kind < 16 LIMIT ` + strconv.Itoa(examinedFailures) + `) AS r
-		WHERE r.state = 'retrying' AND ` + isCredential
-	query := `SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.ended_at, r.class, r.http_status, r.error, j.app, j.name
-		FROM (` + found + ` UNION ALL ` + waiting + `) AS r JOIN jobs AS j ON j.id = r.job_id WHERE j.deleted_at IS NULL` +
-		l.ofApps(`j.app_id`, &args) + `
-		ORDER BY CASE WHEN r.ended_at = 0 THEN 1 ELSE 0 END DESC, r.ended_at DESC, r.scheduled_at DESC LIMIT ` +
-		strconv.Itoa(dispatcher.MaxCredentialRuns)
-	runs, err := collect(ctx, l.read, scanRefused, query, args...)
-	if err != nil {
-		return err
-	}
-	var jobs []refusedRun
-	for _, run := range runs {
-		at := slices.IndexFunc(jobs, func(one refusedRun) bool { return one.job == run.job })
-		if at < 0 {
-			jobs, at = append(jobs, run), len(jobs)
-		}
-		jobs[at].Runs++
-	}
-	shown := begin(jobs)
-	l.found.Credentials = dispatcher.Newest[dispatcher.CredentialFailure]{Items: []dispatcher.CredentialFailure{}, More: shown.More}
-	if err := l.nameSecrets(ctx, shown.Items); err != nil {
-		return err
-	}
-	for _, one := range shown.Items {
-		l.found.Credentials.Items = append(l.found.Credentials.Items, one.CredentialFailure)
-	}
-	return nil
-}
-
-func scanRefused(row scanner) (r refusedRun, err error) {
-	var ended int64
-	err = row.Scan(&r.job, instantColumn(&r.key.ScheduledAt), &r.key.TriggerID, kindColumn(&r.key), &ended, &r.Class, &r.HTTPStatus, &r.Error,
-		&r.App, &r.Job)
-	if ended > 0 {
-		r.At = instant(ended)
-	}
-	r.Reason, r.Run = dispatcher.CredentialReasonOf(r.Class, r.HTTPStatus), r.key.String()
-	return r, err
-}
-
-// nameSecrets names the secrets that jobs send, themselves or by their groups.
-func (l *looker) nameSecrets(ctx context.Context, of []refusedRun) error {
-	if len(of) == 0 {
-		return nil
-	}
-	ids := make([]int64, len(of))
-	for i := range of {
-		ids[i] = of[i].job
-	}
-	// From $1 on: ids
-	read := l.rows(0, 1, "", idColumns...) +
-		` SELECT ` + jobColumns + ` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
-	jobs, err := collect(ctx, l.read, scanJob, read, l.batch(ids)...)
-	if err != nil {
-		return err
-	}
-	groups, err := l.groupsOf(ctx, jobs)
-	if err != nil {
-		return err
-	}
-	for _, job := range jobs {
-		at := slices.IndexFunc(of, func(one refusedRun) bool { return one.job == job.Key() })
-		if at < 0 || job.Err != nil {
-			continue
-		}
-		of[at].Secrets = dispatcher.SecretNames(job.Secrets())
-		name := job.Target.GroupName()
-		for where, what := range dispatcher.SecretNames(groups[dispatcher.GroupID(job.App, name)].Secrets()) {
-			of[at].Secrets["group "+name+where] = what
-		}
-	}
-	return nil
-}
-
-// groupsOf returns the groups that jobs call, by their ids.
-func (l *looker) groupsOf(ctx context.Context, jobs []jobRow) (map[int64]dispatcher.EndpointGroup, error) {
-	var ids []int64
-	for _, job := range jobs {
-		if name := job.Target.GroupName(); name != "" {
-			ids = append(ids, dispatcher.GroupID(job.App, name))
-		}
-	}
-	slices.Sort(ids)
-	groups := map[int64]dispatcher.EndpointGroup{}
-	// From $1 on: ids
-	read := l.rows(0, 1, "", idColumns...) + ` SELECT g.id, ` + groupColumns + ` FROM b JOIN endpoint_groups AS g ON g.id = b.id
-		WHERE g.deleted_at IS NULL`
-	_, err := collect(ctx, l.read, func(row scanner) (struct{}, error) {
-		var id int64
-		group, err := scanGroup("")(widerRow{scanner: row, before: []any{&id}})
-		groups[id] = group
-		return struct{}{}, err
-	}, read, l.batch(slices.Compact(ids))...)
-	return groups, err
 }
 
 // forgottenPauses counts what was paused before a time without an end, of each kind up to a limit.

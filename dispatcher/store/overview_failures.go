@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -17,12 +18,13 @@ const examinedFailures = 5_000
 // often that too many of the latest are its own, the others are found by what the handler noted of them, and those of some apps
 // job by job.
 func (l *looker) failed(ctx context.Context) error {
-	keys, err := l.latestFailures(ctx)
-	if err != nil {
+	if err := l.readFailures(ctx); err != nil {
 		return err
 	}
+	keys := l.latestFailures()
 	var ofJobs []dispatcher.Run
-	if len(l.apps) > 0 && len(keys) < shownMost {
+	if l.furtherFailures && len(l.apps) > 0 && len(keys) < shownMost {
+		var err error
 		if ofJobs, err = l.failedOfEach(ctx); err != nil {
 			return fmt.Errorf("job by job: %w", err)
 		}
@@ -40,79 +42,101 @@ func (l *looker) failed(ctx context.Context) error {
 	return nil
 }
 
-// latestFailures returns the keys of the latest failures, by runs_failed, in the order of their places among those of their apps.
-// Apps are read in a statement of their own: PostgreSQL would else read through all jobs, and SQLite look three times for each.
-func (l *looker) latestFailures(ctx context.Context) ([]fireKey, error) {
-	type failure struct {
-		fireKey
-		job   int64
-		place int
-	}
-	// $1 since when
-	latest := `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id FROM runs AS r
-		WHERE ` + isDead + ` AND r.kind < 16 AND r.ended_at >= $1 ORDER BY r.ended_at DESC LIMIT ` + strconv.Itoa(examinedFailures)
+// failure is one of the latest failures.
+type failure struct {
+	key        dispatcher.RunKey
+	job        int64
+	endedAt    time.Time
+	class      dispatcher.Class
+	httpStatus int
+	error      string // if a secret is to blame for it
+	app        int64
+	deleted    bool // its job is
+}
+
+// readFailures reads the latest failures of the apps, by runs_failed, the latest first. Their jobs are read in a statement of their
+// own: PostgreSQL would else read through all jobs, and SQLite look three times for each. Failures of jobs that were purged are left out.
+func (l *looker) readFailures(ctx context.Context) error {
+	// $1 since when. One more than are looked through tells whether there are further ones.
+	latest := `SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, r.ended_at, coalesce(r.class, ''), r.http_status,
+			CASE WHEN ` + isCredential + ` THEN coalesce(r.error, '') ELSE '' END FROM runs AS r
+		WHERE ` + isDead + ` AND r.kind < 16 AND r.ended_at >= $1 ORDER BY r.ended_at DESC LIMIT ` + strconv.Itoa(examinedFailures+1)
 	failures, err := collect(ctx, l.read, func(row scanner) (f failure, err error) {
-		err = row.Scan(&f.at, &f.trigger, &f.kind, &f.job)
+		err = row.Scan(instantColumn(&f.key.ScheduledAt), &f.key.TriggerID, kindColumn(&f.key), &f.job, instantColumn(&f.endedAt), &f.class,
+			&f.httpStatus, &f.error)
 		return f, err
 	}, latest, l.since.UnixMilli())
 	if err != nil || len(failures) == 0 {
-		return nil, err
+		return err
 	}
+	l.furtherFailures = len(failures) > examinedFailures
+	failures = failures[:min(len(failures), examinedFailures)]
 	jobs := make([]int64, len(failures))
 	for i, f := range failures {
 		jobs[i] = f.job
 	}
 	slices.Sort(jobs)
-	apps, places := map[int64]int64{}, map[int64]int{}
+	type job struct {
+		id, app int64
+		deleted bool
+	}
 	// From $1 on: jobs
-	ofJobs := l.rows(0, 1, "", idColumns...) + ` SELECT j.id, j.app_id FROM b JOIN jobs AS j ON j.id = b.id`
-	if _, err := collect(ctx, l.read, func(row scanner) (struct{}, error) {
-		var job, app int64
-		err := row.Scan(&job, &app)
-		apps[job] = app
-		return struct{}{}, err
-	}, ofJobs, l.batch(slices.Compact(jobs))...); err != nil {
-		return nil, err
+	ofJobs := l.rows(0, 1, "", idColumns...) + ` SELECT j.id, j.app_id, j.deleted_at IS NOT NULL FROM b JOIN jobs AS j ON j.id = b.id`
+	found, err := collect(ctx, l.read, func(row scanner) (j job, err error) {
+		err = row.Scan(&j.id, &j.app, &j.deleted)
+		return j, err
+	}, ofJobs, l.batch(slices.Compact(jobs))...)
+	if err != nil {
+		return err
 	}
-	failures = slices.DeleteFunc(failures, func(f failure) bool {
-		app, found := apps[f.job]
-		return !found || len(l.apps) > 0 && !slices.Contains(l.apps, app)
-	})
-	for i, f := range failures {
-		failures[i].place = places[apps[f.job]]
-		places[apps[f.job]]++
+	byID := make(map[int64]job, len(found))
+	for _, j := range found {
+		byID[j.id] = j
 	}
-	slices.SortStableFunc(failures, func(a, b failure) int { return cmp.Compare(a.place, b.place) })
-	var keys []fireKey
-	for _, f := range failures[:min(len(failures), shownMost)] {
-		keys = append(keys, f.fireKey)
+	for _, f := range failures {
+		j, known := byID[f.job]
+		if f.app, f.deleted = j.app, j.deleted; known && (len(l.apps) == 0 || slices.Contains(l.apps, f.app)) {
+			l.failures = append(l.failures, f)
+		}
 	}
-	return keys, nil
+	return nil
+}
+
+// latestFailures returns the keys of the latest failures, in the order of their places among those of their apps.
+func (l *looker) latestFailures() []dispatcher.RunKey {
+	type placed struct {
+		key   dispatcher.RunKey
+		place int
+	}
+	all, places := make([]placed, len(l.failures)), map[int64]int{}
+	for i, f := range l.failures {
+		all[i] = placed{f.key, places[f.app]}
+		places[f.app]++
+	}
+	slices.SortStableFunc(all, func(a, b placed) int { return cmp.Compare(a.place, b.place) })
+	var keys []dispatcher.RunKey
+	for _, one := range all[:min(len(all), shownMost)] {
+		keys = append(keys, one.key)
+	}
+	return keys
 }
 
 // notedFailures returns the keys of the latest failures that the handler noted, one of each app.
-func (l *looker) notedFailures(ctx context.Context) ([]fireKey, error) {
+func (l *looker) notedFailures(ctx context.Context) ([]dispatcher.RunKey, error) {
 	args := statementArgs{l.since.UnixMilli()}
-	return collect(ctx, l.read, scanFireKey, `SELECT f.scheduled_at, f.trigger_id, f.kind FROM app_failures AS f WHERE f.ended_at >= $1`+
+	return collect(ctx, l.read, func(row scanner) (key dispatcher.RunKey, err error) {
+		err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key))
+		return key, err
+	}, `SELECT f.scheduled_at, f.trigger_id, f.kind FROM app_failures AS f WHERE f.ended_at >= $1`+
 		l.ofApps(`f.app_id`, &args)+` ORDER BY f.ended_at DESC LIMIT `+strconv.Itoa(shownMost), args...)
 }
 
-// fireKey is the key of a run in the history.
-type fireKey struct{ at, trigger, kind int64 }
-
-func scanFireKey(row scanner) (k fireKey, err error) {
-	err = row.Scan(&k.at, &k.trigger, &k.kind)
-	return k, err
-}
-
 // failuresOf returns the runs of keys that are in the history and failed.
-func (l *looker) failuresOf(ctx context.Context, keys []fireKey) ([]dispatcher.Run, error) {
-	var at, trigger, kind []int64
-	for _, key := range keys {
-		at, trigger, kind = append(at, key.at), append(trigger, key.trigger), append(kind, key.kind)
+func (l *looker) failuresOf(ctx context.Context, keys []dispatcher.RunKey) ([]dispatcher.Run, error) {
+	if len(keys) == 0 {
+		return nil, nil
 	}
-	picked := l.rows(0, 1, "", fireKeyColumns...) + l.endedOfKeys()
-	runs, err := collect(ctx, l.read, scanRun, runQuery(picked), l.batch(at, trigger, kind)...)
+	runs, err := collect(ctx, l.read, scanRun, runQuery(l.endedOfKeys()), l.keysBatch(keys)...)
 	// What was noted may have been retried since.
 	return slices.DeleteFunc(runs, func(r dispatcher.Run) bool { return !slices.Contains(dispatcher.DeadLetterStates, r.State) }), err
 }
@@ -142,52 +166,56 @@ func fairShares(runs []dispatcher.Run) []dispatcher.Run {
 	return runs
 }
 
-// failedOfEach looks for failures job by job, unless all of them are among the examined ones.
+// failedOfEach looks for failures job by job.
 func (l *looker) failedOfEach(ctx context.Context) ([]dispatcher.Run, error) {
-	// $1 since when, $2 how many are looked through
-	const further = `SELECT r.ended_at FROM runs AS r WHERE ` + isDead + ` AND r.kind < 16 AND r.ended_at >= $1
-		ORDER BY r.ended_at DESC LIMIT 1 OFFSET $2`
-	if _, more, err := first(ctx, l.read, scanInt, further, l.since.UnixMilli(), examinedFailures); err != nil || !more {
-		return nil, err
-	}
-	var args statementArgs
-	jobs, err := collect(ctx, l.read, scanInt, `SELECT j.id FROM jobs AS j WHERE 1 = 1`+l.ofApps(`j.app_id`, &args)+` ORDER BY j.id`, args...)
-	if err != nil || len(jobs) == 0 {
-		return nil, err
-	}
 	var w conditions
 	w.add("r.kind < 16 AND r.scheduled_at >= %s", l.since.UnixMilli())
-	page := l.rows(0, len(w.args)+1, "", idColumns...) + l.deadOfEach(w.text, latestRuns+` LIMIT `+strconv.Itoa(shownMost))
-	return collect(ctx, l.read, scanRun, runQuery(page), append(w.args, l.batch(jobs)...)...)
+	args := statementArgs(w.args)
+	page := l.ofJobs(`1 = 1`+l.ofApps(`j.app_id`, &args)) + l.deadOfEach(w.text, latestRuns+` LIMIT `+strconv.Itoa(shownMost))
+	return collect(ctx, l.read, scanRun, runQuery(page), args...)
 }
 
-// burning is how many jobs whose fires were late or missed lately are looked at for their error budgets.
-const burning = 500
+const (
+	// burningCounts is how many of the latest counts of fires that were not in time are looked through, those of all apps. A budget
+	// burns only if fires of the last half hour were not in time: so many jobs may do so at once, by seven counts each.
+	burningCounts = 20_000
+	// burning is how many of these jobs are looked at for their error budgets, and burningAtOnce how many are read at once: with as
+	// many found as are shown, the others are not read.
+	burning       = 500
+	burningAtOnce = 100
+)
 
 // objectives looks for error budgets that burn too fast: of jobs whose latest counts have fires that were not in time.
 func (l *looker) objectives(ctx context.Context) error {
 	args := statementArgs{l.at.Add(-dispatcher.ObjectiveBurnSpan).UnixMilli()}
-	bad := `SELECT DISTINCT c.job_id FROM (SELECT c.job_id FROM objective_counts AS c JOIN jobs AS j ON j.id = c.job_id
-		WHERE c.minutes = 5 AND c.late + c.missed > 0 AND c.from_at >= $1 AND j.deleted_at IS NULL` + l.ofApps(`j.app_id`, &args) + `
-		ORDER BY c.from_at DESC LIMIT ` + strconv.Itoa(10*burning) + `) AS c ORDER BY c.job_id LIMIT ` + strconv.Itoa(burning)
+	bad := `SELECT j.id FROM (SELECT DISTINCT c.job_id FROM (SELECT c.job_id FROM objective_counts AS c
+		WHERE c.minutes = 5 AND c.late + c.missed > 0 AND c.from_at >= $1 ORDER BY c.from_at DESC LIMIT ` + strconv.Itoa(burningCounts) + `) AS c
+		) AS c CROSS JOIN jobs AS j WHERE j.id = c.job_id AND j.deleted_at IS NULL` + l.ofApps(`j.app_id`, &args) + `
+		ORDER BY j.id LIMIT ` + strconv.Itoa(burning)
 	jobs, err := collect(ctx, l.read, scanInt, bad, args...)
 	if err != nil || len(jobs) == 0 {
 		l.found.Objectives = begin[dispatcher.ObjectiveStatus](nil)
 		return err
 	}
-	measured, err := l.measured(ctx, jobs, latestCounts())
-	if err != nil {
-		return err
-	}
 	var burn []int64
-	for _, job := range measured {
-		if job.Burn(job.job).Burns && len(burn) < shownMost {
-			burn = append(burn, job.id)
+	for some := range slices.Chunk(jobs, burningAtOnce) {
+		measured, err := l.measured(ctx, some, latestCounts())
+		if err != nil {
+			return err
+		}
+		for _, job := range measured {
+			if job.Burn(job.job).Burns && len(burn) < shownMost {
+				burn = append(burn, job.id)
+			}
+		}
+		if len(burn) == shownMost {
+			break
 		}
 	}
 	var statuses []dispatcher.ObjectiveStatus
 	if len(burn) > 0 {
-		if measured, err = l.measured(ctx, burn, ``); err != nil {
+		measured, err := l.measured(ctx, burn, ``)
+		if err != nil {
 			return err
 		}
 		for _, job := range measured {

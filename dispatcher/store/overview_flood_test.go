@@ -104,7 +104,7 @@ func TestFloodOfFailuresHidesNoOtherApp(t *testing.T) {
 	})
 }
 
-// In a flood attention sends as many statements as without one. Only PostgreSQL counts them.
+// In a flood attention sends no more statements than with a few failures. Only PostgreSQL counts them.
 func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
 	t.Parallel()
 	registry, now := prometheus.NewRegistry(), may1.Add(days(30))
@@ -122,8 +122,8 @@ func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
 	calm := statements()
 	failFlood(t, s, []string{"quiet"}, now)
 	noteFailures(t, s, now)
-	if flooded := statements(); flooded > calm+1 { // one reads of which apps the failures are
-		t.Errorf("attention sent %v statements in a flood, and %v without one, want one more at most", flooded, calm)
+	if flooded := statements(); flooded > calm+2 { // one reads of which apps the failures are, and one reads them
+		t.Errorf("attention sent %v statements in a flood, and %v without one, want two more at most", flooded, calm)
 	}
 }
 

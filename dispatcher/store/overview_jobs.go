@@ -113,12 +113,15 @@ func (s *store) summariesOf(ctx context.Context, list *summaryList, app string) 
 	inner := list.candidates(app, &args)
 	filters := list.filters(&args)
 	wanted := list.query.Page.Limit - len(list.found)
-	looked := list.left
+	looked, order := list.left, `c.app, c.name`
 	if filters == "" {
 		looked = wanted + 1
 	}
+	if app != "" {
+		order = `c.name` // PostgreSQL would else sort all that it looks at: it does not see that they are of one app
+	}
 	statement := `SELECT ` + summaryColumns + ` FROM (SELECT j.id, j.app, j.name` + inner + ` LIMIT ` + args.add(looked) + `) AS c
-		CROSS JOIN jobs AS j WHERE j.id = c.id` + filters + ` ORDER BY c.app, c.name LIMIT ` + args.add(wanted+1)
+		CROSS JOIN jobs AS j WHERE j.id = c.id` + filters + ` ORDER BY ` + order + ` LIMIT ` + args.add(wanted+1)
 	page := dispatcher.Page{Bytes: list.query.Page.Bytes}
 	found, err := collectPage(ctx, s.read, page, scanSummary, nil, statement, args...)
 	early := errors.Is(err, dispatcher.ErrPageBytes)
@@ -164,6 +167,9 @@ func (l *summaryList) candidates(app string, args *statementArgs) string {
 		where += ` AND j.app = ` + args.add(app) + ` AND j.name > ` + args.add(l.job)
 	case l.app != "":
 		where += ` AND (j.app, j.name) > (` + args.add(l.app) + `, ` + args.add(l.job) + `)`
+	}
+	if app != "" {
+		return where + ` ORDER BY j.name`
 	}
 	return where + ` ORDER BY j.app, j.name`
 }

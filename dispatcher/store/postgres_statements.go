@@ -32,6 +32,8 @@ func few(name string, typ columnType) string {
 	return `(` + name + ` = ` + same + `) IS NOT FALSE AND (` + name + ` = ` + again + `) IS NOT FALSE`
 }
 
+func (p *postgres) seemingFew(column string) string { return ` AND ` + few(column, bigint) }
+
 func (p *postgres) rows(now, first int, extra string, columns ...column) string {
 	arrays := make([]string, len(columns))
 	for i, c := range columns {

@@ -22,8 +22,8 @@ const (
 	// job, so that for an app with many jobs few looks matter more than few rows.
 	firstSpan  = time.Minute
 	spanGrowth = 16
-	// spans reach beyond the longest retention there can be; the last look has no lower bound.
-	spans = 7
+	// lastSpan reaches beyond the longest retention there can be: a look that would reach so far has no lower bound.
+	lastSpan = 15 * 365 * 24 * time.Hour
 )
 
 // runsOfApp returns a page of the runs of all jobs of an app. Of runs in a state in which they are not over it leaves the history
@@ -37,64 +37,64 @@ func (s *store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of con
 	if err != nil {
 		return nil, err
 	}
-	if slices.Contains(dispatcher.LiveStates, query.State) {
-		list, args := unendedOfApp(of, claimed, app, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit))
-		return collect(ctx, s.read, scanRun, runQuery(list), args...)
-	}
 	many, err := s.hasManyJobs(ctx, app, s.walks.jobs)
 	if err != nil {
 		return nil, err
 	}
+	if slices.Contains(dispatcher.LiveStates, query.State) {
+		list, args := unendedOfApp(of, claimed, app, many, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit))
+		return collect(ctx, s.read, scanRun, runQuery(list), args...)
+	}
+	look := func(w conditions, most int) ([]dispatcher.Run, error) {
+		list, args := s.jobsQuery(w, claimed, app, many, most)
+		return collect(ctx, s.read, scanRun, list, args...)
+	}
 	if !many {
-		return s.runsOfJobs(ctx, query, of, claimed)
+		return s.lookBack(ctx, query, of, firstSpan, look)
 	}
 	found, err := s.walkRuns(ctx, query, of, claimed)
 	if err != nil {
 		return nil, err
 	}
-	return restOfPage(query, of, found, func(query dispatcher.RunQuery, of conditions) ([]dispatcher.Run, error) {
-		return s.runsOfJobs(ctx, query, of, claimed)
-	})
+	return s.restOfPage(ctx, query, of, found, look)
 }
 
-// runsOfJobs looks for the runs of an app job by job.
-func (s *store) runsOfJobs(ctx context.Context, query dispatcher.RunQuery, of conditions, claimed string) ([]dispatcher.Run, error) {
-	app := dispatcher.AppID(query.App)
-	// $1 app
-	jobs, err := collect(ctx, s.read, scanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, app)
-	if err != nil || len(jobs) == 0 {
-		return nil, err
+// addApp adds the condition that a run r, one of few that are not over, is of an app. If the app has many jobs, it is looked up row by
+// row: SQLite would else look for runs of each of them.
+func addApp(w *conditions, app int64, many bool) {
+	if many {
+		w.add(ofAppID, app)
+	} else {
+		w.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", app)
 	}
-	return s.lookBack(ctx, query, of, func(w conditions, most int) ([]dispatcher.Run, error) {
-		list, args := s.jobsQuery(w, claimed, jobs, app, most)
-		return collect(ctx, s.read, scanRun, list, args...)
-	})
 }
 
 // unendedOfApp is a query for the runs of an app that are not over and meet conditions. limit orders and limits them.
-func unendedOfApp(w conditions, claimed string, app int64, limit string) (query string, args []any) {
-	w.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", app)
+func unendedOfApp(w conditions, claimed string, app int64, many bool, limit string) (query string, args []any) {
+	addApp(&w, app, many)
 	of := func(runs string) string { return `SELECT * FROM (` + runs + `) AS r WHERE 1 = 1` + w.text + limit }
 	return `SELECT * FROM (SELECT * FROM (` + of(unendedRuns) + `) AS live UNION ALL SELECT * FROM (` + of(claimed) + `) AS claimed) AS r` +
 		limit, w.args
 }
 
-// lookBack returns a page of the runs of all jobs of an app, which look finds by conditions, at most so many.
-func (s *store) lookBack(ctx context.Context, query dispatcher.RunQuery, of conditions,
-	look func(w conditions, most int) ([]dispatcher.Run, error),
-) ([]dispatcher.Run, error) {
+// look finds runs of an app, job by job, that meet conditions, the latest first and at most so many.
+type look func(w conditions, most int) ([]dispatcher.Run, error)
+
+// lookBack returns a page of the runs of an app, of which it looks through a span of time first.
+func (s *store) lookBack(ctx context.Context, query dispatcher.RunQuery, of conditions, span time.Duration, look look) (
+	[]dispatcher.Run, error,
+) {
 	latest, err := s.latestInstant(ctx, query)
 	if err != nil {
 		return nil, err
 	}
 	var page []dispatcher.Run
-	span := firstSpan
-	for n := range spans {
+	for before := time.Duration(0); ; before, span = span, span*spanGrowth {
 		w, from := of, latest.Add(-span)
-		if n > 0 {
-			w.add("r.scheduled_at < %s", latest.Add(-span/spanGrowth).UnixMilli())
+		if before > 0 {
+			w.add("r.scheduled_at < %s", latest.Add(-before).UnixMilli())
 		}
-		last := n == spans-1 || from.Before(query.From)
+		last := span >= lastSpan || from.Before(query.From)
 		if !last {
 			w.add("r.scheduled_at >= %s", from.UnixMilli())
 		}
@@ -105,11 +105,9 @@ func (s *store) lookBack(ctx context.Context, query dispatcher.RunQuery, of cond
 		}
 		page = append(page, found...)
 		if last || len(page) == query.Page.Limit {
-			break
+			return page, nil
 		}
-		span *= spanGrowth
 	}
-	return page, nil
 }
 
 // latestInstant returns from where a list looks back. What is scheduled after it belongs to the first look, too.
@@ -129,13 +127,19 @@ func (s *store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (t
 	return latest, nil
 }
 
-// jobsQuery returns a query for the latest runs of some jobs, which are those of an app, that meet conditions, and its parameters.
-func (s *store) jobsQuery(w conditions, claimed string, jobs []int64, app int64, most int) (string, []any) {
+// ofJobs begins a query with the ids of the jobs j that meet a condition as b. PostgreSQL takes them for few, so that it looks into an
+// index for each and never reads the history of all.
+func (s *store) ofJobs(condition string) string {
+	return `WITH b AS MATERIALIZED (SELECT j.id FROM jobs AS j WHERE ` + condition + s.seemingFew(`j.id`) + ` ORDER BY j.id)`
+}
+
+// jobsQuery returns a query for the latest runs of an app, job by job, that meet conditions, and its parameters.
+func (s *store) jobsQuery(w conditions, claimed string, app int64, many bool, most int) (string, []any) {
 	ofApp := w
-	ofApp.add("r.job_id IN (SELECT id FROM jobs WHERE app_id = %s)", app)
+	addApp(&ofApp, app, many)
 	limit := latestRuns + ` LIMIT ` + strconv.Itoa(most)
-	ended := s.rows(0, len(ofApp.args)+1, "", idColumns...) + s.endedOfEach(w.text, limit)
-	return runQuery(unionOfRuns(ended, claimed, ofApp.text, limit)), append(ofApp.args, s.batch(jobs)...)
+	ended := s.ofJobs(`j.app_id = $`+strconv.Itoa(len(ofApp.args))) + s.endedOfEach(w.text, limit)
+	return runQuery(unionOfRuns(ended, claimed, ofApp.text, limit)), ofApp.args
 }
 
 // endedOfEach selects the latest ended runs of each job of the batch. The order begins with the job, which is the same

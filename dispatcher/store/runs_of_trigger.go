@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 	"strconv"
 	"time"
 
@@ -49,27 +50,37 @@ func (s *store) RunsAt(ctx context.Context, keys []dispatcher.RunKey) ([]dispatc
 	if err != nil {
 		return nil, err
 	}
-	var at, trigger, kind []int64
-	for _, key := range keys {
-		at, trigger, kind = append(at, key.ScheduledAt.UnixMilli()), append(trigger, key.TriggerID), append(kind, int64(key.Code()))
-	}
 	const is = ` AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT b.scheduled_at, b.trigger_id, b.kind FROM b)`
-	// $1 on: the keys
-	picked := s.rows(0, 1, "", fireKeyColumns...) + s.endedOfKeys() + ` UNION ALL SELECT r.* FROM b CROSS JOIN (` + unendedRuns +
+	picked := s.endedOfKeys() + ` UNION ALL SELECT r.* FROM b CROSS JOIN (` + unendedRuns +
 		`) AS r WHERE ` + sameKey + ` UNION ALL SELECT * FROM (` + claimed + `)` + is
-	return collect(ctx, s.read, scanRun, runQuery(picked), s.batch(at, trigger, kind)...)
+	return collect(ctx, s.read, scanRun, runQuery(picked), s.keysBatch(keys)...)
 }
 
 // sameKey tells whether a run r is that of a key b.
 const sameKey = `r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind`
 
-// endedOfKeys selects the ended runs of the keys of a batch. Each is a query of its own, so that PostgreSQL looks into one day
-// for it, and never joins whole days.
-func (p *postgres) endedOfKeys() string {
-	return ` SELECT r.* FROM b CROSS JOIN LATERAL (SELECT * FROM (` + endedRuns + `) AS r WHERE ` + sameKey + ` LIMIT 1) AS r`
+// endedOfKeys begins a query with the keys of keysBatch as b, and selects their ended runs. PostgreSQL makes a plan for the days between
+// the first and the last of them only.
+func (s *store) endedOfKeys() string {
+	// $1 first, $2 last instant, $3 on: the keys
+	return s.rows(0, 3, "", fireKeyColumns...) + s.endedOfEachKey(`r.scheduled_at >= $1 AND r.scheduled_at <= $2 AND `+sameKey)
 }
 
-// endedOfKeys has no LATERAL, and begins with the keys by CROSS JOIN.
-func (s *sqlite) endedOfKeys() string {
-	return ` SELECT r.* FROM b CROSS JOIN (` + endedRuns + `) AS r WHERE ` + sameKey
+// keysBatch returns the parameters of endedOfKeys; there is at least one key.
+func (s *store) keysBatch(keys []dispatcher.RunKey) []any {
+	var at, trigger, kind []int64
+	for _, key := range keys {
+		at, trigger, kind = append(at, key.ScheduledAt.UnixMilli()), append(trigger, key.TriggerID), append(kind, int64(key.Code()))
+	}
+	return append([]any{slices.Min(at), slices.Max(at)}, s.batch(at, trigger, kind)...)
+}
+
+// endedOfEachKey makes a query of its own of each key, so that PostgreSQL looks into one day for it, and never joins whole days.
+func (p *postgres) endedOfEachKey(is string) string {
+	return ` SELECT r.* FROM b CROSS JOIN LATERAL (SELECT * FROM (` + endedRuns + `) AS r WHERE ` + is + ` LIMIT 1) AS r`
+}
+
+// endedOfEachKey has no LATERAL, and begins with the keys by CROSS JOIN.
+func (s *sqlite) endedOfEachKey(is string) string {
+	return ` SELECT r.* FROM b CROSS JOIN (` + endedRuns + `) AS r WHERE ` + is
 }

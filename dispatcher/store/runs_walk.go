@@ -63,10 +63,11 @@ func (s *store) walkEnd(ctx context.Context, w conditions, rows int, at string, 
 	return end, nil
 }
 
-// walked is what a walk found of a page, and before which time it has yet to be looked for the rest of it.
+// walked is what a walk found of a page, and before which time it has yet to be looked for the rest of it, how far back first.
 type walked struct {
 	runs []dispatcher.Run
 	rest *int64 // nil: nowhere
+	span time.Duration
 }
 
 // walkRuns walks through the latest runs of all apps for those of an app that meet conditions.
@@ -95,52 +96,77 @@ func (s *store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of cond
 	if rest > query.From.UnixMilli() {
 		found.rest = &rest
 	}
+	// Each look costs a search for each job. The fewer runs of the app the walk came past, the further back the page reaches.
+	further := time.Duration(min(2*query.Page.Limit/(len(found.runs)+1)+1, spanGrowth))
+	found.span = max(firstSpan, further*latest.Sub(instant(rest)))
 	return found, err
 }
 
 // walkDead is walkRuns of dead letters, which have an index in the order of the page.
 func (s *store) walkDead(ctx context.Context, query dispatcher.RunQuery, of conditions, replayable bool) (found walked, err error) {
-	w, limit := of, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit)
-	if found.rest, err = s.walkPastDead(ctx, query, &w, s.walks.rows, replayable); err != nil {
+	keys, err := deadKeys(query)
+	if err != nil {
 		return found, err
 	}
+	if found.rest, err = s.walkEnd(ctx, keys, s.walks.rows, `r.scheduled_at`, `runs AS r WHERE `+isDead); err != nil {
+		return found, err
+	}
+	from := int64(math.MinInt64)
+	if found.rest != nil {
+		from = *found.rest
+	}
+	ofApp := ofAppID
+	if replayable {
+		ofApp = ofAppThere
+	}
+	w, limit := of, latestRuns+` LIMIT `+strconv.Itoa(query.Page.Limit)
+	w.add("r.scheduled_at >= %s AND "+ofApp, from, dispatcher.AppID(query.App))
+	found.span = firstSpan
 	found.runs, err = collect(ctx, s.read, scanRun, runQuery(deadRuns+w.text+limit), w.args...)
 	return found, err
 }
 
-// walkPastDead adds to conditions those of a walk past so many dead letters, and returns before which time it has yet to be looked.
-func (s *store) walkPastDead(ctx context.Context, query dispatcher.RunQuery, w *conditions, rows int, replayable bool) (*int64, error) {
+// deadKeys returns the conditions of a query on the keys of dead letters.
+func deadKeys(query dispatcher.RunQuery) (conditions, error) {
 	keys, err := runConditions(dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}, 0)
-	if err != nil {
-		return nil, err
-	}
 	// With a beginning, if only that of all time, SQLite takes the index in the order of the page.
 	keys.add("r.scheduled_at >= %s", int64(math.MinInt64))
-	rest, err := s.walkEnd(ctx, keys, rows, `r.scheduled_at`, `runs AS r WHERE `+isDead)
-	if err != nil {
-		return nil, err
-	}
-	from := int64(math.MinInt64)
-	if rest != nil {
-		from = *rest
-	}
-	of := ofAppID
-	if replayable {
-		of = ofAppThere
-	}
-	w.add("r.scheduled_at >= %s AND "+of, from, dispatcher.AppID(query.App))
-	return rest, nil
+	return keys, err
 }
 
-// restOfPage completes a page that a walk began: rest looks for what is before it.
-func restOfPage(query dispatcher.RunQuery, of conditions, found walked,
-	rest func(query dispatcher.RunQuery, of conditions) ([]dispatcher.Run, error),
-) ([]dispatcher.Run, error) {
+// countPastDead counts, up to most, the dead letters of an app that a query selects and that a walk comes past. all tells that these
+// are all, or most.
+func (s *store) countPastDead(ctx context.Context, query dispatcher.DeadLetterQuery, most int) (n int, all bool, err error) {
+	keys, err := deadKeys(dispatcher.RunQuery{From: query.From, To: query.To})
+	if err != nil {
+		return 0, false, err
+	}
+	columns := `r.job_id, r.state` // which the index has
+	if query.Class != "" {
+		columns += `, r.class`
+	}
+	of := conditions{args: keys.args}
+	of.add(ofAppThere, dispatcher.AppID(query.App))
+	addOutcome(&of, query)
+	counted, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (SELECT 1 FROM (SELECT `+columns+` FROM runs AS r
+		WHERE `+isDead+keys.text+` ORDER BY r.scheduled_at DESC LIMIT `+strconv.Itoa(s.walks.counted)+`) AS r WHERE 1 = 1`+of.text+`
+		LIMIT `+strconv.Itoa(most)+`) AS dead`, of.args...)
+	if err != nil || int(counted) == most {
+		return int(counted), true, err
+	}
+	end, err := s.walkEnd(ctx, keys, s.walks.counted, `r.scheduled_at`, `runs AS r WHERE `+isDead)
+	return int(counted), end == nil, err
+}
+
+// restOfPage completes a page that a walk began: look finds what is before it.
+func (s *store) restOfPage(ctx context.Context, query dispatcher.RunQuery, of conditions, found walked, look look) (
+	[]dispatcher.Run, error,
+) {
 	if found.rest == nil || len(found.runs) == query.Page.Limit {
 		return found.runs, nil
 	}
 	of.add("r.scheduled_at < %s", *found.rest)
 	query.To, query.Page.Limit = instant(*found.rest-1), query.Page.Limit-len(found.runs)
-	further, err := rest(query, of)
-	return append(found.runs, further...), err
+	rest, err := s.lookBack(ctx, query, of, found.span, look)
+	return append(found.runs, rest...), err
 }

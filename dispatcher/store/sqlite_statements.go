@@ -28,6 +28,9 @@ func (s *sqlite) rows(now, first int, extra string, columns ...column) string {
 			FROM (SELECT ` + strings.Join(values, ", ") + ` FROM jsonb_each($` + strconv.Itoa(first) + `)) AS u CROSS JOIN n)`
 }
 
+// seemingFew is empty: SQLite takes tables in the order in which they are written.
+func (s *sqlite) seemingFew(string) string { return "" }
+
 // batch writes the rows as one JSON array of arrays.
 func (s *sqlite) batch(columns ...any) []any {
 	rows := length(columns)

@@ -207,11 +207,13 @@ type flavor interface {
 	byDay() bool
 	// expiredOfJobs selects expired runs of the jobs of a batch; see removeOf.
 	expiredOfJobs() string
+	// seemingFew is a condition that is true of a number and lets the planner take those that meet it for few, with an AND before it.
+	seemingFew(column string) string
 	// endedOfEach selects from the history the latest runs of each job of a batch, of those that meet conditions. limit
 	// orders and limits them.
 	endedOfEach(conditions, limit string) string
-	// endedOfKeys selects from the history the runs of the keys of a batch.
-	endedOfKeys() string
+	// endedOfEachKey selects from the history the run of each key of a batch that a condition names.
+	endedOfEachKey(is string) string
 	// latestOfEach selects columns of the latest rows r of a table, by at, of each job of a batch, of those that meet
 	// conditions, and at most limit of them, and those that are as late as the last of these.
 	// $1 a time that is not after any of them

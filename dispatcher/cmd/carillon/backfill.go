@@ -32,7 +32,7 @@ type backfillStartCommand struct {
 	Pace        dispatcher.Duration `default:"0s" help:"The shortest time between two runs, on average. 0s: as fast as runs end."`
 	Existing    string              `default:"skip" enum:"skip,failed,run" help:"Instants of which the ledger has a run: skip leaves them out, failed runs them if none of these runs succeeded, run runs them."`
 	Reason      string              `help:"Why; the backfill shows it."`
-	DryRun      bool                `help:"Only count the instants."`
+	DryRun      bool                `help:"Only count the instants, and those that already have runs."`
 	Watch       bool                `help:"Wait until the backfill ends, as backfill watch does."`
 }
 

@@ -1,0 +1,126 @@
+package store
+
+import (
+	"context"
+	"slices"
+	"strconv"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// isCredential is the condition that a run r failed because of a secret; see dispatcher.CredentialReasonOf.
+const isCredential = `(r.class IN ('secret', 'oauth2', 'credentials') OR r.class = 'http_4xx' AND r.http_status IN (401, 403))`
+
+// refusedRun is the latest attempt of a run that failed because of a secret.
+type refusedRun struct {
+	job int64
+	dispatcher.CredentialFailure
+}
+
+// refused returns a failure as one for which a secret is to blame.
+func (f failure) refused() refusedRun {
+	return refusedRun{f.job, dispatcher.CredentialFailure{Reason: dispatcher.CredentialReasonOf(f.class, f.httpStatus), Run: f.key.String(),
+		Class: f.class, HTTPStatus: f.httpStatus, Error: f.error, At: f.endedAt}}
+}
+
+// credentials looks for jobs that fail because of a secret: in the latest failures, and in runs that are to be attempted again.
+// Of both it looks through a bounded number.
+func (l *looker) credentials(ctx context.Context) error {
+	var args statementArgs
+	waiting := `SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.class, r.http_status, r.error
+		FROM (SELECT * FROM live_runs AS r WHERE r.kind < 16 LIMIT ` + strconv.Itoa(examinedFailures) + `) AS r
+		JOIN jobs AS j ON j.id = r.job_id WHERE r.state = 'retrying' AND ` + isCredential + ` AND j.deleted_at IS NULL` +
+		l.ofApps(`j.app_id`, &args) + ` ORDER BY r.scheduled_at DESC LIMIT ` + strconv.Itoa(dispatcher.MaxCredentialRuns)
+	runs, err := collect(ctx, l.read, func(row scanner) (refusedRun, error) {
+		var f failure
+		err := row.Scan(&f.job, instantColumn(&f.key.ScheduledAt), &f.key.TriggerID, kindColumn(&f.key), &f.class, &f.httpStatus, &f.error)
+		return f.refused(), err
+	}, waiting, args...)
+	if err != nil {
+		return err
+	}
+	for _, f := range l.failures {
+		if one := f.refused(); one.Reason != "" && !f.deleted && len(runs) < dispatcher.MaxCredentialRuns {
+			runs = append(runs, one)
+		}
+	}
+	var jobs []refusedRun
+	for _, run := range runs {
+		at := slices.IndexFunc(jobs, func(one refusedRun) bool { return one.job == run.job })
+		if at < 0 {
+			jobs, at = append(jobs, run), len(jobs)
+		}
+		jobs[at].Runs++
+	}
+	shown := begin(jobs)
+	l.found.Credentials = dispatcher.Newest[dispatcher.CredentialFailure]{Items: []dispatcher.CredentialFailure{}, More: shown.More}
+	if err := l.nameSecrets(ctx, shown.Items); err != nil {
+		return err
+	}
+	for _, one := range shown.Items {
+		if one.Job == "" {
+			continue // purged meanwhile
+		}
+		l.found.Credentials.Items = append(l.found.Credentials.Items, one.CredentialFailure)
+	}
+	return nil
+}
+
+// nameSecrets names jobs and the secrets that they send, themselves or by their groups.
+func (l *looker) nameSecrets(ctx context.Context, of []refusedRun) error {
+	if len(of) == 0 {
+		return nil
+	}
+	ids := make([]int64, len(of))
+	for i := range of {
+		ids[i] = of[i].job
+	}
+	// From $1 on: ids
+	read := l.rows(0, 1, "", idColumns...) +
+		` SELECT ` + jobColumns + ` FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
+	jobs, err := collect(ctx, l.read, scanJob, read, l.batch(ids)...)
+	if err != nil {
+		return err
+	}
+	groups, err := l.groupsOf(ctx, jobs)
+	if err != nil {
+		return err
+	}
+	for _, job := range jobs {
+		at := slices.IndexFunc(of, func(one refusedRun) bool { return one.job == job.Key() })
+		if at < 0 {
+			continue
+		}
+		if of[at].App, of[at].Job = job.App, job.Name; job.Err != nil {
+			continue
+		}
+		of[at].Secrets = dispatcher.SecretNames(job.Secrets())
+		name := job.Target.GroupName()
+		for where, what := range dispatcher.SecretNames(groups[dispatcher.GroupID(job.App, name)].Secrets()) {
+			of[at].Secrets["group "+name+where] = what
+		}
+	}
+	return nil
+}
+
+// groupsOf returns the groups that jobs call, by their ids.
+func (l *looker) groupsOf(ctx context.Context, jobs []jobRow) (map[int64]dispatcher.EndpointGroup, error) {
+	var ids []int64
+	for _, job := range jobs {
+		if name := job.Target.GroupName(); name != "" {
+			ids = append(ids, dispatcher.GroupID(job.App, name))
+		}
+	}
+	slices.Sort(ids)
+	groups := map[int64]dispatcher.EndpointGroup{}
+	// From $1 on: ids
+	read := l.rows(0, 1, "", idColumns...) + ` SELECT g.id, ` + groupColumns + ` FROM b JOIN endpoint_groups AS g ON g.id = b.id
+		WHERE g.deleted_at IS NULL`
+	_, err := collect(ctx, l.read, func(row scanner) (struct{}, error) {
+		var id int64
+		group, err := scanGroup("")(widerRow{scanner: row, before: []any{&id}})
+		groups[id] = group
+		return struct{}{}, err
+	}, read, l.batch(slices.Compact(ids))...)
+	return groups, err
+}
