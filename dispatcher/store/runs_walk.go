@@ -97,7 +97,7 @@ func (s *store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of cond
 		found.rest = &rest
 	}
 	// Each look costs a search for each job. The fewer runs of the app the walk came past, the further back the page reaches.
-	further := time.Duration(min(2*query.Page.Limit/(len(found.runs)+1)+1, spanGrowth))
+	further := time.Duration(min(4*query.Page.Limit/(len(found.runs)+1)+1, spanGrowth))
 	found.span = max(firstSpan, further*latest.Sub(instant(rest)))
 	return found, err
 }
