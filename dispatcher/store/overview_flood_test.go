@@ -127,6 +127,33 @@ func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
 	}
 }
 
+// A budget that burns is found among many jobs that were late, but not often.
+func TestAttentionFindsTheBudgetThatBurnsAmongMany(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s, now := open(t, database), may1.Add(days(30))
+		c := scale{apps: 1, jobs: 250, now: now}
+		c.days = 1
+		fillModel(t, s, c)
+		fillJobs(t, s, c)
+		from := now.Add(-10 * time.Minute).UnixMilli()
+		for _, statement := range []string{
+			`UPDATE jobs SET objective = '{"within":"1s","of":"99%"}'`,
+			fmt.Sprintf(`INSERT INTO objectives (job_id, within, counted_from, checked_to) SELECT id, 1000, %d, %d FROM jobs`, from, now.UnixMilli()),
+			fmt.Sprintf(`INSERT INTO objective_counts (job_id, minutes, from_at, good, late, missed)
+				SELECT id, 5, %d, CASE WHEN id = (SELECT max(id) FROM jobs) THEN 1 ELSE 999 END, 1, 0 FROM jobs`,
+				now.Add(-5*time.Minute).UnixMilli()),
+		} {
+			must(t, store.Exec(t.Context(), s, statement))
+		}
+		found, err := s.Attention(t.Context(), nil, now)
+		must(t, err)
+		if len(found.Objectives.Items) != 1 || found.Objectives.More {
+			t.Errorf("%d budgets burn (more: %v), want one", len(found.Objectives.Items), found.Objectives.More)
+		}
+	})
+}
+
 // What is noted is noted once: a round in which nothing has failed writes nothing.
 func TestFailuresAreNotedOnce(t *testing.T) {
 	t.Parallel()
