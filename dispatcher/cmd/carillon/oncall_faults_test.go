@@ -117,29 +117,25 @@ func retentionBehind(t *testing.T, s *stage) symptom {
 	forgotten := must[*pgx.Conn](t)(pgx.Connect(t.Context(), s.database))
 	t.Cleanup(func() { _ = forgotten.Close(t.Context()) })
 	today := time.Now().UTC()
+	s.terminate()
+	// A node removes history as it starts, and then every ten minutes. What it counts as it starts may be in the way, so that the
+	// first time leaves some of the day before.
+	for _, table := range []string{"runs", "attempts", "responses", "broadcasts", "run_inputs"} {
+		if _, err := forgotten.Exec(t.Context(), "DROP TABLE "+table+today.AddDate(0, 0, -1).Format("_20060102")); err != nil {
+			t.Fatal(err)
+		}
+	}
 	lock := must[pgx.Tx](t)(forgotten.Begin(t.Context()))
 	if _, err := lock.Exec(t.Context(), "LOCK TABLE "+today.Format("runs_20060102")+" IN ACCESS SHARE MODE"); err != nil {
 		t.Fatal(err)
 	}
-	s.terminate()
 	const later = 10 * 24 * time.Hour
 	s.shift(later)
-	// It removes history as it starts. It is not ready, for its clock is far from that of the database, and it serves.
+	// It is not ready, for its clock is far from that of the database, and it serves.
 	left := launchNode(t, s.database, s.token, nil, append(quick(), "--node-name=night-2")...)
 	until(t, "the other node to serve", func() bool {
 		apps, err := left.Apps(t.Context(), dispatcher.Page{Limit: 1})
 		return err == nil && len(apps.Items) == 1
-	})
-	other := must[*pgx.Conn](t)(pgx.Connect(t.Context(), s.database))
-	t.Cleanup(func() { _ = other.Close(t.Context()) })
-	until(t, "the day before to be removed", func() bool {
-		var gone bool
-		row := other.QueryRow(t.Context(), "SELECT NOT EXISTS (SELECT 1 FROM pg_class WHERE relkind = 'r' AND right(relname, 9) = $1)",
-			today.AddDate(0, 0, -1).Format("_20060102")) // of all tables: the lock is on one of the day after it
-		if err := row.Scan(&gone); err != nil {
-			t.Fatal(err)
-		}
-		return gone
 	})
 	s.shift(later + 2*time.Minute) // to the next count
 	// Nine days ahead is a day's history to go, which goes with the day after it.
