@@ -139,7 +139,8 @@ func TestAttentionFindsTheBudgetThatBurnsAmongMany(t *testing.T) {
 		from := now.Add(-10 * time.Minute).UnixMilli()
 		for _, statement := range []string{
 			`UPDATE jobs SET objective = '{"within":"1s","of":"99%"}'`,
-			fmt.Sprintf(`INSERT INTO objectives (job_id, within, counted_from, checked_to) SELECT id, 1000, %d, %d FROM jobs`, from, now.UnixMilli()),
+			fmt.Sprintf(`INSERT INTO objectives (job_id, within, counted_from, checked_to) SELECT id, 1000, %d, %d FROM jobs`, from,
+				now.UnixMilli()),
 			fmt.Sprintf(`INSERT INTO objective_counts (job_id, minutes, from_at, good, late, missed)
 				SELECT id, 5, %d, CASE WHEN id = (SELECT max(id) FROM jobs) THEN 1 ELSE 999 END, 1, 0 FROM jobs`,
 				now.Add(-5*time.Minute).UnixMilli()),
