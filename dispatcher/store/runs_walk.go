@@ -25,7 +25,7 @@ type walks struct {
 func usualWalks(byDay bool) walks {
 	w := walks{jobs: 2_000, countedJobs: 2_000, rows: 10_000, counted: 100_000, span: 3 * 24 * time.Hour}
 	if byDay {
-		w.jobs = 200
+		w.jobs, w.countedJobs = 200, 200
 	}
 	return w
 }
@@ -36,6 +36,10 @@ const ofAppID = `(SELECT of.app_id FROM jobs AS of WHERE of.id = r.job_id) = %s`
 
 // ofAppThere is ofAppID for jobs that were not deleted.
 const ofAppThere = `(SELECT CASE WHEN of.deleted_at IS NULL THEN of.app_id END FROM jobs AS of WHERE of.id = r.job_id) = %s`
+
+// ofJobsThere is ofAppThere for many rows: PostgreSQL reads the ids of the jobs once and keeps them, as IS TRUE makes no join of it.
+// SQLite would write them to a table of its own.
+const ofJobsThere = `(r.job_id IN (SELECT of.id FROM jobs AS of WHERE of.app_id = %s AND of.deleted_at IS NULL)) IS TRUE`
 
 // hasManyJobs tells whether an app has so many jobs, with those that are deleted.
 func (s *store) hasManyJobs(ctx context.Context, app int64, jobs int) (bool, error) {
@@ -145,8 +149,12 @@ func (s *store) countPastDead(ctx context.Context, query dispatcher.DeadLetterQu
 	if query.Class != "" {
 		columns += `, r.class`
 	}
+	ofApp := ofAppThere
+	if !s.single() {
+		ofApp = ofJobsThere
+	}
 	of := conditions{args: keys.args}
-	of.add(ofAppThere, dispatcher.AppID(query.App))
+	of.add(ofApp, dispatcher.AppID(query.App))
 	addOutcome(&of, query)
 	counted, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (SELECT 1 FROM (SELECT `+columns+` FROM runs AS r
 		WHERE `+isDead+keys.text+` ORDER BY r.scheduled_at DESC LIMIT `+strconv.Itoa(s.walks.counted)+`) AS r WHERE 1 = 1`+of.text+`
