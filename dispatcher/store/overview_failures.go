@@ -176,7 +176,7 @@ func (l *looker) failedOfEach(ctx context.Context) ([]dispatcher.Run, error) {
 }
 
 const (
-	// burningCounts is how many of the latest counts of fires that were not in time are looked through, those of all apps. A budget
+	// burningCounts is how many of the latest counts of fires that were not in time are looked through. A budget
 	// burns only if fires of the last half hour were not in time: so many jobs may do so at once, by seven counts each.
 	burningCounts = 20_000
 	// burning is how many of these jobs are looked at for their error budgets, and burningAtOnce how many are read at once: with as
@@ -188,10 +188,15 @@ const (
 // objectives looks for error budgets that burn too fast: of jobs whose latest counts have fires that were not in time.
 func (l *looker) objectives(ctx context.Context) error {
 	args := statementArgs{l.at.Add(-dispatcher.ObjectiveBurnSpan).UnixMilli()}
+	mine := "" // so that no other app, however late it is, uses up what is looked through for some
+	if len(l.apps) > 0 {
+		mine = ` AND c.job_id IN (SELECT o.job_id FROM objectives AS o JOIN jobs AS j ON j.id = o.job_id WHERE 1 = 1` +
+			l.ofApps(`j.app_id`, &args) + `)`
+	}
 	bad := `SELECT j.id FROM (SELECT DISTINCT c.job_id FROM (SELECT c.job_id FROM objective_counts AS c
-		WHERE c.minutes = 5 AND c.late + c.missed > 0 AND c.from_at >= $1 ORDER BY c.from_at DESC LIMIT ` + strconv.Itoa(burningCounts) + `) AS c
-		) AS c CROSS JOIN jobs AS j WHERE j.id = c.job_id AND j.deleted_at IS NULL` + l.ofApps(`j.app_id`, &args) + `
-		ORDER BY j.id LIMIT ` + strconv.Itoa(burning)
+		WHERE c.minutes = 5 AND c.late + c.missed > 0 AND c.from_at >= $1` + mine + `
+		ORDER BY c.from_at DESC LIMIT ` + strconv.Itoa(burningCounts) + `) AS c) AS c CROSS JOIN jobs AS j
+		WHERE j.id = c.job_id AND j.deleted_at IS NULL ORDER BY j.id LIMIT ` + strconv.Itoa(burning)
 	jobs, err := collect(ctx, l.read, scanInt, bad, args...)
 	if err != nil || len(jobs) == 0 {
 		l.found.Objectives = begin[dispatcher.ObjectiveStatus](nil)
