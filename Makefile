@@ -25,22 +25,9 @@ export CARILLON_ENV_FILE :=
 # another user.
 GOBUILD := go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)'
 
-PKGS      ?= ./...
-TESTFLAGS ?=
 BENCH     ?= .
 BENCHTIME ?= 3s
 BENCHPKGS ?= ./dispatcher/store/... ./dispatcher/schedule/...
-
-# -count=1: the tests talk to databases, Terraform and built binaries, and Go's cache of test results does not
-# see their changes. Most tests wait for other processes, so more of them run at once than there are processors;
-# under the race detector they keep the processors busy.
-ATONCE   = -p 4 -parallel 6
-RUNTESTS = PACKAGES='$(PKGS)' $(GOTESTSUM) --format pkgname --format-icons text --format-hide-empty-pkg $(AGAIN) \
-	--raw-command -- tools/test.sh -count=1 -timeout 30m $(ATONCE) $(TESTFLAGS)
-# Next to thousands of others on a shared machine, a test may wait in vain for its turn. Unattended, a few tests that failed
-# run once more by themselves; the summary lists them all the same. A data race is never forgiven.
-AGAIN = $(if $(filter true,$(CI)),--rerun-fails=1 --rerun-fails-max-failures=5 --rerun-fails-run-root-test \
-	--rerun-fails-abort-on-data-race)
 
 .DEFAULT_GOAL := help
 
@@ -80,40 +67,41 @@ bin/carillon-bench: FORCE
 lambda-sample:
 	GOOS=linux GOARCH=arm64 go build -trimpath -buildvcs=false -tags lambda.norpc -ldflags '-s -w' -o bin/lambda/bootstrap ./lambda/sample
 
-# The modules and the stories of the provider are tested with both clients. OpenTofu takes minutes to build, so that only
-# CI=true builds it next to a terraform that is there; tools/opentofu.sh does the same by hand.
-CLIENTS = CARILLON_TERRAFORM=$$(tools/terraform.sh) && \
-	CARILLON_TOFU=$$(tools/opentofu.sh $(if $(filter true,$(CI)),,--no-build)) && \
-	export CARILLON_TERRAFORM CARILLON_TOFU
+# The program that runs steps; see tools/check/doc.go.
+CHECK = GOTESTSUM=$(GOTESTSUM) go run ./tools/check
 
-## test: all tests, on SQLite and a PostgreSQL of their own, with a real Terraform and OpenTofu
+## test: what every change needs, in minutes; no kills, fleets, browsers or packages
 .PHONY: test
 test: $(GOTESTSUM)
+	@$(CHECK) run test
+
+## check: everything there is, in the order that finds a fault soonest, some two hours; STEPS='kills fleets' picks
+STEPS ?= all
+.PHONY: check
+check: $(GOTESTSUM)
+	@$(CHECK) run $(STEPS)
+
+## check-rota: what .ci/run takes of it for this commit; BASE=COMMIT is what the change is compared with
+.PHONY: check-rota
+check-rota: $(GOTESTSUM)
+	@$(CHECK) run -base '$(BASE)' rota
+
+## check-report: the steps that have been run on this machine, as a table
+.PHONY: check-report
+check-report:
+	@$(CHECK) report
+
+# By default it leaves out what "make test" does.
+N     ?= 20
+PKGS  ?= ./...
+RUN   ?=
+SHORT ?= true
+## stress: tests over and over next to processes that spin, four for each processor; N=20 PKGS=./dispatcher/engine RUN=TestClaim SHORT=false
+.PHONY: stress
+stress:
 	@tools/postgres.sh
-	@$(CLIENTS) && $(RUNTESTS)
-
-# What has to hold on each version: the conformance suite with what PostgreSQL has and without, and the plans of the hot
-# statements. With EACH=1 each capability that another database may lack is missed alone in the whole suite, not only in
-# the tests that have to do with it; that takes minutes, and "make test" has the short form.
-## test-databases: the conformance suite on PostgreSQL 18, and with EACH=1 in full on 15 and 18 without each capability
-DATABASES = -count=1 -timeout 20m -run '^(TestPostgreSQL|TestHotStatementsLeave|TestLiveRunsAreFound)' \
-	$(if $(EACH),,-skip '^TestPostgreSQLWithoutEachCapability$$') ./dispatcher/store
-.PHONY: test-databases
-test-databases:
-	@tools/postgres.sh
-	$(if $(EACH),CARILLON_EACH_CAPABILITY=1 go test $(DATABASES))
-	bin=$$(tools/postgres18.sh) && CARILLON_POSTGRES=$$bin CARILLON_EACH_CAPABILITY=$(EACH) go test $(DATABASES)
-
-## manifests: check examples/kubernetes against the types of Kubernetes and the program
-.PHONY: manifests
-manifests:
-	@go -C tools/k8s test -count=1 ./...
-
-## browser: the console in Chromium, by every link and form, as people with other rights, judged by axe
-.PHONY: browser
-browser:
-	@tools/need.sh chromium-headless-shell chromium-headless-shell
-	@go -C tools/browser test -count=1 -timeout 30m ./...
+	@export CARILLON_TERRAFORM && CARILLON_TERRAFORM=$$(tools/terraform.sh) && \
+		$(CHECK) stress -n $(N) -run '$(RUN)' -short=$(SHORT) $(PKGS)
 
 # Without kills, and without the faults that leave it to kills to start a node again: a hundred dead nodes would fill a picture.
 PICTURED = freeze,partition,restart,suspend,responses,flap,clock,slow
@@ -125,15 +113,6 @@ screenshots:
 	@tools/networks.sh
 	@go run ./test/chaos -seconds $(SECONDS) -kills none -faults $(PICTURED) -bounded 4 \
 		-look 'go -C tools/browser test -count=1 -tags screenshots -run Screenshots .'
-
-## test-race: the same under the race detector; PKGS=./dispatcher/store/... narrows it
-# SQLite, which is C translated to Go, starts no goroutines: watching it would only double the time of its tests.
-.PHONY: test-race
-test-race: ATONCE = -p 2 -parallel 3
-test-race: $(GOTESTSUM)
-	@tools/need.sh gcc gcc libc6-dev
-	@tools/postgres.sh
-	@$(CLIENTS) && CGO_ENABLED=1 $(RUNTESTS) -race -gcflags=modernc.org/...=-race=false
 
 # The linter of a module of its own, which does not look for its settings further up.
 LINTMODULE = $(GOLANGCI) run --allow-parallel-runners --config ../../.golangci.yml ./...

@@ -33,6 +33,9 @@ breach "a line of docs longer than 100 columns" "$(files -name '*.md' | grep -v 
 breach "a test that is skipped without a word about CI=true; see test/need" "$(files -name '*_test.go' |
 	xargs grep -nE '\bt\.(Skip|Skipf|SkipNow)\(' | grep -vE '// .*CI=true' || true)"
 
+# No test judges the machine.
+go run ./tools/check clocks || breaches=1
+
 # One thing has one word; tools/words.txt has those that are not used, and CHANGELOG.md what was renamed.
 breach "a word that Carillon does not use" "$(files -name '*.go' -o -name '*.md' -o -name '*.sql' -o -name '*.sh' \
 	-o -name '*.tf' -o -name '*.yml' -o -name '*.json' -o -name '*.tmpl' -o -name Makefile -o -path ./.ci/run |

@@ -1,5 +1,5 @@
-// Package need says what happens to a test on a machine that lacks what the test needs: it is skipped. With
-// CI=true it fails, because CI has everything.
+// Package need says what a test needs: a program, in which case it is skipped on a machine that lacks it and fails with
+// CI=true, because CI has everything; or the time of "make check", in which case "make test" leaves it out.
 package need
 
 import (
@@ -18,6 +18,16 @@ func Missing(t testing.TB, what string) {
 		t.Fatalf("%s; with CI=true that is a failure", what)
 	}
 	t.Skipf("SKIPPED: %s", what)
+}
+
+// Step says that a test belongs to a step of "make check", by the name of the step in tools/check/steps.go. "make test",
+// which runs with -short, leaves it out; a plain "go test" does not. It stands in the test itself, with the name as a
+// literal, because the step finds its tests by reading them.
+func Step(t testing.TB, step string) {
+	t.Helper()
+	if testing.Short() {
+		t.Skipf("SKIPPED: in make check, step %s", step) // also with CI=true
+	}
 }
 
 // Program returns the path of a program that a package of Debian installs.

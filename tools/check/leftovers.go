@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+)
+
+// scene is what a step finds, and must leave as it was: the files of the checkout, and a directory for temporary files
+// that is empty.
+type scene struct {
+	root, dir, files string
+}
+
+func newScene(root string) (*scene, error) {
+	// A short path, because those of sockets are bounded.
+	dir, err := os.MkdirTemp("", "check-")
+	if err != nil {
+		return nil, err
+	}
+	// Servers of the tests run as another user if the step runs as root.
+	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // it only holds what tests make
+		return nil, err
+	}
+	files, err := filesOf(root)
+	return &scene{root: root, dir: dir, files: files}, err
+}
+
+// graceOfOrphans is for processes that end by themselves once their parent has, such as throwaway databases.
+const graceOfOrphans = time.Minute
+
+// leave ends what the step left running, removes its files, and returns an error that names them.
+func (s *scene) leave(ctx context.Context) error {
+	var problems []error
+	if left := reapOrphans(ctx, graceOfOrphans); len(left) > 0 {
+		problems = append(problems, fmt.Errorf("left running: %s", strings.Join(left, ", ")))
+	}
+	entries, err := os.ReadDir(s.dir)
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		problems = append(problems, fmt.Errorf("left behind in the directory for temporary files: %s", entry.Name()))
+	}
+	files, err := filesOf(s.root)
+	if err != nil {
+		return err
+	}
+	for line := range strings.Lines(files) {
+		if !strings.Contains(s.files, line) {
+			problems = append(problems, fmt.Errorf("changed in the checkout: %s", strings.TrimSpace(line)))
+		}
+	}
+	return errors.Join(append(problems, os.RemoveAll(s.dir))...)
+}
+
+// filesOf lists what git would add or ignores, but for the folders in which make keeps what it builds and fetches.
+// Outside of git it lists nothing.
+func filesOf(root string) (string, error) {
+	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+		return "", nil
+	}
+	out, err := exec.Command("git", "-C", root, "status", "--porcelain", "--ignored", "--untracked-files=all", "--",
+		".", ":!.cache", ":!bin").Output()
+	return string(out), err
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// marks are the tests that say need.Step, by step and by the folder of their package.
+type marks map[string]map[string][]string
+
+// findMarks reads the test files below root. A mark is a call of need.Step, with a literal, in a top-level test itself:
+// the tests of a step are found without running them, so that a step runs them and no others.
+func findMarks(root string) (marks, error) {
+	found := marks{}
+	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != root || entry.Name() == "testdata" || entry.Name() == "node_modules"):
+			return filepath.SkipDir
+		case entry.IsDir() || !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		folder, err := filepath.Rel(root, filepath.Dir(path))
+		if err != nil {
+			return err
+		}
+		return found.readFile(path, filepath.ToSlash(folder))
+	})
+	return found, err
+}
+
+func (m marks) readFile(path, folder string) error {
+	files := token.NewFileSet()
+	parsed, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return err
+	}
+	for _, decl := range parsed.Decls {
+		function, ok := decl.(*ast.FuncDecl)
+		if !ok || function.Body == nil {
+			continue
+		}
+		for _, call := range callsOfStep(function.Body) {
+			step, err := literal(call)
+			if err == nil && (function.Recv != nil || !strings.HasPrefix(function.Name.Name, "Test")) {
+				err = fmt.Errorf("%s is not a test: need.Step must stand in the test itself", function.Name.Name)
+			}
+			if err != nil {
+				return fmt.Errorf("%s: %w", files.Position(call.Pos()), err)
+			}
+			if m[step] == nil {
+				m[step] = map[string][]string{}
+			}
+			m[step][folder] = append(m[step][folder], function.Name.Name)
+		}
+	}
+	return nil
+}
+
+// callsOfStep returns the calls of need.Step.
+func callsOfStep(body *ast.BlockStmt) (calls []*ast.CallExpr) {
+	ast.Inspect(body, func(n ast.Node) bool {
+		if call, ok := n.(*ast.CallExpr); ok {
+			if f, ok := call.Fun.(*ast.SelectorExpr); ok && f.Sel.Name == "Step" {
+				if pkg, ok := f.X.(*ast.Ident); ok && pkg.Name == "need" {
+					calls = append(calls, call)
+				}
+			}
+		}
+		return true
+	})
+	return calls
+}
+
+// literal returns the name of the step in a call of need.Step.
+func literal(call *ast.CallExpr) (string, error) {
+	if len(call.Args) == 2 {
+		if text, ok := call.Args[1].(*ast.BasicLit); ok && text.Kind == token.STRING {
+			return strconv.Unquote(text.Value)
+		}
+	}
+	return "", fmt.Errorf("need.Step needs the name of a step as a literal")
+}
+
+// packages returns the packages with tests of a step, as "go test" takes them, and the pattern that selects these tests.
+func (m marks) packages(step string) (packages []string, pattern string) {
+	var tests []string
+	for folder, names := range m[step] {
+		packages = append(packages, "./"+folder)
+		tests = append(tests, names...)
+	}
+	slices.Sort(packages)
+	slices.Sort(tests)
+	return packages, "^(" + strings.Join(slices.Compact(tests), "|") + ")$"
+}
+
+// steps returns the steps that tests name.
+func (m marks) steps() []string { return slices.Sorted(maps.Keys(m)) }

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// adoptOrphans makes the descendants of this process its children once their parents have ended. So they are seen, ended
+// and counted.
+func adoptOrphans() error { return unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
+
+// reapOrphans waits until all children have ended, for as long as grace, and kills the others. It returns what it had
+// to kill. No command of this process may run meanwhile.
+func reapOrphans(ctx context.Context, grace time.Duration) (killed []string) {
+	deadline := time.Now().Add(grace)
+	tick := time.NewTicker(100 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		for {
+			if pid, err := syscall.Wait4(-1, nil, syscall.WNOHANG, nil); err != nil || pid == 0 {
+				break // none left, or none that has ended
+			}
+		}
+		left := children(os.Getpid())
+		if len(left) == 0 {
+			return killed
+		}
+		if ctx.Err() != nil || time.Now().After(deadline) {
+			for _, pid := range left {
+				killed = append(killed, describe(pid))
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+			}
+		}
+		<-tick.C
+	}
+}
+
+// children returns the processes whose parent is pid.
+func children(pid int) (found []int) {
+	entries, err := os.ReadDir("/proc")
+	if err != nil {
+		return nil
+	}
+	for _, entry := range entries {
+		id, err := strconv.Atoi(entry.Name())
+		if err != nil {
+			continue
+		}
+		// "pid (name) state ppid ...", where the name may hold anything.
+		stat, err := os.ReadFile("/proc/" + entry.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+		if len(fields) > 1 && fields[1] == strconv.Itoa(pid) {
+			found = append(found, id)
+		}
+	}
+	return found
+}
+
+// describe names a process by its command line.
+func describe(pid int) string {
+	line, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	text := strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
+	return fmt.Sprintf("%d %.100s", pid, text)
+}
