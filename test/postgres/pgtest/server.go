@@ -42,7 +42,10 @@ func (s *server) template(ctx context.Context, without store.Capabilities) (stri
 // start makes and starts a server.
 func start(ctx context.Context, bin string, durable bool) (*server, error) {
 	parent := ""
-	if len(os.TempDir()) > 60 {
+	switch {
+	case !durable && memory() != "":
+		parent = memory() // a new database is a thousand files, for which a disk needs ten times as long
+	case len(os.TempDir()) > 60:
 		parent = "/tmp" // the path of a socket is at most 107 bytes
 	}
 	dir, err := os.MkdirTemp(parent, "carillon-pg-")
@@ -54,7 +57,7 @@ func start(ctx context.Context, bin string, durable bool) (*server, error) {
 		sync = "on"
 	}
 	s := &server{templates: map[string]bool{}, Server: postgres.New(bin, dir,
-		"listen_addresses=", "max_connections=200", "shared_buffers=256MB", "max_wal_size=2GB",
+		"listen_addresses=", "max_connections=200", "shared_buffers=256MB", "max_wal_size=512MB",
 		"fsync="+sync, "full_page_writes="+sync, "synchronous_commit="+sync)}
 	if err = s.Init(ctx); err == nil {
 		err = s.Start(ctx, dir)
