@@ -8,11 +8,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // Without all that other databases may lack, the suite passes as with it.
 func TestPostgreSQLWithoutCapabilities(t *testing.T) {
+	need.Step(t, "databases")
 	t.Parallel()
 	suiteWithout(t, store.AllCapabilities())
 }
@@ -28,6 +30,7 @@ var touched = map[store.Capability][]string{
 
 // Each capability is missed alone, too. make test-databases runs the whole suite without each.
 func TestPostgreSQLWithoutEachCapability(t *testing.T) {
+	need.Step(t, "databases")
 	t.Parallel()
 	for one, words := range touched {
 		if os.Getenv("CARILLON_EACH_CAPABILITY") != "" {

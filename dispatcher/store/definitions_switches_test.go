@@ -7,12 +7,14 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // Triggers of a disabled app and of labels that no node has stay due for as long as that lasts. However many they
 // are, a poll and the look for misfires of every node must not read them.
 func TestTriggersThatAreOffCostAPollNothing(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	s := open(t, pgtest.New(t))
 	ctx, change := t.Context(), dispatcher.Change{Actor: "test", Now: may1}

@@ -110,8 +110,8 @@ func (c watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 
 // ReadThrough returns the tables of those given that a query reads from the beginning or the end on, with the plan that says so. A
 // query that has a limit may do that in the order of an index. On PostgreSQL the plan is that of a database for which indexes are
-// never too much, unless asIs, so that a small database shows which scans no index can avoid.
-func ReadThrough(ctx context.Context, s dispatcher.Store, query Query, tables []string, asIs bool) (map[string]string, error) {
+// never too much, so that a small database shows which scans no index can avoid.
+func ReadThrough(ctx context.Context, s dispatcher.Store, query Query, tables []string) (map[string]string, error) {
 	own := s.(*store)
 	if own.single() {
 		return own.readThrough(ctx, query, tables)
@@ -121,10 +121,8 @@ func ReadThrough(ctx context.Context, s dispatcher.Store, query Query, tables []
 		return nil, err
 	}
 	defer tx.Rollback()
-	if !asIs {
-		if _, err := tx.ExecContext(ctx, `SET LOCAL enable_seqscan = off`); err != nil {
-			return nil, err
-		}
+	if _, err := tx.ExecContext(ctx, `SET LOCAL enable_seqscan = off`); err != nil {
+		return nil, err
 	}
 	plan, err := collect(ctx, tx, scanText, "EXPLAIN (COSTS OFF) "+query.Text, query.args...)
 	if err != nil {

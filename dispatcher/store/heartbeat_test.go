@@ -17,7 +17,7 @@ func sleepers(t *testing.T, s dispatcher.Store, database string, count int, want
 	busy, end := context.WithCancel(t.Context())
 	ended := make(chan error, count)
 	for range count {
-		go func() { ended <- store.Exec(busy, s, `SELECT pg_sleep(60)`) }()
+		go func() { ended <- store.Exec(busy, s, `SELECT pg_sleep(3600)`) }()
 	}
 	t.Cleanup(func() {
 		end()
@@ -67,7 +67,7 @@ func TestHotStatementsGoOnWhileOthersTakeConnections(t *testing.T) {
 	defer s.Close()
 	t.Run("while the others are taken", func(t *testing.T) {
 		sleepers(t, s, database, 5, 1)
-		within, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		within, cancel := context.WithTimeout(t.Context(), waitLimit) // the others sleep for longer
 		defer cancel()
 		for range 3 {
 			if _, err := s.Due(within, dispatcher.DueQuery{Until: may1, Limit: 10}); err != nil {

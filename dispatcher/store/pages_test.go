@@ -1,9 +1,6 @@
 package store_test
 
 import (
-	"cmp"
-	"flag"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -14,7 +11,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -23,20 +19,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/crowd"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
-)
-
-// pagesScale is how many jobs the databases of TestPages have. With 50000 it prints how long each page takes:
-// go test ./dispatcher/store -run TestPages -v -timeout 60m -pages 50000
-var pagesScale = flag.Int("pages", 0, "jobs in the databases of TestPages; 50000 have 2,000,000 runs; 0: a small and a larger one")
-
-// pagesOf is a database of TestPages that an earlier run has filled.
-var pagesOf = flag.String("crowd", "", "a database that crowd.Fill has filled, which TestPages looks at in place of a new one")
-
-// Of the timed pages, those whose names match are looked at, so many times by each person.
-var (
-	pagesNamed = flag.String("page", "", "a regular expression for the names of the pages that TestPages times; empty: all")
-	pageViews  = flag.Int("views", 20, "how many times TestPages times each page")
 )
 
 // mostQueries are those that a page takes on either database, at most, no matter who looks and however much there is. Those of an app's
@@ -54,9 +38,6 @@ var mostQueries = map[string]int{
 	"runs of an app by rare state": 16, "runs of an app by state": 16, "statistics": 6, "statistics of an app": 7,
 	"timeline": 9, "timeline of all apps": 3, "tokens": 3,
 }
-
-// slowest is what 95 of 100 views of a page take at most.
-const slowest = 200 * time.Millisecond
 
 // histories are the tables that grow with the days that are kept. Inputs of runs are left out: PostgreSQL reads those of a day that
 // has none as it likes.
@@ -97,7 +78,7 @@ func (p *patientConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	began := time.Now()
 	p.pages.ServeHTTP(w, r)
-	p.left -= time.Since(began)
+	p.left -= time.Since(began) // wall clock: an API works a share of the time
 }
 
 // consoleOf serves the console over a store, and returns a person with a token for some apps; nil: all.
@@ -143,18 +124,14 @@ func (r reader) send(request *http.Request) (status int, text string) {
 // problem is what a page says that could not be shown.
 var problem = regexp.MustCompile(`(?s)<section class="problem".*?</section>`)
 
-// view gets a page, and returns how long it took.
-func (r reader) view(page crowd.Page) time.Duration {
+// view gets a page.
+func (r reader) view(page crowd.Page) {
 	r.t.Helper()
 	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.console+page.At, nil)
 	must(r.t, err)
-	began := time.Now()
-	status, text := r.send(request)
-	took := time.Since(began)
-	if status != http.StatusOK {
+	if status, text := r.send(request); status != http.StatusOK {
 		r.t.Errorf("%s (%s): status %d\n%s", page.Name, page.At, status, problem.FindString(text))
 	}
-	return took
 }
 
 // crowded is a database with many jobs, and those who look at it.
@@ -172,19 +149,13 @@ type person struct {
 	operator  bool
 }
 
-func newCrowded(t *testing.T, database string, jobs int) crowded {
+func newCrowded(t *testing.T, database string) crowded {
 	t.Helper()
 	c := crowded{store: open(t, database)}
 	c.queries = store.Watch(c.store)
-	began := time.Now()
 	var err error
-	if *pagesOf != "" {
-		c.Crowd, err = crowd.Open(t.Context(), database)
-	} else {
-		c.Crowd, err = crowd.Fill(t.Context(), database, jobs, began)
-	}
+	c.Crowd, err = crowd.Fill(t.Context(), database, 1200, time.Now())
 	must(t, err)
-	t.Logf("%d jobs and %d runs, filled in %v", c.Jobs, c.Runs, time.Since(began).Round(time.Second))
 	person1 := consoleOf(t, c.store)
 	c.people = []person{
 		{person1(), "operator", crowd.Big, true}, {person1(crowd.Big), "reader of the big app", crowd.Big, false},
@@ -245,7 +216,7 @@ func (c crowded) scans(t *testing.T, sent map[string][]store.Query) {
 				continue
 			}
 			known[query.Text] = true
-			found, err := store.ReadThrough(t.Context(), c.store, query, histories, *pagesScale >= 10_000)
+			found, err := store.ReadThrough(t.Context(), c.store, query, histories)
 			if err != nil {
 				t.Fatalf("%s: %v in %s", name, err, query.Text)
 			}
@@ -259,68 +230,21 @@ func (c crowded) scans(t *testing.T, sent map[string][]store.Query) {
 	}
 }
 
-// timed prints how long pages take, and fails for those that take too long.
-func (c crowded) timed(t *testing.T) {
-	t.Helper()
-	named := regexp.MustCompile(*pagesNamed)
-	for _, p := range c.people {
-		took, used := map[string][]time.Duration{}, map[string]time.Duration{}
-		var names []string
-		for n := range *pageViews {
-			for _, page := range c.pages(p, n) {
-				if !named.MatchString(page.Name) {
-					continue
-				}
-				if took[page.Name] == nil {
-					names = append(names, page.Name)
-				}
-				before := processorTime()
-				took[page.Name] = append(took[page.Name], p.view(page))
-				used[page.Name] += processorTime() - before
-			}
-		}
-		for _, name := range names {
-			all := slices.Sorted(slices.Values(took[name]))
-			p50, p95 := all[len(all)/2], all[len(all)*95/100]
-			line := fmt.Sprintf("%-29s for %-21s p50 %6.1f ms, p95 %6.1f ms, processor %5.1f ms", name, p.name,
-				milliseconds(p50), milliseconds(p95), milliseconds(used[name]/time.Duration(*pageViews)))
-			if p95 > slowest {
-				t.Errorf("%s: want %v at most", line, slowest)
-			} else {
-				t.Log(line)
-			}
-		}
-	}
-}
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
-
-// processorTime is what this process has used: with SQLite, whose queries run in it, it tells what a page costs also next to other
-// work on the machine.
-func processorTime() time.Duration {
-	var usage syscall.Rusage
-	_ = syscall.Getrusage(syscall.RUSAGE_SELF, &usage) // of this process it cannot fail
-	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
-}
-
 // Pages read no history through, and take as many queries however much there is.
 func TestPagesOnPostgreSQL(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	testPages(t, func(t testing.TB) string { return pgtest.New(t) })
 }
 
 func TestPagesOnSQLite(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	testPages(t, newFile)
 }
 
 func testPages(t *testing.T, database func(testing.TB) string) {
 	t.Helper()
-	c := newCrowded(t, cmp.Or(*pagesOf, database(t)), max(*pagesScale, 1200))
-	if *pagesNamed == "" {
-		c.scans(t, c.count(t))
-	}
-	if *pagesScale > 0 {
-		c.timed(t)
-	}
+	c := newCrowded(t, database(t))
+	c.scans(t, c.count(t))
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -215,13 +216,9 @@ func TestPurgeGivesUpRatherThanWaits(t *testing.T) {
 			must(t, err)
 			_, err = tx.Exec(t.Context(), lock)
 			must(t, err)
-			begin := time.Now()
+			// It ends while the lock is held. The time that other statements wait, see the store's session, would end it with an error.
 			if got := purge(t, s, may1.Add(days(12))); got.Runs != 0 || got.Partitions > 4 {
 				t.Errorf("next to a lock: removed %+v, want nothing but the empty day", got)
-			}
-			// Statements of others wait for two seconds, see the store's session.
-			if took := time.Since(begin); took > 1900*time.Millisecond {
-				t.Errorf("it waited %s for the lock", took)
 			}
 			must(t, tx.Commit(t.Context()))
 			purge(t, s, may1.Add(days(12)))
@@ -347,6 +344,7 @@ func TestRunIsLookedForInItsPartition(t *testing.T) {
 
 // However many days are kept, a list looks for the fires of open claims in the days of these.
 func TestOpenClaimsAreLookedUpInTheirDays(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	s := ownClaims(t, pgtest.New(t), 3)
 	for n := range 365 {

@@ -63,7 +63,7 @@ func TestRequestsTakeNoConnectionOfClaims(t *testing.T) {
 	for count(t, other, waiting) < 2 {
 	}
 	for round := range 3 {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), waitLimit) // the requests wait for longer: for the lock
 		batch := dispatcher.ClaimBatch{Node: claimer, Token: dispatcher.Token(round + 1), Now: may1.Add(time.Hour)}
 		batch.Advances = append(batch.Advances, dispatcher.Advance{
 			TriggerID: due[round].ID, JobID: dispatcher.JobID("app", "job"), Revision: due[round].Revision,

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -79,6 +80,7 @@ func testPurgeRemovesTriggers(t *testing.T, s dispatcher.Store) {
 // Deleted jobs go with their triggers, however many other jobs and triggers there are: each is found by an index, and
 // none of the tables refers to a row that a check would look for without one.
 func TestPurgeOfDeletedJobsReadsNoOtherTriggers(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testPurgeOfDeletedJobs(t, open(t, newFile(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) {

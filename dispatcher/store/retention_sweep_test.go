@@ -7,12 +7,14 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // The first sweep of an app, or the one after its retention was shortened, looks at each day of each job. It does so in
 // short calls, says that there is more, and goes on where it was, so that an app of any size is cleaned up in the end.
 func TestSweepOfManyJobsGoesOnInTheNextCall(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testSweepGoesOn(t, open(t, newFile(t))) })
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testSweepGoesOn(t, open(t, pgtest.New(t))) })

@@ -6,11 +6,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // The runs of a small app are found by its jobs, in however large a history of other apps.
 func TestRunsOfAnAppAreFoundByItsJobs(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()
@@ -48,6 +50,7 @@ func testRunsOfAppPlan(t *testing.T, s dispatcher.Store, want, unwanted string) 
 
 // However much other apps have fired, the list of an app reads what is its own.
 func TestListOfASmallAppReadsNothingOfOthers(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	s := openWithout(t, pgtest.New(t))
 	declareApp(t, s, "small", days(30))

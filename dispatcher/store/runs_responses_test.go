@@ -7,12 +7,14 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // What an attempt was answered is there before its run has ended, and if it cannot be kept, the run
 // ends all the same.
 func TestResponsesAreStoredBeforeTheirRunsEnd(t *testing.T) {
+	need.Step(t, "databases")
 	t.Parallel()
 	for name, test := range map[string]struct {
 		lock      string // a table that somebody holds meanwhile
@@ -47,7 +49,7 @@ func TestResponsesAreStoredBeforeTheirRunsEnd(t *testing.T) {
 			go func() { recorded <- record() }()
 			var responses int
 			var ended bool
-			for deadline := time.Now().Add(30 * time.Second); responses != test.responses || ended != test.ended; {
+			for deadline := time.Now().Add(waitLimit); responses != test.responses || ended != test.ended; {
 				if time.Now().After(deadline) {
 					t.Fatalf("%d responses, ended: %v; want %d, %v", responses, ended, test.responses, test.ended)
 				}

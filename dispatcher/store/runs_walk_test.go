@@ -11,11 +11,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // Lists of an app that walk through the history of all apps show what lists show that look job by job, wherever the walk ends.
 func TestListsThatWalkShowWhatOthersDo(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	t.Run("SQLite", func(t *testing.T) {
 		t.Parallel()

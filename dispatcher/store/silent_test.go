@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -105,6 +106,7 @@ var minutely = dispatcher.BackfillPlan{
 
 // Whatever is asked of a database that says nothing ends by itself, and afterwards all goes on.
 func TestCallsEndWhenTheDatabaseFallsSilent(t *testing.T) {
+	need.Step(t, "databases")
 	t.Parallel()
 	l, database := newLine(t, pgtest.New(t))
 	s, err := store.Open(t.Context(), database, store.Options{})
@@ -143,7 +145,7 @@ func TestCallsEndWhenTheDatabaseFallsSilent(t *testing.T) {
 			ends <- end{method.Name, err}
 		}()
 	}
-	late := time.After(time.Minute) // the longest deadline is of 10 s
+	late := time.After(waitLimit) // the longest deadline is of 10 s
 	var answered []string
 	for len(pending) > 0 {
 		select {
@@ -161,7 +163,7 @@ func TestCallsEndWhenTheDatabaseFallsSilent(t *testing.T) {
 		t.Errorf("calls that succeeded without a database: %v", answered)
 	}
 	speak()
-	for deadline := time.Now().Add(time.Minute); ; {
+	for deadline := time.Now().Add(waitLimit); ; {
 		if _, err := s.Heartbeat(t.Context(), 1, dispatcher.NodeReport{}, time.Time{}); err == nil {
 			break
 		} else if time.Now().After(deadline) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -68,6 +69,7 @@ func TestLockedJobHoldsUpNoOtherJobsSlots(t *testing.T) {
 
 // What a request for a slot reads does not depend on how many runs of the job there are.
 func TestSlotsOfAJobWithVeryManyRuns(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s dispatcher.Store) {
 		const waiting = 20_000

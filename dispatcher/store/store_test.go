@@ -4,12 +4,16 @@ import (
 	"context"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
+
+// waitLimit is for how long a test waits for what must happen, on a machine that does much else. A test ends as soon as it has.
+const waitLimit = 5 * time.Minute
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()

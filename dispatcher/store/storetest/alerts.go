@@ -14,8 +14,8 @@ import (
 )
 
 // alertTests are the tests of alerts.
-func alertTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func alertTests() tests {
+	return tests{
 		"alerts are created, replaced, listed and deleted":                     testAlerts,
 		"an alert that is put again changes nothing":                           testAlertUnchanged,
 		"an app with alerts is not empty":                                      testAppWithAlerts,
@@ -268,6 +268,7 @@ func testAlertSelection(_ *testing.T, f *fixture) {
 }
 
 func testAlertSweep(_ *testing.T, f *fixture) {
+	f.inCheck()
 	const jobs = 510 // more than follow at once
 	for i := range jobs {
 		f.put(job("job-"+strings.Repeat("x", i%7)+string(rune('a'+i%26))+strings.Repeat("y", i/26), nil), t0)

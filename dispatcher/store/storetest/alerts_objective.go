@@ -9,8 +9,8 @@ import (
 )
 
 // alertObjectiveTests are the tests of alerts of objectives.
-func alertObjectiveTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func alertObjectiveTests() tests {
+	return tests{
 		"an error budget that burns is told once, and that it no longer does": testAlertObjective,
 		"old counts of an objective do not tell":                              testAlertObjectiveOld,
 		"an alert follows objectives that are added and removed":              testAlertObjectiveChanged,

@@ -13,8 +13,8 @@ import (
 )
 
 // appPauseTests are those of pauses of apps, and of pauses that end by themselves.
-func appPauseTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func appPauseTests() tests {
+	return tests{
 		"a pause of an app holds its jobs, also later ones":       testPauseApp,
 		"a pause of an app by labels holds jobs that have them":   testPauseByLabels,
 		"a pause of an app says who, when, why and until when":    testPauseAppShown,

@@ -15,8 +15,8 @@ import (
 )
 
 // auditTests are the tests of the audit log.
-func auditTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func auditTests() tests {
+	return tests{
 		"a change has an entry in the audit log":           testAuditLog,
 		"filters of the audit log select what they say":    testAuditFilters,
 		"large definitions are cut in the audit log":       testAuditSizes,
@@ -196,6 +196,7 @@ func testAuditFilters(t *testing.T, f *fixture) {
 
 // A large definition is cut, its payload first, and a page of large entries ends early.
 func testAuditSizes(t *testing.T, f *fixture) {
+	f.inCheck()
 	large := job("large", nil)
 	quoted := strings.Repeat(`\"`, dispatcher.MaxPayload/2-10)
 	large.Payload = json.RawMessage(`"` + quoted + `"`)

@@ -15,8 +15,8 @@ import (
 )
 
 // backfillTests are those of runs of the instants of ranges.
-func backfillTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func backfillTests() tests {
+	return tests{
 		"a backfill runs each instant once":            testBackfill,
 		"a backfill may begin with the latest instant": testBackfillLatestFirst,
 		"a backfill leaves out what the ledger has":    testBackfillExisting,

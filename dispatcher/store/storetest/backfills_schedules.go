@@ -11,8 +11,8 @@ import (
 )
 
 // backfillScheduleTests tell by which schedules a backfill goes.
-func backfillScheduleTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func backfillScheduleTests() tests {
+	return tests{
 		"a backfill keeps the schedule that it was asked for":  testBackfillKeepsSchedule,
 		"a backfill keeps the calendars that it was asked for": testBackfillKeepsCalendars,
 		"a backfill goes on under new names":                   testBackfillRenamed,

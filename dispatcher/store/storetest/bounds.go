@@ -13,8 +13,8 @@ import (
 )
 
 // boundTests are those of what operators allow an app.
-func boundTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func boundTests() tests {
+	return tests{
 		"a job outside the bounds of its app is refused":             testJobOutsideBounds,
 		"an app without bounds gets the default ones":                testDefaultBounds,
 		"the variables of an app are not those of a shorter name":    testVariablesOfLongerName,

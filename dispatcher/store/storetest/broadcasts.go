@@ -11,8 +11,8 @@ import (
 )
 
 // broadcastTests are those of runs that are spread over the endpoints of a group.
-func broadcastTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func broadcastTests() tests {
+	return tests{
 		"a broadcast has a shard for each endpoint":                  testBroadcast,
 		"a broadcast is spread by the node that holds it":            testBroadcastFence,
 		"shards are adopted in pages":                                testShardPages,

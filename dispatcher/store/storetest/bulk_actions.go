@@ -13,8 +13,8 @@ import (
 )
 
 // bulkTests are those of actions on all that a filter selects.
-func bulkTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func bulkTests() tests {
+	return tests{
 		"a bulk action pauses and resumes jobs":       testBulkPause,
 		"a bulk action runs each job once":            testBulkRunsOnce,
 		"a bulk action cancels and retries runs":      testBulkRuns,

@@ -14,8 +14,8 @@ import (
 )
 
 // calendarTests are the tests of calendars.
-func calendarTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func calendarTests() tests {
+	return tests{
 		"calendars are created, replaced, listed and deleted":  testCalendars,
 		"calendars build on others, without circles":           testCalendarChains,
 		"a changed calendar moves the fires of its triggers":   testRescheduleForCalendar,

@@ -8,8 +8,8 @@ import (
 )
 
 // unusedCalendarTests are those of calendars that go with their last use.
-func unusedCalendarTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func unusedCalendarTests() tests {
+	return tests{
 		"a calendar goes with its last use":               testCalendarWhenUnused,
 		"a calendar that goes with its last use may stay": testCalendarKept,
 		"a calendar goes with what is built on it":        testBaseWhenUnused,

@@ -9,8 +9,8 @@ import (
 )
 
 // callbackTests are those of runs whose target accepts an attempt and says later how it ended.
-func callbackTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func callbackTests() tests {
+	return tests{
 		"an accepted run waits for its callback":                  testCallbackWaits,
 		"runs that wait for a callback are counted":               testCallbacksCounted,
 		"a callback completes a run":                              testCallbackCompletes,

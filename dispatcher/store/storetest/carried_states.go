@@ -14,8 +14,8 @@ import (
 )
 
 // carriedStateTests are those of what the runs of a job leave to the next.
-func carriedStateTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func carriedStateTests() tests {
+	return tests{
 		"a carried state is stored with the end of its run":          testCarriedStateKept,
 		"a carried state of a late result is not stored":             testCarriedStateFenced,
 		"a carried state that an operator changed stays":             testCarriedStateOvertaken,

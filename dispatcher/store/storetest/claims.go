@@ -14,8 +14,8 @@ import (
 )
 
 // claimTests are those of fires that are won.
-func claimTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func claimTests() tests {
+	return tests{
 		"a fire without its job is refused":                   testAdvanceWithoutJob,
 		"a claim advances the trigger and inserts its run":    testClaim,
 		"concurrent claims win a fire once":                   testClaimRace,

@@ -10,8 +10,8 @@ import (
 )
 
 // deadLetterTests are those of runs that failed for good.
-func deadLetterTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func deadLetterTests() tests {
+	return tests{
 		"dead letters are listed by job, class, state and time": testDeadLetters,
 		"dead letters are replayed in portions":                 testReplayDeadLetters,
 		"a replay stops at a quota and goes on from there":      testReplayQuota,

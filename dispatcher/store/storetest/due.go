@@ -13,8 +13,8 @@ import (
 )
 
 // dueTests are those of reading what is due, by a node's share of it.
-func dueTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func dueTests() tests {
+	return tests{
 		"ranges of ids divide what is due":                    testDueByRange,
 		"a poll can begin at an instant":                      testDueFrom,
 		"what is due is found by jobs, apps and labels":       testDueByJobsAndLabels,

@@ -10,8 +10,8 @@ import (
 )
 
 // followTests are those of what follows the runs of a job.
-func followTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func followTests() tests {
+	return tests{
 		"a run is followed once, however often its end is recorded": testFollowedOnce,
 		"the state of a run decides what follows it":                testFollowedByState,
 		"what was retried is followed by how it ends":               testFollowedAfterRetries,

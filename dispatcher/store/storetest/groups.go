@@ -13,8 +13,8 @@ import (
 )
 
 // groupTests are the tests of endpoint groups.
-func groupTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func groupTests() tests {
+	return tests{
 		"groups are created, replaced, listed and deleted":        testGroups,
 		"a group that a job names cannot be deleted":              testGroupUsers,
 		"an app has at most so many groups":                       testMaxGroups,
@@ -170,6 +170,7 @@ func testGroupUsers(t *testing.T, f *fixture) {
 }
 
 func testMaxGroups(t *testing.T, f *fixture) {
+	f.inCheck()
 	put := func(i int) error {
 		_, _, err := f.PutGroup(t.Context(), dispatcher.EndpointGroup{App: "shop", Name: fmt.Sprintf("g%d", i)}, at(t0))
 		return err
@@ -261,6 +262,7 @@ func testRefusedRegistrations(t *testing.T, f *fixture) {
 }
 
 func testMaxEndpoints(t *testing.T, f *fixture) {
+	f.inCheck()
 	f.putGroup(workers(), t0)
 	for i := range dispatcher.MaxEndpoints - 1 {
 		f.registerEndpoint(endpoint(fmt.Sprintf("e%03d", i), "http://10.0.0.2:8080"), t0)
@@ -286,6 +288,7 @@ func testMaxEndpoints(t *testing.T, f *fixture) {
 
 // Many register at once where there is room for few, while others send heartbeats and what has expired is removed.
 func testEndpointRace(t *testing.T, f *fixture) {
+	f.inCheck()
 	f.putGroup(workers(), t0)
 	const room = 3
 	for i := range dispatcher.MaxEndpoints - 1 - room {
@@ -429,20 +432,8 @@ func testHeartbeatsAreQuiet(t *testing.T, f *fixture) {
 	// The heartbeat came first, so it would be heard first.
 	wantNext := func(what string) {
 		t.Helper()
-		late := time.After(10 * time.Second)
-		for {
-			select {
-			case got := <-notifications:
-				if got.Adopt {
-					continue // a database without notifications is asked now and then, and this comes with it
-				}
-				if got != want {
-					t.Errorf("%s: notification %+v, want %+v", what, got, want)
-				}
-				return
-			case <-late:
-				t.Fatalf("%s: no notification", what)
-			}
+		if got := notifications.next(t, what); got != want {
+			t.Errorf("%s: notification %+v, want %+v", what, got, want)
 		}
 	}
 	wantNext("change")

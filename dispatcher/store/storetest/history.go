@@ -198,8 +198,8 @@ func testRetentionOfDelays(t *testing.T, f *fixture) {
 }
 
 // historyTests are those of lists of the history, and of what is kept of it.
-func historyTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func historyTests() tests {
+	return tests{
 		"runs of an app are listed however far apart":     testRunsOfApp,
 		"runs are listed by job, trigger, state and time": testRuns,
 		"a run is listed once, whatever holds it":         testRunsAreListedOnce,

@@ -9,8 +9,8 @@ import (
 )
 
 // hostTests are about runs that wait for their host.
-func hostTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func hostTests() tests {
+	return tests{
 		"runs that wait for a host are out of the way":          testWaitForHost,
 		"one node takes the probe of a host":                    testTakeProbe,
 		"a host that responded lets all runs go":                testHostResponded,

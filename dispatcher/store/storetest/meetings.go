@@ -9,8 +9,8 @@ import (
 
 // How runs that wait for a callback, broadcasts and slots of endpoints meet.
 
-func meetingTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func meetingTests() tests {
+	return tests{
 		"a broadcast ends with the callback of its last shard":           testCallbackOfShard,
 		"a cancelled broadcast cancels shards that wait for callbacks":   testCancelWaitingShards,
 		"a run that waits for a callback keeps the slot of its endpoint": testCallbackKeepsEndpoint,

@@ -9,8 +9,8 @@ import (
 )
 
 // followMeetingTests tell how what follows runs, alerts, backfills and pauses of apps meet.
-func followMeetingTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func followMeetingTests() tests {
+	return tests{
 		"a job that a pause of its app holds is not expected to succeed": testAlertNoSuccessOfPausedApp,
 		"a run of a backfill does not take too long for an alert":        testAlertOverrunOfBackfill,
 		"a change of bounds names the jobs whose deliveries it breaks":   testBreaksOfFollows,

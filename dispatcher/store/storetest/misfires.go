@@ -10,8 +10,8 @@ import (
 )
 
 // misfireTests are those of the policies for misfires.
-func misfireTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func misfireTests() tests {
+	return tests{
 		"missed fires are settled one by one":            testSettleOneByOne,
 		"misfire policies read back as written":          testMisfirePolicies,
 		"a skipped fixed delay counts from the decision": testSkippedDelays,

@@ -13,8 +13,8 @@ import (
 )
 
 // objectiveTests are those of what is counted for objectives.
-func objectiveTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func objectiveTests() tests {
+	return tests{
 		"an objective counts fires once they have ended":         testObjectiveCounts,
 		"an objective counts a fire by its first attempt":        testObjectiveRetries,
 		"an objective waits for fires that are owed":             testObjectiveOwed,
@@ -216,6 +216,7 @@ func testObjectiveOfHistory(t *testing.T, f *fixture) {
 }
 
 func testObjectivePages(_ *testing.T, f *fixture) {
+	f.inCheck()
 	f.punctual(time.Second)
 	runs := make([]dispatcher.HeldRun, 1300)
 	for i := range runs {
@@ -262,6 +263,7 @@ func testObjectivesListed(t *testing.T, f *fixture) {
 }
 
 func testObjectiveRetention(t *testing.T, f *fixture) {
+	f.inCheck()
 	f.punctual(time.Second)
 	f.began(f.claimNext(token1), 0)
 	f.settleAll("tick", minutes(15))

@@ -12,8 +12,8 @@ import (
 )
 
 // overviewTests are those of what people look at over many jobs.
-func overviewTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func overviewTests() tests {
+	return tests{
 		"an overview lists jobs of all apps":             testSummaries,
 		"an overview selects jobs":                       testSummariesSelected,
 		"an overview has pages that meet":                testSummaryPages,
@@ -148,9 +148,7 @@ func testSummaryPages(t *testing.T, f *fixture) {
 
 // A result is looked up job by job, so a page looks at 1,000 jobs.
 func testSummariesBounded(t *testing.T, f *fixture) {
-	if testing.Short() {
-		t.Skip("it stores 1,001 jobs")
-	}
+	f.inCheck()
 	const jobs = 1_001
 	for n := range jobs {
 		j := job(fmt.Sprintf("j%04d", n), nil)

@@ -14,8 +14,8 @@ import (
 )
 
 // renameTests are those of renamed jobs and triggers.
-func renameTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func renameTests() tests {
+	return tests{
 		"a rename changes names and nothing else":                   testRename,
 		"a rename keeps the history":                                testRenamedHistory,
 		"live runs outlive a rename":                                testRenamedRuns,
@@ -73,7 +73,7 @@ func testRename(t *testing.T, f *fixture) {
 
 	swapped := map[string]string{"a": "b", "b": "a"}
 	after := f.rename("first", "second", swapped, minutes(1))
-	if heard, want := <-notifications, (dispatcher.Notification{JobID: id}); heard != want {
+	if heard, want := notifications.next(t, "the rename"), (dispatcher.Notification{JobID: id}); heard != want {
 		t.Errorf("heard %+v, want %+v", heard, want)
 	}
 	want := before

@@ -95,8 +95,8 @@ func (f *fixture) failOnce() (held dispatcher.HeldRun, start, due time.Time) {
 	return held, start, due
 }
 
-func retryTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func retryTests() tests {
+	return tests{
 		"a failed run retries":                       testFailedRunRetries,
 		"the next retry is found by time":            testNextRetry,
 		"runs of a job tell when they first began":   testFirstStarts,

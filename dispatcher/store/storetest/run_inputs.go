@@ -13,8 +13,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func inputTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func inputTests() tests {
+	return tests{
 		"inputs of many runs are read at once":               testManyRunInputs,
 		"a run keeps what it was given":                      testRunInputs,
 		"a payload that cannot be sent or stored is refused": testRunInputRefused,

@@ -10,8 +10,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func sessionTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func sessionTests() tests {
+	return tests{
 		"a session lives as long as its token and its use":             testSessions,
 		"a session of an identity keeps what the rules permitted":      testIdentitySessions,
 		"sessions of a token are bounded, and the least used one ends": testSessionBound,

@@ -13,8 +13,8 @@ import (
 )
 
 // slotTests are those of jobs that bound how many runs there may be at once.
-func slotTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func slotTests() tests {
+	return tests{
 		"forbid skips runs while a slot is taken":               testSlotsForbid,
 		"queue makes runs wait for a slot":                      testSlotsQueue,
 		"replace cancels the run that has the slot":             testSlotsReplace,

@@ -11,8 +11,8 @@ import (
 )
 
 // endpointSlotTests are those of jobs of which one run at a time goes to an endpoint.
-func endpointSlotTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func endpointSlotTests() tests {
+	return tests{
 		"forbid skips runs that go to a busy endpoint":            testEndpointForbid,
 		"queue makes runs wait for their endpoints, in order":     testEndpointQueue,
 		"queue_limit counts the runs that wait for all endpoints": testEndpointQueueLimit,

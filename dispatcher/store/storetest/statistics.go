@@ -12,8 +12,8 @@ import (
 )
 
 // statisticsTests are those of what the runs of each day came to.
-func statisticsTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func statisticsTests() tests {
+	return tests{
 		"statistics count each run and misfire once":         testStatistics,
 		"statistics count late runs on the day of their end": testStatisticsOfLateRuns,
 		"statistics of concurrent nodes count each run once": testStatisticsRace,
@@ -156,6 +156,7 @@ func testStatisticsOfManualRuns(_ *testing.T, f *fixture) {
 }
 
 func testStatisticsKept(_ *testing.T, f *fixture) {
+	f.inCheck()
 	f.putEvery("tick", time.Minute)
 	f.tally(t0)
 	f.began(f.claimNext(token1), 0)

@@ -19,12 +19,104 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// Run runs the suite. open returns a store over a new, migrated database, and sees to it that
-// both are gone after the test.
+// Run runs the suite, wing by wing: "go test -run TestSQLite/dispatch" runs one alone. open returns a store over a new,
+// migrated database, and sees to it that both are gone after the test.
 //
-// With words it runs only the tests whose names have one of them.
+// With words it runs only the tests that have one of them in their name, which is "wing/name".
 func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string) {
-	tests := map[string]func(*testing.T, *fixture){
+	for wing, tests := range wings() {
+		t.Run(wing, func(t *testing.T) {
+			t.Parallel()
+			for name, test := range tests {
+				if named(wing+"/"+name, words) {
+					t.Run(name, func(t *testing.T) {
+						t.Parallel()
+						test(t, newFixture(t, open(t)))
+					})
+				}
+			}
+		})
+	}
+}
+
+// named reports whether a name has one of some words, if there are any.
+func named(name string, words []string) bool {
+	return len(words) == 0 || slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
+}
+
+// tests are some tests of the suite, by name.
+type tests = map[string]func(*testing.T, *fixture)
+
+// wings returns the suite. A wing has the tests of one part of a store:
+//
+//   - dispatch: from a due trigger to the end of its run, on every node;
+//   - definitions: what people declare and change, and who may;
+//   - feeds: what is done in portions over time: backfills, bulk actions, alerts;
+//   - reads: what is shown of the ledger;
+//   - retention: what is removed, and when.
+func wings() map[string]tests {
+	return map[string]tests{
+		"dispatch": join(dispatchTests(), claimTests(), dueTests(), inputTests(), retryTests(), misfireTests(), slotTests(),
+			endpointSlotTests(), hostTests(), unfoldTests(), fleetTests(), broadcastTests(), callbackTests(), meetingTests(), followTests(),
+			carriedStateTests()),
+		"definitions": join(definitionTests(), boundTests(), tokenTests(), sessionTests(), calendarTests(), unusedCalendarTests(),
+			auditTests(), unchangedTests(), renameTests(), switchTests(), appPauseTests(), groupTests()),
+		"feeds": join(deadLetterTests(), alertTests(), alertObjectiveTests(), followMeetingTests(), bulkTests(), backfillTests(),
+			backfillScheduleTests()),
+		"reads": join(readTests(), historyTests(), objectiveTests(), stripTests(), overviewTests(), statisticsTests(),
+			timelineTests()),
+		"retention": retentionTests(),
+	}
+}
+
+func join(parts ...tests) tests {
+	all := tests{}
+	for _, part := range parts {
+		maps.Copy(all, part)
+	}
+	return all
+}
+
+// dispatchTests, definitionTests, readTests and retentionTests are those of files without a table of their own.
+func dispatchTests() tests {
+	return tests{
+		"a fixed delay counts from the end of its run":           testDelays,
+		"a fixed delay ends with its bounds":                     testDelayEnds,
+		"jitter delays when a fire is due":                       testJitter,
+		"a lock has one holder until it expires":                 testLocks,
+		"job states follow triggers and runs":                    testStates,
+		"overdue apps are found by app and labels":               testOverdueApps,
+		"concurrent nodes never share a lock":                    testLockRace,
+		"listeners are notified of changes":                      testListen,
+		"the window poll returns due triggers in order":          testDue,
+		"a due trigger tells the timeout of its job":             testDueTimeout,
+		"a quarantined trigger does not fire":                    testQuarantine,
+		"a record is fenced by token and idempotent":             testRecord,
+		"responses are kept with their attempts":                 testResponses,
+		"a record takes any text":                                testRecordAnyText,
+		"a released run is queued and its attempt not consumed":  testRelease,
+		"runs of dead nodes are adopted":                         testAdopt,
+		"a run that has begun stays with its node":               testBegin,
+		"an attempt that was not sent is made again":             testAdoptUnsent,
+		"adoption takes the oldest runs first":                   testAdoptFairly,
+		"a requested run is queued":                              testManualRun,
+		"a cancelled run ends and keeps late results":            testCancel,
+		"a finished run can be retried by hand":                  testRetry,
+		"a batch of records mixes ends and retries":              testRetryBatch,
+		"a deferred attempt consumes no attempt":                 testDeferredAttempts,
+		"the next fire ends the retries":                         testStopAtNextFire,
+		"retries end when their time is over":                    testGiveUp,
+		"pauses hold retries":                                    testHeldRetries,
+		"retries go on after their node died":                    testRetryOfTheDead,
+		"a retrying run can be retried and cancelled by hand":    testRetryRequests,
+		"a trigger is disabled by what its target answers":       testDisable,
+		"a late 410 of an old revision disables nothing":         testLateGoneOfAnOldRevision,
+		"a 410 of a run that is no longer held disables nothing": testGoneOfARunThatIsNoLongerHeld,
+	}
+}
+
+func definitionTests() tests {
+	return tests{
 		"apps are created, replaced, listed and deleted":                  testApps,
 		"jobs are created, replaced, listed and deleted":                  testJobs,
 		"jobs are found by their labels":                                  testJobLabels,
@@ -32,77 +124,35 @@ func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string
 		"an edit keeps what it does not change and records what it drops": testEdits,
 		"pauses hold fires and outlive edits":                             testPause,
 		"schedules read back as they were written":                        testSchedules,
-		"a fixed delay counts from the end of its run":                    testDelays,
-		"a fixed delay ends with its bounds":                              testDelayEnds,
-		"jitter delays when a fire is due":                                testJitter,
-		"a lock has one holder until it expires":                          testLocks,
-		"job states follow triggers and runs":                             testStates,
-		"overdue apps are found by app and labels":                        testOverdueApps,
-		"concurrent nodes never share a lock":                             testLockRace,
-		"listeners are notified of changes":                               testListen,
-		"the window poll returns due triggers in order":                   testDue,
-		"a due trigger tells the timeout of its job":                      testDueTimeout,
-		"a quarantined trigger does not fire":                             testQuarantine,
-		"a record is fenced by token and idempotent":                      testRecord,
-		"responses are kept with their attempts":                          testResponses,
-		"a record takes any text":                                         testRecordAnyText,
-		"a released run is queued and its attempt not consumed":           testRelease,
-		"runs of dead nodes are adopted":                                  testAdopt,
-		"a run that has begun stays with its node":                        testBegin,
-		"an attempt that was not sent is made again":                      testAdoptUnsent,
-		"adoption takes the oldest runs first":                            testAdoptFairly,
-		"a requested run is queued":                                       testManualRun,
-		"a cancelled run ends and keeps late results":                     testCancel,
-		"a finished run can be retried by hand":                           testRetry,
-		"a batch of records mixes ends and retries":                       testRetryBatch,
-		"a deferred attempt consumes no attempt":                          testDeferredAttempts,
-		"the next fire ends the retries":                                  testStopAtNextFire,
-		"retries end when their time is over":                             testGiveUp,
-		"pauses hold retries":                                             testHeldRetries,
-		"retries go on after their node died":                             testRetryOfTheDead,
-		"a retrying run can be retried and cancelled by hand":             testRetryRequests,
-		"a trigger is disabled by what its target answers":                testDisable,
-		"a late 410 of an old revision disables nothing":                  testLateGoneOfAnOldRevision,
-		"a 410 of a run that is no longer held disables nothing":          testGoneOfARunThatIsNoLongerHeld,
-		"misfires are listed latest first":                                testMisfires,
-		"verify accounts for each fire":                                   testVerify,
-		"verify agrees with a model":                                      testVerifyModel,
-		"verify in pages gives the same result":                           testVerifyInParts,
-		"verify counts a fire once":                                       testVerifyOwedTwice,
-		"explain says what became of a fire":                              testExplain,
-		"explain says what the definition was":                            testExplainDefinitions,
 		"revisions of triggers and calendars are kept":                    testRecords,
-		"retention removes old history by day":                            testRetention,
-		"a longer retention does not bring history back":                  testRetentionChanges,
-		"retention keeps live retries":                                    testRetentionOfRetries,
-		"retention removes old misfires":                                  testRetentionOfMisfires,
-		"fixed delays outlive the runs that they count from":              testRetentionOfDelays,
-		"completed jobs are deleted when their time is over":              testDeleteAfterCompletion,
-	}
-	for _, more := range []map[string]func(*testing.T, *fixture){
-		claimTests(), inputTests(), retryTests(), misfireTests(), slotTests(), endpointSlotTests(), hostTests(), unfoldTests(),
-		fleetTests(), switchTests(), dueTests(), boundTests(), historyTests(), tokenTests(), calendarTests(), auditTests(), unchangedTests(),
-		unusedCalendarTests(), renameTests(), appPauseTests(), groupTests(), broadcastTests(), callbackTests(),
-		meetingTests(), followTests(), deadLetterTests(), alertTests(), followMeetingTests(), carriedStateTests(),
-		objectiveTests(), alertObjectiveTests(), stripTests(), sessionTests(), overviewTests(), statisticsTests(), timelineTests(), bulkTests(),
-		backfillTests(), backfillScheduleTests(),
-	} {
-		maps.Copy(tests, more)
-	}
-	for name, test := range tests {
-		if named(name, words) {
-			t.Run(name, func(t *testing.T) {
-				t.Parallel()
-				test(t, newFixture(t, open(t)))
-			})
-		}
 	}
 }
 
-// named tells whether a name has one of some words, if there are any.
-func named(name string, words []string) bool {
-	return len(words) == 0 || slices.ContainsFunc(words, func(word string) bool { return strings.Contains(name, word) })
+func readTests() tests {
+	return tests{
+		"misfires are listed latest first":      testMisfires,
+		"verify accounts for each fire":         testVerify,
+		"verify agrees with a model":            testVerifyModel,
+		"verify in pages gives the same result": testVerifyInParts,
+		"verify counts a fire once":             testVerifyOwedTwice,
+		"explain says what became of a fire":    testExplain,
+		"explain says what the definition was":  testExplainDefinitions,
+	}
 }
+
+func retentionTests() tests {
+	return tests{
+		"retention removes old history by day":               testRetention,
+		"a longer retention does not bring history back":     testRetentionChanges,
+		"retention keeps live retries":                       testRetentionOfRetries,
+		"retention removes old misfires":                     testRetentionOfMisfires,
+		"fixed delays outlive the runs that they count from": testRetentionOfDelays,
+		"completed jobs are deleted when their time is over": testDeleteAfterCompletion,
+	}
+}
+
+// waitLimit is for how long a test waits for what another goroutine or the database must do.
+const waitLimit = 5 * time.Minute
 
 // t0 is the present of most tests.
 var t0 = time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
@@ -116,6 +166,14 @@ const (
 	token1 dispatcher.Token  = 101
 	token2 dispatcher.Token  = 102
 )
+
+// inCheck leaves a test that takes long to "make check", whose step databases runs the whole suite.
+func (f *fixture) inCheck() {
+	f.Helper()
+	if testing.Short() {
+		f.Skip("SKIPPED: in make check, step databases") // also with CI=true
+	}
+}
 
 // fixture is a store with an app "shop" and two active nodes.
 type fixture struct {

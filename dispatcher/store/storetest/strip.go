@@ -13,8 +13,8 @@ import (
 )
 
 // stripTests are those of the latest and next scheduled times of a trigger.
-func stripTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func stripTests() tests {
+	return tests{
 		"a strip says what became of each time":                 testStrip,
 		"a strip goes back through changed definitions":         testStripOfChanges,
 		"a strip shows what a calendar excludes as one stretch": testStripOfCalendar,
@@ -198,6 +198,7 @@ func testStripOfRareSchedule(t *testing.T, f *fixture) {
 }
 
 func testStripOfDenseSchedule(t *testing.T, f *fixture) {
+	f.inCheck()
 	f.putEvery("tick", time.Second)
 	now := t0.Add(12 * time.Hour)
 	got := f.strip("tick", dispatcher.MostStripPast, dispatcher.MostStripNext, now)

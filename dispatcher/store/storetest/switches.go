@@ -14,8 +14,8 @@ import (
 )
 
 // switchTests are those of what keeps triggers from firing: the app's switch, labels that no node has, pauses.
-func switchTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func switchTests() tests {
+	return tests{
 		"a disabled app fires nothing, however many triggers it has": testDisableManyTriggers,
 		"an enabled app fires again, however many triggers it has":   testEnableManyTriggers,
 		"a job that is put while its app is switched follows":        testPutJobWhileSwitched,

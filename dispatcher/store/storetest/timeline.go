@@ -8,8 +8,8 @@ import (
 )
 
 // timelineTests are those of what happened to the jobs of an app and what is planned.
-func timelineTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func timelineTests() tests {
+	return tests{
 		"a timeline has runs, misfires and planned fires":  testTimeline,
 		"a timeline is paged by job":                       testTimelinePages,
 		"a timeline of a busy job keeps what failed":       testTimelineOfBusyJob,
@@ -97,6 +97,7 @@ func testTimelinePages(t *testing.T, f *fixture) {
 }
 
 func testTimelineOfBusyJob(t *testing.T, f *fixture) {
+	f.inCheck()
 	f.putEvery("tick", time.Second)
 	first := f.claimNext(token1)
 	f.must(f.Record(t.Context(), []dispatcher.Record{record(first, failure(first.ScheduledAt))}))

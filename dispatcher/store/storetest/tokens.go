@@ -11,8 +11,8 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-func tokenTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func tokenTests() tests {
+	return tests{
 		"tokens are created, found and revoked":               testTokens,
 		"a token is changed, but not its id and its secret":   testTokenChanges,
 		"a rotated token works with both secrets for a while": testTokenRotation,

@@ -10,8 +10,8 @@ import (
 )
 
 // unchangedTests are those of changes that leave everything as it is.
-func unchangedTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func unchangedTests() tests {
+	return tests{
 		"what changes nothing writes nothing":                          testUnchanged,
 		"what is put as it is stored still has to meet its conditions": testUnchangedConditions,
 		"a trigger in error is scheduled again by a resume":            testResumeOfError,
@@ -90,7 +90,7 @@ func testUnchanged(t *testing.T, f *fixture) {
 	if got := f.put(j, later).Revision; got != before.Job.Revision+1 {
 		t.Errorf("a changed description: got revision %d, want %d", got, before.Job.Revision+1)
 	}
-	if heard, want := <-notifications, (dispatcher.Notification{JobID: dispatcher.JobID("shop", "tick")}); heard != want {
+	if heard, want := notifications.next(t, "the change"), (dispatcher.Notification{JobID: dispatcher.JobID("shop", "tick")}); heard != want {
 		t.Errorf("heard first %+v, want %+v", heard, want)
 	}
 }

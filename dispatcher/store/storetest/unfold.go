@@ -13,8 +13,8 @@ import (
 )
 
 // unfoldTests are those of claims that have several fires and lose their row before all of them have ended.
-func unfoldTests() map[string]func(*testing.T, *fixture) {
-	return map[string]func(*testing.T, *fixture){
+func unfoldTests() tests {
+	return tests{
 		"a claim goes with its last record":                          testClaimGoes,
 		"an old claim is unfolded and its node goes on":              testUnfold,
 		"a failed fire leaves the others in their claim":             testRetryLeavesClaim,
