@@ -24,6 +24,7 @@ func promtool(t *testing.T) string {
 }
 
 func TestAlertsAreValidAndRing(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	program := promtool(t)
 	for _, args := range [][]string{{"check", "rules", "alerts.yml"}, {"test", "rules", "alerts_test.yml"}} {

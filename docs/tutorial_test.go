@@ -216,6 +216,7 @@ var (
 
 // The tutorial, word by word, but for what "make dev" builds.
 func TestTutorial(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	r := newReader(t)
 	steps := numbered.Split(page(t, "docs/start.md"), -1)

@@ -8,12 +8,14 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 const alertDir = "testdata/alert/"
 
 // A story: everything that is wrong with alerts is told at once, at its lines.
 func TestWrongAlertsAreToldAtTheirLines(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	needTerraform(t)
 	d := (&fixture{}).directory(t, contents(t, alertDir+"wrong.tf"), providerBlock(""))
@@ -23,6 +25,7 @@ func TestWrongAlertsAreToldAtTheirLines(t *testing.T) {
 // A story: alerts are created in one apply, read back as they are, and imported. A mute of an operator is no drift, and what
 // else changes outside of Terraform is.
 func TestAlertStory(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, contents(t, alertDir+"main.tf"), providerBlock(""))
@@ -64,6 +67,7 @@ func TestAlertStory(t *testing.T) {
 
 // The configuration that Terraform generates for imported alerts is valid, and keeps their stored secrets.
 func TestGeneratedConfigurationOfAlerts(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	f.directory(t, contents(t, alertDir+"main.tf"), providerBlock("")).must(t, "apply", "-auto-approve")
@@ -78,6 +82,7 @@ func TestGeneratedConfigurationOfAlerts(t *testing.T) {
 
 // What only the state or the app tells about an alert is told at plan.
 func TestAlertsAreJudgedAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	main := contents(t, alertDir+"main.tf")
@@ -93,6 +98,7 @@ func TestAlertsAreJudgedAtPlan(t *testing.T) {
 
 // Unknown values are judged when they are known.
 func TestUnknownValuesOfAlerts(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, `resource "terraform_data" "later" {
@@ -127,6 +133,7 @@ resource "carillon_alert" "a" {
 }
 
 func TestAlertDataSource(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	f.directory(t, contents(t, alertDir+"main.tf"), providerBlock("")).must(t, "apply", "-auto-approve")

@@ -11,9 +11,11 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	config := func(more string) string {
@@ -124,6 +126,7 @@ const lambdaTarget = `target {
 `
 
 func TestJobOutsideTheBoundsIsRefusedAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	with := func(bounds, target string) string {
@@ -150,6 +153,7 @@ func TestJobOutsideTheBoundsIsRefusedAtPlan(t *testing.T) {
 }
 
 func TestJobsThatAChangeOfBoundsBreaksAreShown(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), app)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // withDefaults returns an app with these attributes, and a job that leaves out all that an app can give.
@@ -47,6 +48,7 @@ const someDefaults = `
 // A job gets what its app gives: in the plan, and in what the API stores. A second plan is empty, and another default
 // changes the jobs that leave it out.
 func TestJobsGetTheDefaultsOfTheirApp(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -100,6 +102,7 @@ func TestJobsGetTheDefaultsOfTheirApp(t *testing.T) {
 
 // Requests to endpoint groups get the headers of the app as webhooks do.
 func TestRequestsToGroupsGetTheHeadersOfTheirApp(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	grouped := `resource "carillon_app" "a" {
@@ -142,6 +145,7 @@ resource "carillon_job" "j" {
 
 // The app of another configuration is read once.
 func TestDefaultsOfAnAppElsewhereAreRead(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	app := dispatcher.App{Name: "crm", Enabled: true, Defaults: &dispatcher.JobDefaults{
@@ -163,6 +167,7 @@ func TestDefaultsOfAnAppElsewhereAreRead(t *testing.T) {
 // Without a default, a trigger must name its zone, and the plan says so; not for intervals of elapsed time, and not while
 // the default is not known.
 func TestTimezoneIsRequiredAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(withDefaults("")))
@@ -188,6 +193,7 @@ func TestTimezoneIsRequiredAtPlan(t *testing.T) {
 }
 
 func TestInvalidDefaultsAreRefused(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(`resource "carillon_app" "a" {

@@ -7,9 +7,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 func TestAppDataSourceShowsPauses(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	const data = "data.carillon_app.read"

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 func TestAppIsCreatedChangedAndImported(t *testing.T) {
@@ -61,6 +62,7 @@ func TestAppIsCreatedChangedAndImported(t *testing.T) {
 }
 
 func TestAppWithForeignJobsIsNotDestroyed(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), app)

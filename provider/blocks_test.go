@@ -14,10 +14,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/provider"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // A story: Terraform names the line and the nearest name, and it never asks the provider.
 func TestStoryMisspeltNamesAreRefusedByValidate(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client clientProgram) {
 		const dir = "testdata/misspelling/"
@@ -77,6 +79,7 @@ func TestNestedArgumentsOfResourcesAreBlocksWithoutDefaults(t *testing.T) {
 
 // A module that gets schedules as a map writes them as dynamic blocks, also if the map is known only at apply.
 func TestTriggersComeFromAMap(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	dynamic := func(schedules string) string {
@@ -127,6 +130,7 @@ func mustChangeNothing(t *testing.T, d directory) {
 
 // Blocks and arguments that are left out again go back to their defaults, and the state holds none of them.
 func TestBlocksThatAreLeftOutHaveTheirDefaults(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+daily+"retry {}\n")))
@@ -153,6 +157,7 @@ func TestBlocksThatAreLeftOutHaveTheirDefaults(t *testing.T) {
 const everything = "testdata/state/everything.tf"
 
 func TestGeneratedConfigurationOfAnImportIsValidAndComplete(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		f.directory(t, contents(t, everything), providerBlock("")).must(t, "apply", "-auto-approve")
@@ -202,6 +207,7 @@ func inOrder(generated string) string {
 
 // Each released schema has a state here, as its provider wrote it. A newer provider reads it and changes nothing.
 func TestStatesOfAllReleasesAreRead(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	states, err := filepath.Glob("testdata/state/*.json")
 	if err != nil || len(states) == 0 {

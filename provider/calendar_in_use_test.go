@@ -15,11 +15,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // One apply creates a calendar before the job that uses it, and updates the job before it destroys
 // the calendar.
 func TestCalendarAndItsJobChangeInOneApply(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	config := func(attributes, description string) string {
@@ -42,6 +44,7 @@ func TestCalendarAndItsJobChangeInOneApply(t *testing.T) {
 
 // Something else names the calendar that Terraform destroys: it stays until then, and can be declared again.
 func TestDestroyedCalendarStaysUntilItsLastUse(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	theirs := dispatcher.Calendar{App: "crm", Name: "theirs", Bases: []string{"holidays"}}
@@ -86,6 +89,7 @@ const createFirst = "lifecycle {\n create_before_destroy = true\n}\n"
 
 // A calendar gets another name, and the job that uses it follows, in one apply and in either order.
 func TestRenamedCalendarAndItsJobChangeInOneApply(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	follows := func(name string) resource.TestCheckFunc {
@@ -108,6 +112,7 @@ func TestRenamedCalendarAndItsJobChangeInOneApply(t *testing.T) {
 
 // A story: a calendar goes together with its last use, in one apply. Terraform destroys it before it updates the job.
 func TestCalendarGoesWithItsLastUseInOneApply(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(named("holidays", "")))
@@ -122,6 +127,7 @@ func TestCalendarGoesWithItsLastUseInOneApply(t *testing.T) {
 
 // The plan tells of a calendar that does not exist, and of none that the same apply creates.
 func TestMissingCalendarsAreToldAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	uses := func(calendar, more string) string {
@@ -139,6 +145,7 @@ func TestMissingCalendarsAreToldAtPlan(t *testing.T) {
 }
 
 func TestMissingCalendarsAndAppsAreReported(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -166,6 +173,7 @@ func TestMissingCalendarsAndAppsAreReported(t *testing.T) {
 
 // Someone removes the calendar from the trigger outside of Terraform; the next apply restores it.
 func TestRemovedCalendarOfTriggerIsPlannedAgain(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	config := f.config(named("holidays", ""))
@@ -189,6 +197,7 @@ func TestRemovedCalendarOfTriggerIsPlannedAgain(t *testing.T) {
 }
 
 func TestCalendarExampleIsAppliedAndDestroyed(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), contents(t, filepath.Join(examplesDir, "resources", "carillon_calendar", "resource.tf")))

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 const holidays = "carillon_calendar.c"
@@ -90,6 +91,7 @@ func TestCalendarIsCreatedChangedAndImported(t *testing.T) {
 }
 
 func TestScheduleAttributesAreStoredAndImported(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	const triggers = `

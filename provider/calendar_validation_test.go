@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 const manyRules = `dynamic "rule" {
@@ -70,11 +71,13 @@ var badCalendars = map[string]badDefinition{
 func rule(attributes string) string { return "rule {\n" + lines(attributes) + "}\n" }
 
 func TestInvalidCalendarsAreRefusedAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	refusedAtPlan(t, "carillon_calendar", badCalendars)
 }
 
 func TestCalendarDefaultsEqualTheirExplicitValues(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	config := func(attributes string) string { return f.config(app + calendar(attributes)) }
@@ -96,6 +99,7 @@ func TestCalendarDefaultsEqualTheirExplicitValues(t *testing.T) {
 }
 
 func TestImportedCalendarGivesAnEmptyPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	resources := app + calendar(`bases = []
@@ -146,6 +150,7 @@ func laterOf(name, value string) string {
 }
 
 func TestUnknownCalendarValuesAreCheckedAtApply(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	all := laterOf("l", `{
@@ -202,6 +207,7 @@ func TestUnknownCalendarValuesAreCheckedAtApply(t *testing.T) {
 // H hashes the names of app and job, so an expression with H cannot be checked before both are
 // known.
 func TestUnknownScheduleValuesAreCheckedAtApply(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	named := func(later, attributes string) string {

@@ -12,9 +12,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 func TestDataSourcesReadRunsAndNodes(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	runs, nodes := "data.carillon_runs.all", "data.carillon_nodes.all"
@@ -54,6 +56,7 @@ func TestDataSourcesReadRunsAndNodes(t *testing.T) {
 }
 
 func TestInvalidRunQueriesAreRefused(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	for query, want := range map[string]string{
@@ -72,6 +75,7 @@ func TestInvalidRunQueriesAreRefused(t *testing.T) {
 }
 
 func TestRunDataSourceReadsAttempts(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	record := func(ctx context.Context) error {
@@ -151,6 +155,7 @@ func TestDataSourceOfAJobHasAllThatItsResourceHas(t *testing.T) {
 }
 
 func TestDataSourcesReadJobsAndCalendars(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	declared := app + `

@@ -14,12 +14,14 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 const groupDir = "testdata/endpoint_group/"
 
 // A story: everything that is wrong with a group and with a target that is one is told at once, at its lines.
 func TestWrongEndpointGroupsAreToldAtTheirLines(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	needTerraform(t)
 	d := (&fixture{}).directory(t, contents(t, groupDir+"wrong.tf"), providerBlock(""))
@@ -31,6 +33,7 @@ func TestWrongEndpointGroupsAreToldAtTheirLines(t *testing.T) {
 // A story: a group and a job on it are created in one apply, read back as they are, and imported; what changes outside of
 // Terraform is drift.
 func TestEndpointGroupStory(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	main := contents(t, groupDir+"main.tf")
@@ -67,6 +70,7 @@ func TestEndpointGroupStory(t *testing.T) {
 
 // The configuration that Terraform generates for an imported group is valid, and keeps its stored secret.
 func TestGeneratedConfigurationOfAnEndpointGroup(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	f.directory(t, contents(t, groupDir+"main.tf"), providerBlock("")).must(t, "apply", "-auto-approve")
@@ -88,6 +92,7 @@ func TestGeneratedConfigurationOfAnEndpointGroup(t *testing.T) {
 
 // A story: a group is not deleted while a job uses it, and the error says what to do instead.
 func TestEndpointGroupInUseStays(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	with := contents(t, groupDir+"main.tf")
@@ -112,6 +117,7 @@ func TestEndpointGroupInUseStays(t *testing.T) {
 
 // The plan tells of a group that does not exist, and of none that the same apply creates.
 func TestMissingEndpointGroupsAreToldAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	main := contents(t, groupDir+"main.tf")
@@ -128,6 +134,7 @@ func TestMissingEndpointGroupsAreToldAtPlan(t *testing.T) {
 
 // What the bounds of the app do not allow is told at plan, also if the same plan creates the app.
 func TestEndpointGroupOutsideOfTheBoundsIsToldAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	main := strings.Replace(contents(t, groupDir+"main.tf"), "default_timezone = \"UTC\"\n",
@@ -158,6 +165,7 @@ func secretGroup(version, url, registration string) string {
 
 // A stored secret is sent nowhere that it was not given for. Giving it again, or taking something away, is allowed.
 func TestSecretOfAnEndpointGroupStaysWhereItWasGivenFor(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	register := func(network, port string) string {
@@ -193,6 +201,7 @@ func (f *fixture) knows(t *testing.T, want string) resource.TestCheckFunc {
 
 // The data source shows the endpoints that are there, and the state of the group holds none of those that registered.
 func TestLiveEndpointsAreShown(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, contents(t, groupDir+"main.tf"), providerBlock(""))
@@ -236,6 +245,7 @@ func TestEndpointGroupExampleIsAppliedAndDestroyed(t *testing.T) {
 // A story: a group of executors and a job on it are created in one apply, read back as they are, and imported. The kind of a
 // group is that of its jobs, and the access token is in no file of Terraform.
 func TestExecutorGroupStory(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	main := contents(t, groupDir+"xxl_job.tf")

@@ -3,6 +3,8 @@ package provider_test
 import (
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // outputs are the values of expressions, planned without a node.
@@ -16,6 +18,7 @@ func (f *fixture) outputs(t *testing.T, expressions ...string) string {
 }
 
 func TestFunctionsSayWhenAndWhat(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		mustSay(t, f.outputs(t,
@@ -39,6 +42,7 @@ func TestFunctionsSayWhenAndWhat(t *testing.T) {
 }
 
 func TestFunctionsRefuseWhatTheyCannotRead(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	for call, want := range map[string]string{

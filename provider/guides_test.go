@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 var (
@@ -29,6 +31,7 @@ func guides(t *testing.T) map[string]string {
 }
 
 func TestGuidesWorkWordByWord(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		for name, page := range guides(t) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 const followDir = "testdata/follow/"
@@ -16,6 +17,7 @@ const followDir = "testdata/follow/"
 // A story: jobs that follow one another are created in one apply, read back as they are, and imported; what changes outside
 // of Terraform is drift.
 func TestFollowStory(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	main := contents(t, followDir+"main.tf")
@@ -69,6 +71,7 @@ func TestFollowStory(t *testing.T) {
 
 // The secret of a target that is told is sent by its version, as that of the job's target, and not to another server.
 func TestFollowSecretsAreSentByVersion(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	main := contents(t, followDir+"main.tf")
@@ -87,6 +90,7 @@ func TestFollowSecretsAreSentByVersion(t *testing.T) {
 
 // A story: everything that is wrong with what follows is told at once, at its lines.
 func TestWrongFollowsAreToldAtTheirLines(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	needTerraform(t)
 	d := (&fixture{}).directory(t, contents(t, followDir+"wrong.tf"), providerBlock(""))
@@ -106,6 +110,7 @@ func followed(name, by string) string {
 
 // The plan tells of jobs that do not exist, and of none that the same apply creates.
 func TestMissingFollowersAreToldAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	main := contents(t, followDir+"main.tf")
@@ -121,6 +126,7 @@ func TestMissingFollowersAreToldAtPlan(t *testing.T) {
 
 // The plan tells of jobs that follow one another in a circle: by an error if it has all of them, else by a warning.
 func TestCyclesOfFollowersAreToldAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	if _, err := f.outside.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, client.Condition{Absent: true}); err != nil {
@@ -138,6 +144,7 @@ func TestCyclesOfFollowersAreToldAtPlan(t *testing.T) {
 
 // A story: a job is not deleted while another one names it, and the error says what to do instead.
 func TestFollowerInUseStays(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	main := contents(t, followDir+"main.tf")

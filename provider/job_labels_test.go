@@ -9,9 +9,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 func TestJobsHaveTheirLabelsAndThoseOfTheProvider(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	has := func(labels dispatcher.Labels) resource.TestCheckFunc {

@@ -14,9 +14,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 func TestEquivalentStringsAreNoChange(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	text := func(timeout, misfire, start, payload string) string {
@@ -97,6 +99,7 @@ func TestTimePassingIsNoChange(t *testing.T) {
 }
 
 func TestAPIWarningsAreShownAtApply(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(`
@@ -112,6 +115,7 @@ func TestAPIWarningsAreShownAtApply(t *testing.T) {
 }
 
 func TestUnknownJobValuesAreCheckedAtApply(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	later := func(value string) string {
@@ -181,6 +185,7 @@ func TestUnknownJobValuesAreCheckedAtApply(t *testing.T) {
 }
 
 func TestNewInstantInThePastIsRefused(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+`trigger "t" { expression = "at(2001-01-01T00:00:00Z)" }`)))
@@ -193,6 +198,7 @@ func TestNewInstantInThePastIsRefused(t *testing.T) {
 }
 
 func TestMissingRequiredValueIsReportedOnce(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	for _, attributes := range []string{
@@ -209,6 +215,7 @@ func TestMissingRequiredValueIsReportedOnce(t *testing.T) {
 }
 
 func TestSuspiciousSchedulesGiveWarningsAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	odd := `trigger "t" { expression = "*/7 * * * *" }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 const fullJob = `
@@ -116,6 +117,7 @@ func TestJobWithEveryAttributeIsStoredAndImported(t *testing.T) {
 }
 
 func TestImportedJobGivesAnEmptyPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	resources := job(fullJob)
@@ -169,6 +171,7 @@ func TestJobUpdateKeepsUnchangedAttributes(t *testing.T) {
 }
 
 func TestOutsideChangesAreUndone(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	config := f.config(job(hook + daily))
@@ -214,6 +217,7 @@ func TestOutsideChangesAreUndone(t *testing.T) {
 }
 
 func TestOutsidePauseIsNoChange(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -232,6 +236,7 @@ func TestOutsidePauseIsNoChange(t *testing.T) {
 }
 
 func TestJobDeletedOutsideIsCreatedAgain(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	f.run(t,
@@ -304,6 +309,7 @@ func TestDestroyOfMissingJobSucceeds(t *testing.T) {
 }
 
 func TestExistingJobIsNotOverwritten(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	create := between(func(ctx context.Context) error {
@@ -336,6 +342,7 @@ func TestExistingJobIsNotOverwritten(t *testing.T) {
 }
 
 func TestInvalidImportIDsAreRefused(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	step := func(id, want string) resource.TestStep {

@@ -8,9 +8,12 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
 	"github.com/hashicorp/terraform-plugin-testing/statecheck"
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 func TestRetryDefaultsAreShownInABlockAndRestoredWithoutOne(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	resources := func(retry string) string { return f.config(job(hook + daily + retry)) }

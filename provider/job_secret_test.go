@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/test/clientcert"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // secretJob returns a job whose secrets come from an ephemeral variable.
@@ -64,6 +65,7 @@ func (f *fixture) stored(t *testing.T) map[string]string {
 }
 
 func TestSecretsAreSentByVersionAndNeverWrittenToDisk(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(secretJob(1)))
@@ -115,6 +117,7 @@ func auth(kind string, lines ...string) string {
 // Each field that can hold a secret is stored, but appears in nothing that Terraform or the
 // provider writes.
 func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	certificate, key := clientcert.New(t)
@@ -196,6 +199,7 @@ func TestNoKindOfSecretIsWrittenToDisk(t *testing.T) {
 
 // After a change of the URL's host, the values must be sent again, and the plan says so.
 func TestStoredSecretsAreNotSentToAnotherHost(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(secretJob(1))).with("TF_VAR_canary=CANARY1")
@@ -232,6 +236,7 @@ func TestStoredSecretsAreNotSentToAnotherHost(t *testing.T) {
 
 // The secret of a client is sent to its token endpoint, so another one needs it again.
 func TestClientSecretsAreNotSentToAnotherTokenEndpoint(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	config := func(tokenURL string, version int) string {
@@ -326,6 +331,7 @@ func write(t *testing.T, file, text string) {
 }
 
 func TestInvalidSecretsAreRefusedAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	for attributes, says := range map[string]string{

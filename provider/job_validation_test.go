@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // badDefinition is a definition that a plan must refuse: its attributes, and the code and path of
@@ -339,6 +341,7 @@ func url(text string) string {
 }
 
 func TestInvalidJobsAreRefusedAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	refusedAtPlan(t, "carillon_job", badJobs)
 }

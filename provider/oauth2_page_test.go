@@ -21,6 +21,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // login is the authorization server of the page, and a receiver that takes its tokens.
@@ -79,6 +80,7 @@ func (l *login) out(text string) string {
 }
 
 func TestOAuth2PageWorksWordByWord(t *testing.T) {
+	need.Step(t, "provider")
 	t.Setenv("SECRET_BILLING_CLIENT", "of the page")
 	page := contents(t, filepath.Join("..", "docs", "how-to", "use-oauth2.md"))
 	pieces := fenced.FindAllStringSubmatch(page, -1)

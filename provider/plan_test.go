@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // warningsOf returns what terraform prints from its first warning on, without its notes about itself.
@@ -86,6 +87,7 @@ func tokyo(name string, hour int) string {
 }
 
 func TestPlanShowsHowFiresChange(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		day := newDaytime(t)
@@ -110,6 +112,7 @@ func TestPlanShowsHowFiresChange(t *testing.T) {
 }
 
 func TestPlanShowsHowFiresOfIntervalsAndCalendarsChange(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	trigger := func(expression, more string) string {
@@ -146,6 +149,7 @@ func undated(output string) string {
 }
 
 func TestStoryDaylightSavingIsWarnedOfOnceAndAnswered(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		berlin := func(rule, acknowledge string) string {
@@ -178,6 +182,7 @@ func TestStoryDaylightSavingIsWarnedOfOnceAndAnswered(t *testing.T) {
 
 // The calendar is of the same plan.
 func TestFiresThatACalendarMovesToAnotherHourAreWarnedOfAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	trigger := "trigger \"t\" {\n  expression = \"0 0 8 * * ?\"\n  timezone = \"UTC\"\n  calendar = carillon_calendar.c.name\n" +
@@ -191,6 +196,7 @@ func TestFiresThatACalendarMovesToAnotherHourAreWarnedOfAtPlan(t *testing.T) {
 }
 
 func TestWarningsOfManyJobsAreSummedUp(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(app+`
@@ -222,6 +228,7 @@ func TestWarningsOfManyJobsAreSummedUp(t *testing.T) {
 
 // Terraform asks about one job after the other, so the provider learns of the nearest changes of the clocks last here.
 func TestNearestOfManyWarningsAreShownInFull(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	jobs := func(name, years, more string) string {
@@ -256,6 +263,7 @@ func TestNearestOfManyWarningsAreShownInFull(t *testing.T) {
 
 // A fire that passes is no drift, with no plan and no installation changed.
 func TestRefreshFindsNoDriftAfterFires(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+
@@ -290,6 +298,7 @@ func TestRefreshFindsNoDriftAfterFires(t *testing.T) {
 
 // A calendar is a resource of its own: that it moves fires is no drift of the jobs.
 func TestChangedCalendarIsNoDriftOfJobs(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	config := func(date string) string {
@@ -315,6 +324,7 @@ func TestChangedCalendarIsNoDriftOfJobs(t *testing.T) {
 }
 
 func TestStoryDriftIsShownAndCorrected(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		day := newDaytime(t)
@@ -334,6 +344,7 @@ func TestStoryDriftIsShownAndCorrected(t *testing.T) {
 }
 
 func TestPausedJobsAndStoppedAppsAreSaidInEveryPlan(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		d := f.directory(t, f.config(job(hook+daily)))
@@ -393,6 +404,7 @@ func TestPausedJobsAndStoppedAppsAreSaidInEveryPlan(t *testing.T) {
 }
 
 func TestPausesOfManyJobsAreSummedUp(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(app+`

@@ -9,9 +9,11 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 func TestInvalidProviderBlocksAreRefused(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	unset := []string{"CARILLON_ENDPOINT=", "CARILLON_TOKEN="}
@@ -55,6 +57,7 @@ func TestInvalidProviderBlocksAreRefused(t *testing.T) {
 }
 
 func TestPlainHTTPToAnotherMachineGivesAWarning(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	for endpoint, warns := range map[string]bool{
@@ -69,6 +72,7 @@ func TestPlainHTTPToAnotherMachineGivesAWarning(t *testing.T) {
 }
 
 func TestEndpointMayBeUnknownAtPlan(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	later := providerBlock("endpoint = terraform_data.endpoint.output") + `
@@ -87,6 +91,7 @@ func TestEndpointMayBeUnknownAtPlan(t *testing.T) {
 }
 
 func TestReadOnlyTokenIsReported(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	token := f.newToken(t, dispatcher.APIToken{ID: "reader", Name: "reader", Scopes: []dispatcher.Scope{dispatcher.ScopeRead}})
@@ -95,6 +100,7 @@ func TestReadOnlyTokenIsReported(t *testing.T) {
 }
 
 func TestTokenIsNotWrittenToState(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+daily))+`
@@ -111,6 +117,7 @@ func TestTokenIsNotWrittenToState(t *testing.T) {
 }
 
 func TestNotFoundFromAProxyRemovesNothing(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), job(hook+daily))
@@ -125,6 +132,7 @@ func TestNotFoundFromAProxyRemovesNothing(t *testing.T) {
 // A wrong endpoint that reports success for every request must not make a plan create, replace or
 // destroy anything.
 func TestSuccessFromAnotherServerRemovesNothing(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, providerBlock(""), job(hook+daily))
@@ -177,6 +185,7 @@ func TestQuickstartIsAppliedChangedAndDestroyed(t *testing.T) {
 }
 
 func TestExamplesAreValid(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	files, err := filepath.Glob(filepath.Join(examplesDir, "[drf]*s", "*", "*.tf"))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // renames are the golden files of this page.
@@ -61,6 +62,7 @@ const hashed = "trigger \"h\" {\n  expression = \"H H * * *\"\n  jitter     = \"
 
 // A story: a job gets another name. It stays the same job, and a second plan is empty.
 func TestRenamedJobKeepsWhatItHad(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+hashed)))
@@ -90,6 +92,7 @@ func TestRenamedJobKeepsWhatItHad(t *testing.T) {
 
 // A story: a job and a trigger get other names together with another change.
 func TestJobAndTriggerAreRenamedWithAnotherChange(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f, day := newFixture(t), newDaytime(t)
 	d := f.directory(t, f.config(job(hook+tokyo("old", day.hour)+tokyo("same", day.hour))))
@@ -110,6 +113,7 @@ func TestJobAndTriggerAreRenamedWithAnotherChange(t *testing.T) {
 
 // A story: a trigger gets another name. What says so may stay, and go later, without a change on the server.
 func TestRenamedTriggerKeepsWhatItHad(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+hashed)))
@@ -148,6 +152,7 @@ func changesOf(t *testing.T, output string) string {
 
 // A story: two triggers swap their names, which nobody sees in their definitions.
 func TestTriggersSwapTheirNames(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	swap := func(a, b string) string {
@@ -177,6 +182,7 @@ func TestTriggersSwapTheirNames(t *testing.T) {
 
 // A story: the name is taken, which the plan says, or the apply if somebody takes it in between.
 func TestTakenNameIsRefusedInWords(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+daily)))
@@ -201,6 +207,7 @@ func TestTakenNameIsRefusedInWords(t *testing.T) {
 
 // What cannot be meant is said at its line: by validate, as far as no state is needed, and else by plan.
 func TestImpossibleRenamesAreRefusedAtTheirLine(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	single := func(name, old string) string {
@@ -223,6 +230,7 @@ func TestImpossibleRenamesAreRefusedAtTheirLine(t *testing.T) {
 // H and jitter hash the names at the start. The plan that renames knows both, and shows the fires as they will be. A later
 // one knows only the names as they are now, and shows no wrong fires.
 func TestPlanShowsNoWrongFiresOfRenamedTriggers(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+hashed)))
@@ -247,6 +255,7 @@ func TestPlanShowsNoWrongFiresOfRenamedTriggers(t *testing.T) {
 
 // A trigger under a new name that does not say what it was is another trigger.
 func TestPlanTellsWhatIsLostWithoutRenamedFrom(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f, day := newFixture(t), newDaytime(t)
 	d := f.directory(t, f.config(job(hook+tokyo("berlin", day.hour))))
@@ -257,6 +266,7 @@ func TestPlanTellsWhatIsLostWithoutRenamedFrom(t *testing.T) {
 
 // The rename is done, and the rest of the update is refused: the state has the new names, and the next apply goes on.
 func TestRenameIsKeptIfTheRestOfTheUpdateFails(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	allow := func(triggers int) {
@@ -290,6 +300,7 @@ func TestRenameIsKeptIfTheRestOfTheUpdateFails(t *testing.T) {
 
 // Addresses are names of Terraform: a moved block renames no job, and with it a changed key of for_each renames one.
 func TestMovedBlocksAndRenamesAreTwoThings(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	config := func(label, name, more string) string {
@@ -311,6 +322,7 @@ func TestMovedBlocksAndRenamesAreTwoThings(t *testing.T) {
 
 // Somebody else renamed the job: Terraform finds it under no name that it knows, and the way of the guide takes it over.
 func TestJobThatWasRenamedElsewhereIsTakenOver(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	d := f.directory(t, f.config(job(hook+daily)))

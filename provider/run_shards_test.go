@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // broadcast is the job crm/nightly, whose runs are spread over the six endpoints of a group.
@@ -40,6 +41,7 @@ resource "carillon_job" "j" {
 // TestRunDataSourcesReadShardsAndCallbacks reads a broadcast of which three shards succeeded, two failed and one waits for
 // its callback.
 func TestRunDataSourcesReadShardsAndCallbacks(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	now := time.Now().UTC().Truncate(time.Second)

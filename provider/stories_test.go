@@ -80,6 +80,7 @@ func asTerraform(printed string) string {
 // A story: what an operator does not allow the app is told at plan, also if the same plan creates the app. What is
 // allowed is applied, and a second plan is empty.
 func TestStoryLambdaOutsideOfTheBoundsIsToldAtPlan(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/lambda/"
@@ -98,6 +99,7 @@ func TestStoryLambdaOutsideOfTheBoundsIsToldAtPlan(t *testing.T) {
 // A story: a job for one instant. One in the past, and a local time without a zone, are refused at plan. After its fire it
 // is deleted on its own, and a plan tells why it is missing.
 func TestStoryInstantOfAOneShotJobIsCheckedAtPlan(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/one_shot/"

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // businessDays are those of England in 2033, written from a calendar on paper. Month by month, and with the offset of
@@ -96,6 +98,7 @@ func mornings() []string {
 // A story: what may run on business days alone moves to the next or the previous one and keeps its time of day,
 // through a whole year with its holidays and both changes of the clocks.
 func TestStoryBusinessDaysOfAYearAreThoseOfAList(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/business_days/"

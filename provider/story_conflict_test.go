@@ -8,11 +8,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // A story: between a plan and its apply, Ann changes a calendar and a job and deletes another job; later she changes the
 // app. An apply overwrites none of it, and says who changed what and when.
 func TestStoryConflictsSayWhoChangedWhatAndWhen(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/conflict/"

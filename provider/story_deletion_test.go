@@ -8,11 +8,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // A story: a calendar goes with its last use and a job goes, in one apply; the history of the job stays. Then the app is
 // to go, and a job that somebody else has declared in it keeps it.
 func TestStoryDeletionKeepsHistoryAndWhatOthersDeclared(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/deletion/"

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // counted returns the different warnings of a plan in order, each with the number of times that it is shown. The names of
@@ -33,6 +35,7 @@ func counted(t *testing.T, output string) string {
 // A story: 60 jobs of one block; "make bench" has 1,000. What is to be said of all of them is said of a few and counted,
 // when they are planned, and when all their schedules change.
 func TestStoryWarningsOfManyJobsAreCounted(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/many_jobs/"

@@ -8,11 +8,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // A story: a job with secrets that only the API stores. A plan says that a secret is there, and that a new version
 // of it is sent, and never what it is. Neither what Terraform prints, nor its plan, state and log hold a value.
 func TestStorySecretsAreRotatedByVersionAndShownNowhere(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		const dir = "testdata/secrets/"

@@ -5,6 +5,8 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // queueJob is a job of an app that may use its queue and its topic.
@@ -41,6 +43,7 @@ const fullQueue = `sqs {
 }`
 
 func TestJobsOfQueuesAndTopicsAreStoredAndImported(t *testing.T) {
+	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
 	imported := resource.TestStep{

@@ -1,10 +1,15 @@
 package provider_test
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
+)
 
 // A story: everything that is wrong with three resources is told at once. Each error says in words what is wrong, points
 // to its line, and names the value, the rule and the way out.
 func TestStoryWrongInputsAreToldAtTheirLines(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	eachClient(t, func(t *testing.T, client clientProgram) {
 		const dir = "testdata/wrong_inputs/"

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // operations reads from the sources which operations of AWS the readers of secrets call.
@@ -48,6 +50,7 @@ func operations(t *testing.T) []string {
 
 // Nodes may do what their code does, and no more: a new operation needs a right in modules/iam and a line here.
 func TestNodesMayCallWhatReadsTheirSecrets(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	actions := map[string]string{
 		"GetSecretValue": "secretsmanager:GetSecretValue", "GetParameter": "ssm:GetParameter", "Decrypt": "kms:Decrypt",

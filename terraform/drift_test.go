@@ -13,6 +13,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // checkConfiguration runs the real binary with --check, and with exactly the environment and command that a
@@ -112,6 +114,7 @@ func (s state) watchedMetrics() map[string]string {
 }
 
 func TestAlarmsWatchMetricsThatNodesEmit(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	emitted := emittedMetrics(t)
 	eachClient(t, func(t *testing.T, c client) {
@@ -136,6 +139,7 @@ func TestAlarmsWatchMetricsThatNodesEmit(t *testing.T) {
 
 // The check itself must be able to fail.
 func TestCheckOfConfigurationRefusesDrift(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	good := map[string]string{"CARILLON_DATABASE": "postgres://carillon@db.internal:5432/carillon"}
 	if err := checkConfiguration(t.Context(), []string{"serve"}, good); err != nil {

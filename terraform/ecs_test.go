@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // fleetContainer returns the container of the nodes in a run.
@@ -24,6 +25,7 @@ func (c client) fleetContainer(t *testing.T, dir, run string) container {
 
 // The module and the binary come from one commit, and each must accept what the other says.
 func TestECSTasksAreConfigurationsOfTheBinary(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	eachClient(t, func(t *testing.T, c client) {
 		checked := 0
@@ -48,6 +50,7 @@ func TestECSTasksAreConfigurationsOfTheBinary(t *testing.T) {
 // The health check of the task is run against a node with the environment of the task, but for its database
 // and its address.
 func TestECSHealthCheckFindsANode(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	bin, err := bench.binaries()
 	if err != nil {

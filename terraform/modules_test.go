@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // folders returns the modules and the examples that deploy Carillon, found by their files.
@@ -59,6 +61,7 @@ func TestEveryModuleHasTests(t *testing.T) {
 }
 
 func TestModules(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	eachClient(t, func(t *testing.T, c client) {
 		t.Run("format", func(t *testing.T) {
@@ -149,6 +152,7 @@ func read(t *testing.T, dir, pattern string) []string {
 
 // A rule that no test trips may be one that never refuses anything.
 func TestEveryRuleIsTripped(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	for _, dir := range folders(t) {
 		tripped := map[string]int{}
@@ -170,6 +174,7 @@ func TestEveryRuleIsTripped(t *testing.T) {
 // Of a variable with several validations, each must be the one that some run trips: without it, a run fails.
 // This takes a run of all tests for each, so it is done where no provider has to start, and with one client.
 func TestEachOfSeveralValidationsIsTripped(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	only := "terraform"
 	if _, err := bench.clients[only](); err != nil {
@@ -206,6 +211,7 @@ func TestEachOfSeveralValidationsIsTripped(t *testing.T) {
 }
 
 func TestWrongArgumentIsCaught(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	eachClient(t, func(t *testing.T, c client) {
 		c = c.copy(t)

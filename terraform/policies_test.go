@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // policy is a rule for all that any module or example creates.
@@ -106,6 +108,7 @@ var commonPolicies = []policy{
 
 // TestPolicies applies each policy to each run of each module and example.
 func TestPolicies(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	policies := slices.Concat(commonPolicies, ecsPolicies, vmPolicies)
 	eachClient(t, func(t *testing.T, c client) {
@@ -125,6 +128,7 @@ func TestPolicies(t *testing.T) {
 }
 
 func TestPoliciesRefuseBrokenPlans(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	policies := slices.Concat(commonPolicies, ecsPolicies, vmPolicies)
 	eachClient(t, func(t *testing.T, c client) {

@@ -20,6 +20,7 @@ const (
 
 // The real node starts with what cloud-init has written, and its readiness completes the launch.
 func TestFirstBootStartsNode(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	m := machineOfRun(t, "terraform/vm/cloud-init", "node_of_a_group")
 	h := newHost(t, m)
@@ -49,6 +50,7 @@ func TestFirstBootStartsNode(t *testing.T) {
 }
 
 func TestFirstBootPutsSecretsWhereTheNodeReadsThem(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	m := machineOfRun(t, "terraform/vm/cloud-init", "node_of_a_group")
 	h := newHost(t, m)
@@ -85,6 +87,7 @@ func TestFirstBootPutsSecretsWhereTheNodeReadsThem(t *testing.T) {
 
 // What the modules set is what the binary reads: "serve --check" knows each variable and takes each value.
 func TestBinaryAcceptsConfigurationOfMachines(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	for _, of := range []struct{ dir, run string }{
 		{"terraform/vm", "defaults"},
@@ -111,6 +114,7 @@ func TestBinaryAcceptsConfigurationOfMachines(t *testing.T) {
 
 // The machine of the example has its database on its own volume, and becomes ready.
 func TestSingleMachineUsesItsVolume(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		blkid     string
@@ -143,6 +147,7 @@ func TestSingleMachineUsesItsVolume(t *testing.T) {
 
 // A machine that is not as it should be never enters the group, and says why.
 func TestFirstBootAbandonsBrokenMachine(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		breakIt func(t *testing.T, h host)
@@ -211,6 +216,7 @@ func TestFirstBootAbandonsBrokenMachine(t *testing.T) {
 
 // Secrets that cannot be fetched later leave those of before.
 func TestSecretsStayIfTheyCannotBeFetched(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	m := machineOfRun(t, "terraform/vm/cloud-init", "node_of_a_group")
 	h := newHost(t, m)
@@ -248,6 +254,7 @@ func (h host) remove(t *testing.T, path string) {
 }
 
 func TestCloudInitAcceptsUserData(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	need.Program(t, "cloud-init", "cloud-init")
 	eachClient(t, func(t *testing.T, c client) {
@@ -269,6 +276,7 @@ func TestCloudInitAcceptsUserData(t *testing.T) {
 }
 
 func TestScriptsOfMachinesPassShellcheck(t *testing.T) {
+	need.Step(t, "terraform")
 	t.Parallel()
 	need.Program(t, "shellcheck", "shellcheck")
 	scripts, err := filepath.Glob("vm/cloud-init/files/*")

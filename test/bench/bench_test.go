@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -40,6 +41,7 @@ func brief(t *testing.T, database string, span time.Duration) (Options, func() [
 }
 
 func TestThroughputIsMeasuredInTurnWithItsCeilings(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		database, kind string
@@ -76,6 +78,7 @@ func TestThroughputIsMeasuredInTurnWithItsCeilings(t *testing.T) {
 }
 
 func TestRequestsAreNeverEarly(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	for name, database := range map[string]string{
 		"lateness": "sqlite:" + filepath.Join(t.TempDir(), "carillon.db"), "burst": pgtest.New(t), "hang": pgtest.New(t),
@@ -94,6 +97,7 @@ func TestRequestsAreNeverEarly(t *testing.T) {
 }
 
 func TestManualRunsAreCountedInPolls(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	options, results := brief(t, pgtest.New(t), time.Second)
 	if err := runBench(t.Context(), "manual", options); err != nil {
@@ -108,6 +112,7 @@ func TestManualRunsAreCountedInPolls(t *testing.T) {
 // Every failure and recovery is notified next to the fires of another app, and every instant of a backfill has a run although a
 // node is killed in the middle of it.
 func TestFailuresAndBackfillsAreMeasured(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	for _, name := range []string{"failures", "backfill"} {
 		t.Run(name, func(t *testing.T) {
@@ -124,6 +129,7 @@ func TestFailuresAndBackfillsAreMeasured(t *testing.T) {
 }
 
 func TestStoreIsMeasuredByBatchAndTriggers(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	options, results := brief(t, pgtest.New(t), time.Second)
 	if err := runBench(t.Context(), "store", options); err != nil {
@@ -146,6 +152,7 @@ func TestStoreIsMeasuredByBatchAndTriggers(t *testing.T) {
 
 // Not parallel: its nodes need the processors.
 func TestNodesAreProcesses(t *testing.T) {
+	need.Step(t, "scale")
 	database := pgtest.New(t)
 	options, results := brief(t, database, 5*time.Second)
 	err := runIn(t.Context(), options, func(b *bench, ctx context.Context) error {
@@ -187,6 +194,7 @@ func TestNodesAreProcesses(t *testing.T) {
 }
 
 func TestHistoryIsRemovedDuringFires(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	for name, database := range map[string]string{"sqlite": "sqlite:" + filepath.Join(t.TempDir(), "carillon.db"),
 		"postgresql": pgtest.New(t)} {
@@ -213,6 +221,7 @@ func TestHistoryIsRemovedDuringFires(t *testing.T) {
 }
 
 func TestBenchRemovesAllItCreated(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "carillon.db")
 	options, _ := brief(t, "sqlite:"+file, time.Second)

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // benchCommand runs one command line of the program.
@@ -17,6 +19,7 @@ func benchCommand(t *testing.T, args ...string) (stdout, stderr string, code int
 }
 
 func TestBenchPrintsOneObjectALine(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	out, errs, code := benchCommand(t, "fire", "--database", database, "--seconds", "1", "--rounds", "1", "--json")

@@ -12,6 +12,7 @@ import (
 )
 
 func TestTerraformBenchMeasuresEachStep(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	client := os.Getenv("CARILLON_TERRAFORM")
 	if client == "" {

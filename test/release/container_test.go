@@ -243,6 +243,7 @@ func needBubblewrap(t *testing.T) {
 }
 
 func TestImageFiresAWebhookOnAReadOnlyRoot(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	needBubblewrap(t)
 	m := readImage(t, directory(t, built.snapshot))

@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // image is one platform's image in an OCI layout, read without the library that wrote it.
@@ -106,6 +108,7 @@ func decode(t *testing.T, text []byte, into any) {
 }
 
 func TestImageHoldsNothingElse(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	var got []string
 	for _, e := range readImage(t, directory(t, built.snapshot)).entries {
@@ -134,6 +137,7 @@ func TestImageHoldsNothingElse(t *testing.T) {
 }
 
 func TestImageSaysWhatItIs(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	dist := directory(t, built.snapshot)
 	m := readImage(t, dist)
@@ -158,6 +162,7 @@ func TestImageSaysWhatItIs(t *testing.T) {
 }
 
 func TestDockerfileMakesTheSameImage(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	got := string(must[[]byte](t)(os.ReadFile(filepath.Join("..", "..", "Dockerfile"))))
 	c := readImage(t, directory(t, built.snapshot)).config.Config
@@ -171,6 +176,7 @@ func TestDockerfileMakesTheSameImage(t *testing.T) {
 }
 
 func TestImageTrustsTheUsualAuthorities(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	m := readImage(t, directory(t, built.snapshot))
 	text := m.file(t, "etc/ssl/certs/ca-certificates.crt")
@@ -184,6 +190,7 @@ func TestImageTrustsTheUsualAuthorities(t *testing.T) {
 }
 
 func TestSecondBuildHasTheSameDigest(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	first, second := directory(t, built.snapshot), directory(t, built.again)
 	if got, want := readImage(t, second).digest, readImage(t, first).digest; got != want {
@@ -192,6 +199,7 @@ func TestSecondBuildHasTheSameDigest(t *testing.T) {
 }
 
 func TestImageHoldsAProgramForItsProcessor(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	for arch, machine := range map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64} {
 		t.Run(arch, func(t *testing.T) {

@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // packagesIn returns a directory with the packages of this version and of the next.
@@ -43,6 +45,7 @@ const (
 )
 
 func TestDebLivesOnDebian(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	m := boot(t, packagesIn(t))
 	m.run(t, "apt-get install -y "+deb(version))
@@ -86,6 +89,7 @@ func TestDebLivesOnDebian(t *testing.T) {
 
 // Without systemd, as in a container or in an image under construction, nothing is started and nothing fails.
 func TestDebInstallsWithoutSystemd(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	script := strings.Join([]string{
 		"dpkg -i " + deb(version), "carillon version", "dpkg -i " + deb(nextVersion), "carillon version",
@@ -107,6 +111,7 @@ func TestDebInstallsWithoutSystemd(t *testing.T) {
 
 // The scripts of the .rpm under a systemd that is real. It is Debian's, so the package that rpm misses is not.
 func TestRPMLives(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	m := boot(t, packagesIn(t))
 	// As on RHEL, where a new unit is off.
@@ -129,6 +134,7 @@ func TestRPMLives(t *testing.T) {
 }
 
 func TestSystemdConfinesAndWatchesTheNode(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	m := boot(t, packagesIn(t))
 	m.run(t, "apt-get install -y "+deb(version))
@@ -162,6 +168,7 @@ func TestSystemdConfinesAndWatchesTheNode(t *testing.T) {
 
 // The files of /etc/carillon/credentials reach the node, which may not read them itself, and the commands of root.
 func TestCredentialsReachNodeAndCommands(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	m := boot(t, packagesIn(t))
 	m.run(t, `systemctl start postgresql
@@ -192,6 +199,7 @@ func TestCredentialsReachNodeAndCommands(t *testing.T) {
 
 // The agent may stop the node although it has no capabilities.
 func TestLifecycleAgentMayStopTheNode(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	m := boot(t, packagesIn(t))
 	m.run(t, "apt-get install -y "+deb(version))

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // packageDirectories are the packages of both kinds of processor, by their names in Go.
@@ -58,6 +60,7 @@ drwxr-xr-x root/root /usr/share/doc/carillon
 `
 
 func TestPackagesHoldNothingElse(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	needPrograms(t, "dpkg-deb", "rpm")
 	// Directories of Debian itself, which each package with a file in them names too.
@@ -98,6 +101,7 @@ func TestPackagesHoldNothingElse(t *testing.T) {
 }
 
 func TestPackagesHoldAProgramForTheirProcessor(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	needPrograms(t, "dpkg-deb")
 	machines := map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.EM_AARCH64}
@@ -113,6 +117,7 @@ func TestPackagesHoldAProgramForTheirProcessor(t *testing.T) {
 }
 
 func TestSecondBuildOfPackagesHasTheSameBytes(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	again := directory(t, built.packagesAgain)
 	for _, pattern := range []string{"*.deb", "*.rpm"} {
@@ -126,6 +131,7 @@ func TestSecondBuildOfPackagesHasTheSameBytes(t *testing.T) {
 }
 
 func TestLintersOfPackagesAreContent(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	needPrograms(t, "lintian", "rpmlint")
 	dir := directory(t, built.snapshot)
@@ -149,6 +155,7 @@ func TestLintersOfPackagesAreContent(t *testing.T) {
 }
 
 func TestUnitsAreValidAndConfined(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	needPrograms(t, "dpkg-deb", "systemd-analyze")
 	root := t.TempDir()
@@ -172,6 +179,7 @@ func TestUnitsAreValidAndConfined(t *testing.T) {
 
 // The times of the settings and of the unit belong together, though they are in two files.
 func TestUnitWaitsAsLongAsTheSettingsSay(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	packaging := filepath.Join("..", "..", "tools", "release", "packaging")
 	unit := string(must[[]byte](t)(os.ReadFile(filepath.Join(packaging, "carillon.service"))))

@@ -56,6 +56,7 @@ provider_installation {
 // TestReleaseInstallsAndFires does what a user does with a release on a machine without a network: unpack the
 // archive, start a node on SQLite, install the provider from a mirror, apply a job.
 func TestReleaseInstallsAndFires(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	dist := directory(t, built.snapshot)
 	for _, name := range []string{"terraform", "tofu"} {

@@ -19,10 +19,12 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/program"
 )
 
 func TestSumsVerify(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	dist := directory(t, built.snapshot)
 	for _, sums := range []string{"SHA256SUMS", "terraform-provider-carillon_" + version + "_SHA256SUMS"} {
@@ -35,6 +37,7 @@ func TestSumsVerify(t *testing.T) {
 }
 
 func TestSumsCoverEveryFileToDownload(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	dist := directory(t, built.snapshot)
 	want := map[string]bool{}
@@ -66,6 +69,7 @@ func names(t *testing.T, file string) map[string]bool {
 }
 
 func TestArchiveHoldsProgramAndDocuments(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	dist := directory(t, built.snapshot)
 	for _, program := range []string{"carillon", "carillon-bench"} {
@@ -102,6 +106,7 @@ type bill struct {
 }
 
 func TestBillOfMaterialsIsWhatGoVersionPrints(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	dist := directory(t, built.snapshot)
 	name := "carillon_" + version + "_linux_" + runtime.GOARCH
@@ -130,6 +135,7 @@ func TestBillOfMaterialsIsWhatGoVersionPrints(t *testing.T) {
 }
 
 func TestEveryModuleComesWithItsLicence(t *testing.T) {
+	need.Step(t, "packages")
 	t.Parallel()
 	dist := directory(t, built.snapshot)
 	dir := "carillon_" + version + "_linux_" + runtime.GOARCH
