@@ -31,13 +31,10 @@ func newScene(root string) (*scene, error) {
 	return &scene{root: root, dir: dir, files: files}, err
 }
 
-// graceOfOrphans is for processes that end by themselves once their parent has, such as throwaway databases.
-const graceOfOrphans = time.Minute
-
-// leave ends what the step left running, removes its files, and returns an error that names them.
-func (s *scene) leave(ctx context.Context) error {
+// leave ends what the step left running after a grace, removes its files, and returns an error that names them.
+func (s *scene) leave(ctx context.Context, grace time.Duration) error {
 	var problems []error
-	if left := reapOrphans(ctx, graceOfOrphans); len(left) > 0 {
+	if left := reapOrphans(ctx, grace); len(left) > 0 {
 		problems = append(problems, fmt.Errorf("left running: %s", strings.Join(left, ", ")))
 	}
 	entries, err := os.ReadDir(s.dir)

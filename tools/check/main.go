@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 )
 
 // module is the path of the repository's module.
@@ -88,7 +89,7 @@ func runSteps(ctx context.Context, root, log string, args []string) error {
 	if err := adoptOrphans(); err != nil {
 		return err
 	}
-	c := checker{root: root, marks: marks, log: log}
+	c := checker{root: root, marks: marks, log: log, grace: time.Minute}
 	return c.run(ctx, chosen)
 }
 

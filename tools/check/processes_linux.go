@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -34,7 +35,9 @@ func reapOrphans(ctx context.Context, grace time.Duration) (killed []string) {
 		}
 		if ctx.Err() != nil || time.Now().After(deadline) {
 			for _, pid := range left {
-				killed = append(killed, describe(pid))
+				if line := describe(pid); !slices.Contains(killed, line) {
+					killed = append(killed, line)
+				}
 				_ = syscall.Kill(pid, syscall.SIGKILL)
 			}
 		}

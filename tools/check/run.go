@@ -37,7 +37,8 @@ type record struct {
 type checker struct {
 	root  string
 	marks marks
-	log   string // the file of records; "": none
+	log   string        // the file of records; "": none
+	grace time.Duration // for which processes may outlive a step, such as throwaway databases, which end by themselves
 }
 
 // run runs the steps in turn, all of them even if one fails, and returns what failed.
@@ -85,7 +86,7 @@ func (c *checker) attempt(ctx context.Context, s step, r *record) error {
 		return err
 	}
 	err = c.perform(ctx, s, scene.dir, r)
-	return errors.Join(err, scene.leave(ctx))
+	return errors.Join(err, scene.leave(ctx, c.grace))
 }
 
 // perform runs the command of a step, or its tests.

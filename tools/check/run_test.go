@@ -7,11 +7,18 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
+// A step waits for all children of this process, so no other test may start one meanwhile.
 func TestStepThatLeavesSomethingBehindFails(t *testing.T) {
-	t.Parallel()
-	for name, tt := range map[string]struct{ command, want string }{
+	if err := adoptOrphans(); err != nil {
+		t.Fatal(err)
+	}
+	for name, tt := range map[string]struct {
+		command, want string
+		grace         time.Duration
+	}{
 		"nothing is left":            {command: "true"},
 		"a file for a moment":        {command: `echo x >"$TMPDIR/a" && rm "$TMPDIR/a"`},
 		"a temporary file":           {command: `mkdir "$TMPDIR/carillon-x"`, want: "left behind in the directory for temporary files: carillon-x"},
@@ -19,10 +26,11 @@ func TestStepThatLeavesSomethingBehindFails(t *testing.T) {
 		"an ignored file there":      {command: `echo x >ignored`, want: "changed in the checkout: !! ignored"},
 		"a changed file there":       {command: `echo y >file`, want: "changed in the checkout: M file"},
 		"what make builds, in bin":   {command: `mkdir bin && echo x >bin/carillon`},
+		"a process":                  {command: "sleep 1000 & true", want: "left running: "},
+		"a process that soon ends":   {command: "sleep 0.1 & true", grace: time.Hour},
 		"the command fails":          {command: "exit 3", want: "exit status 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			dir := t.TempDir()
 			for file, text := range map[string]string{"dir/old": "x", "file": "x", ".gitignore": "ignored\nbin\n"} {
 				if err := os.MkdirAll(filepath.Join(dir, filepath.Dir(file)), 0o755); err != nil {
@@ -37,7 +45,7 @@ func TestStepThatLeavesSomethingBehindFails(t *testing.T) {
 					t.Fatalf("git %v: %v\n%s", args, err, out)
 				}
 			}
-			c := checker{root: dir, log: filepath.Join(t.TempDir(), "check.jsonl")}
+			c := checker{root: dir, log: filepath.Join(t.TempDir(), "check.jsonl"), grace: tt.grace}
 			r, err := c.runOne(t.Context(), step{name: "one", command: []string{"sh", "-c", tt.command}})
 			if got := errorText(err); tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 				t.Errorf("error = %q, want %q", got, tt.want)
