@@ -44,6 +44,11 @@ func (s *scene) leave(ctx context.Context, grace time.Duration) error {
 	for _, entry := range entries {
 		problems = append(problems, fmt.Errorf("left behind in the directory for temporary files: %s", entry.Name()))
 	}
+	// Throwaway databases are in memory, under the name of that directory; see test/postgres/pgtest.
+	databases, _ := filepath.Glob("/dev/shm/*-" + filepath.Base(s.dir) + "-*") // the pattern is valid
+	for _, database := range databases {
+		problems = append(problems, fmt.Errorf("left behind in memory: %s", database), os.RemoveAll(database))
+	}
 	files, err := filesOf(s.root)
 	if err != nil {
 		return err

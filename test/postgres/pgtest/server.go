@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -48,7 +49,8 @@ func start(ctx context.Context, bin string, durable bool) (*server, error) {
 	case len(os.TempDir()) > 60:
 		parent = "/tmp" // the path of a socket is at most 107 bytes
 	}
-	dir, err := os.MkdirTemp(parent, "carillon-pg-")
+	// The name says whose it is where all directories for temporary files meet.
+	dir, err := os.MkdirTemp(parent, "carillon-pg-"+filepath.Base(os.TempDir())+"-")
 	if err != nil {
 		return nil, err
 	}
