@@ -89,7 +89,7 @@ func runSteps(ctx context.Context, root, log string, args []string) error {
 	if err := adoptOrphans(); err != nil {
 		return err
 	}
-	c := checker{root: root, marks: marks, log: log, grace: time.Minute}
+	c := checker{root: root, marks: marks, log: log, alone: os.Getenv("CI") == "true", grace: time.Minute}
 	return c.run(ctx, chosen)
 }
 

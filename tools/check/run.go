@@ -38,6 +38,7 @@ type checker struct {
 	root  string
 	marks marks
 	log   string        // the file of records; "": none
+	alone bool          // no person works in the checkout
 	grace time.Duration // for which processes may outlive a step, such as throwaway databases, which end by themselves
 }
 
@@ -81,7 +82,7 @@ func (c *checker) attempt(ctx context.Context, s step, r *record) error {
 			return fmt.Errorf("%s: %w", need, err)
 		}
 	}
-	scene, err := newScene(c.root)
+	scene, err := newScene(c.root, c.alone)
 	if err != nil {
 		return err
 	}

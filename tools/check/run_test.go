@@ -49,7 +49,7 @@ func TestStepThatLeavesSomethingBehindFails(t *testing.T) {
 					t.Fatalf("git %v: %v\n%s", args, err, out)
 				}
 			}
-			c := checker{root: dir, log: filepath.Join(t.TempDir(), "check.jsonl"), grace: tt.grace}
+			c := checker{root: dir, log: filepath.Join(t.TempDir(), "check.jsonl"), alone: true, grace: tt.grace}
 			r, err := c.runOne(t.Context(), step{name: "one", command: []string{"sh", "-c", tt.command}})
 			if got := errorText(err); tt.want == "" && got != "" || !strings.Contains(got, tt.want) {
 				t.Errorf("error = %q, want %q", got, tt.want)
