@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,7 +19,7 @@ type scene struct {
 	alone            bool // nobody else changes files of the checkout meanwhile
 }
 
-func newScene(root string, alone bool) (*scene, error) {
+func newScene(ctx context.Context, root string, alone bool) (*scene, error) {
 	// A short path, because those of sockets are bounded.
 	dir, err := os.MkdirTemp("", "check-")
 	if err != nil {
@@ -28,7 +29,7 @@ func newScene(root string, alone bool) (*scene, error) {
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // it only holds what tests make
 		return nil, err
 	}
-	files, err := filesOf(root)
+	files, err := filesOf(ctx, root)
 	return &scene{root: root, dir: dir, files: files, alone: alone}, err
 }
 
@@ -50,7 +51,7 @@ func (s *scene) leave(ctx context.Context, grace time.Duration) error {
 	for _, database := range databases {
 		problems = append(problems, fmt.Errorf("left behind in memory: %s", database), os.RemoveAll(database))
 	}
-	files, err := filesOf(s.root)
+	files, err := filesOf(ctx, s.root)
 	if err != nil {
 		return err
 	}
@@ -68,11 +69,11 @@ func (s *scene) leave(ctx context.Context, grace time.Duration) error {
 
 // filesOf lists what git would add or ignores, but for the folders in which make keeps what it builds and fetches.
 // Outside of git it lists nothing.
-func filesOf(root string) (string, error) {
-	if _, err := os.Stat(filepath.Join(root, ".git")); err != nil {
+func filesOf(ctx context.Context, root string) (string, error) {
+	if _, err := os.Stat(filepath.Join(root, ".git")); errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
-	out, err := exec.Command("git", "-C", root, "status", "--porcelain", "--ignored", "--untracked-files=all", "--",
+	out, err := exec.CommandContext(ctx, "git", "-C", root, "status", "--porcelain", "--ignored", "--untracked-files=all", "--",
 		".", ":!.cache", ":!bin").Output()
 	return string(out), err
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
 	"os"
@@ -58,9 +57,12 @@ func run(ctx context.Context, args []string) error {
 	case "stress":
 		return runStress(ctx, root, args[1:])
 	case "spin":
-		spinning()
+		keepBusy()
+		return nil
+	default:
+		fmt.Fprintln(os.Stderr, usage)
+		return fmt.Errorf("no command %q", command)
 	}
-	return errors.New(usage)
 }
 
 // runSteps runs the steps that the arguments name.

@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"io/fs"
-	"maps"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -102,6 +101,3 @@ func (m marks) packages(step string) (packages []string, pattern string) {
 	slices.Sort(tests)
 	return packages, "^(" + strings.Join(slices.Compact(tests), "|") + ")$"
 }
-
-// steps returns the steps that tests name.
-func (m marks) steps() []string { return slices.Sorted(maps.Keys(m)) }

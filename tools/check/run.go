@@ -67,7 +67,7 @@ func (c *checker) run(ctx context.Context, steps []step) error {
 // runOne runs one step and keeps its record.
 func (c *checker) runOne(ctx context.Context, s step) (record, error) {
 	begun := time.Now()
-	r := record{Step: s.name, Commit: commitOf(c.root), Begun: begun.UTC().Format(time.RFC3339), LoadBefore: load()}
+	r := record{Step: s.name, Commit: commitOf(ctx, c.root), Begun: begun.UTC().Format(time.RFC3339), LoadBefore: load()}
 	before := processorSeconds()
 	err := c.attempt(ctx, s, &r)
 	r.Seconds, r.Processor = time.Since(begun).Seconds(), processorSeconds()-before
@@ -82,7 +82,7 @@ func (c *checker) attempt(ctx context.Context, s step, r *record) error {
 			return fmt.Errorf("%s: %w", need, err)
 		}
 	}
-	scene, err := newScene(c.root, c.alone)
+	scene, err := newScene(ctx, c.root, c.alone)
 	if err != nil {
 		return err
 	}
@@ -176,8 +176,8 @@ func (c *checker) keep(r record) error {
 }
 
 // commitOf returns the commit of a checkout, or "" outside of git.
-func commitOf(root string) string {
-	out, err := exec.Command("git", "-C", root, "describe", "--always", "--dirty=+", "--exclude=*").Output()
+func commitOf(ctx context.Context, root string) string {
+	out, err := exec.CommandContext(ctx, "git", "-C", root, "describe", "--always", "--dirty=+", "--exclude=*").Output()
 	if err != nil {
 		return ""
 	}

@@ -207,12 +207,18 @@ func spin(ctx context.Context, count int) (stop func(), err error) {
 	return stop, nil
 }
 
-// spinning keeps one processor busy until standard input ends.
-func spinning() {
+// keepBusy keeps one processor busy until standard input ends.
+func keepBusy() {
+	ended := make(chan struct{})
 	go func() {
-		_, _ = os.Stdin.Read(make([]byte, 1))
-		os.Exit(0)
+		_, _ = os.Stdin.Read(make([]byte, 1)) // its end is an error
+		close(ended)
 	}()
-	for n := 0; ; n++ {
+	for {
+		select {
+		case <-ended:
+			return
+		default:
+		}
 	}
 }
