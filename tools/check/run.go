@@ -124,7 +124,7 @@ func (c *checker) perform(ctx context.Context, s step, dir string, r *record) er
 // events to a file. It counts them.
 func (c *checker) test(ctx context.Context, env, goTest []string, dir string) (tally, error) {
 	events := filepath.Join(dir, "events.json")
-	defer os.Remove(events)
+	defer func() { _ = os.Remove(events) }()
 	runErr := c.command(ctx, env, append([]string{os.Getenv("GOTESTSUM"), "--format", "pkgname", "--format-icons", "text",
 		"--format-hide-empty-pkg", "--hide-summary", "skipped", "--jsonfile", events, "--raw-command", "--"}, goTest...)...).Run()
 	stream, err := os.Open(events)

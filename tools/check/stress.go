@@ -15,6 +15,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -37,7 +38,7 @@ func (s stress) run(ctx context.Context, packages []string) error {
 	if err != nil {
 		return err
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // servers of the tests run as another user
 		return err
 	}
@@ -209,16 +210,11 @@ func spin(ctx context.Context, count int) (stop func(), err error) {
 
 // keepBusy keeps one processor busy until standard input ends.
 func keepBusy() {
-	ended := make(chan struct{})
+	var ended atomic.Bool
 	go func() {
 		_, _ = os.Stdin.Read(make([]byte, 1)) // its end is an error
-		close(ended)
+		ended.Store(true)
 	}()
-	for {
-		select {
-		case <-ended:
-			return
-		default:
-		}
+	for !ended.Load() {
 	}
 }
