@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // pagerServer fails every other second's run, and keeps what alerts tell: the event ids and transitions that came.
@@ -63,6 +64,7 @@ func newPagerServer(t *testing.T) *pagerServer {
 // A node is killed between every two steps from the end of a run, or the decision about a missed fire, to the delivery of what
 // an alert tells of it. Each transition is told under one event id, and none is lost.
 func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	program, err := mortal()
 	if err != nil {
@@ -109,6 +111,7 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 // A node is killed between every two steps from the look at a fire that has not begun in time to the delivery of what an alert
 // tells of it. It is told under one event id, once.
 func TestKillBetweenAnyTwoStepsOfTheWatchOfAlertsTellsALateFireOnce(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	program, err := mortal()
 	if err != nil {

@@ -10,11 +10,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // A bound that an operator tightens stops the jobs that it breaks, on nodes that know them from before, and no others;
 // a suspension stops all of them.
 func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
@@ -79,9 +81,9 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 
 		command("suspend", "books", "--reason", "unpaid")
 		until(t, "the node to begin nothing more", func() bool {
-			before := len(r.all())
-			elapse(1500 * time.Millisecond)
-			return len(r.all()) == before
+			since := n.lastHeartbeat()
+			n.awaitHeartbeats(1500 * time.Millisecond)
+			return len(n.begunAfter("books", since)) == 0
 		})
 		if shown := command("show", "books"); !strings.Contains(shown, "suspended by an operator") || !strings.Contains(shown, "unpaid") {
 			t.Errorf("show says %q, want the suspension and its reason", shown)

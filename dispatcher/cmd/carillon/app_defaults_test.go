@@ -8,9 +8,11 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 func TestDefaultsOfAnAppAreSetAndFillJobs(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	dir := t.TempDir()
 	database := "sqlite:" + filepath.Join(dir, "carillon.db")

@@ -3,7 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"maps"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -19,6 +19,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -79,6 +80,7 @@ func mover(t *testing.T, n *node, r *receiver) {
 // under the event id that it would have had without the move. If a node dies meanwhile, what it was at may come again,
 // as the next attempt.
 func TestAppMovesWithoutAFireLostOrDoubled(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	postgres := func(t *testing.T) string { return pgtest.New(t) }
 	sqlite := func(t *testing.T) string { return "sqlite:" + filepath.Join(t.TempDir(), "carillon.db") }
@@ -118,24 +120,24 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 	if dies {
 		doomed.kill()
 	}
-	export, errs, code := old.commandWith("", "app", "export", "mover")
+	export, errs, code := old.commandWith("", "app", "export", "mover", "--timeout="+patience.String())
 	if code != 0 || !strings.Contains(errs, "is disabled here") {
 		t.Fatalf("export: exit %d, %s", code, errs)
 	}
 	if out, errs, code := old.commandWith(export, "app", "import"); code != exitConflict || !strings.Contains(errs, "already exists") {
 		t.Errorf("import where the app is: exit %d, %s%s", code, out, errs)
 	}
-	before := len(r.all())
-	elapse(1500 * time.Millisecond) // some seconds are nobody's for now
-	if now := len(r.all()); now != before {
-		t.Errorf("%d fires came while the app was on its way", now-before)
-	}
+	exported := time.Now()
+	old.awaitHeartbeats(1500 * time.Millisecond) // some seconds are nobody's for now
 	if out, errs, code := cell.commandWith(export, "app", "import"); code != 0 || !strings.Contains(out, "is imported, and enabled") {
 		t.Fatalf("import: exit %d, %s%s", code, out, errs)
 	}
 	imported := time.Now()
 	all := r.await(t, "fires after the move", func(all []arrival) bool { return settledAfter(all, imported, manual) })
-	checkSeconds(t, all, dies)
+	checkSeconds(t, r, dies)
+	if begun := old.begunAfter("mover", exported); len(begun) > 0 {
+		t.Errorf("runs %v began at the old installation after the app had left it", begun)
+	}
 	var moves dispatcher.Export
 	if err := json.Unmarshal([]byte(export), &moves); err != nil {
 		t.Fatal(err)
@@ -161,16 +163,19 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 
 // An export that fails leaves the app enabled: also if only the response of its first step was lost.
 func TestExportThatFailsLeavesTheAppEnabled(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	for name, test := range map[string]struct {
-		fails func(*http.Request) bool // a request whose response is lost
-		want  string
+		fails   func(*http.Request) bool // a request whose response is lost
+		timeout time.Duration
+		want    string
 	}{
 		"the response is lost": {
-			fails: func(r *http.Request) bool { return r.Method == http.MethodPatch },
-			want:  "EOF",
+			fails:   func(r *http.Request) bool { return r.Method == http.MethodPatch },
+			timeout: patience,
+			want:    "EOF",
 		},
-		"a run does not end": {want: "gave up after 1s"},
+		"a run does not end": {timeout: time.Second, want: "gave up after 1s"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -193,7 +198,7 @@ func TestExportThatFailsLeavesTheAppEnabled(t *testing.T) {
 			t.Cleanup(front.Close)
 			through := *n
 			through.endpoint = front.URL
-			out, errs, code := through.commandWith("", "app", "export", "mover", "--timeout=1s")
+			out, errs, code := through.commandWith("", "app", "export", "mover", "--timeout="+test.timeout.String())
 			if code == 0 || out != "" || !strings.Contains(errs, test.want) {
 				t.Errorf("export: exit %d, %s%s; want an error that says %q", code, out, errs, test.want)
 			}
@@ -225,38 +230,60 @@ func settledAfter(all []arrival, moved time.Time, manual int) bool {
 // job is the job that a request is of: its path.
 func (a arrival) job() string { return strings.TrimPrefix(a.path, "/") }
 
-// checkSeconds requires that each attempt of an event came once, and of each job each second between its first and last
-// fire: by one attempt, or by two where the first failed or its node died.
-func checkSeconds(t *testing.T, all []arrival, dies bool) {
-	t.Helper()
-	type attempt struct {
-		event  string
-		number int
-	}
-	attempts, seconds := map[attempt]int{}, map[string]map[time.Time]int{}
+// secondOf is an instant of a job.
+type secondOf struct {
+	job string
+	at  int64
+}
+
+// countSeconds counts the fires by instant.
+func countSeconds(all []arrival) map[secondOf]int {
+	came := map[secondOf]int{}
 	for _, a := range all {
-		if attempts[attempt{a.event, a.attempt}]++; attempts[attempt{a.event, a.attempt}] > 1 {
-			t.Errorf("attempt %d of event %s, %s of %s, came again", a.attempt, a.event, a.path, a.scheduled)
+		if a.kind == string(dispatcher.KindSchedule) {
+			came[secondOf{a.job(), a.scheduled.Unix()}]++
 		}
-		if a.kind != string(dispatcher.KindSchedule) {
-			continue
-		}
-		if seconds[a.job()] == nil {
-			seconds[a.job()] = map[time.Time]int{}
-		}
-		seconds[a.job()][a.scheduled]++
 	}
-	for name, came := range seconds {
-		instants := slices.SortedFunc(maps.Keys(came), time.Time.Compare)
-		last := instants[len(instants)-1].Add(-4 * time.Second) // later ones, or their second attempts, may be under way
-		for at := instants[0]; !at.After(last); at = at.Add(time.Second) {
-			want := 1
-			if name == "fails" {
-				want = 2
+	return came
+}
+
+// checkSeconds requires that each attempt of an event came once, and of each job each second between its first and last fire so
+// far: by one attempt, or by two where the first failed. If a node died, what it was at may have come by more, or, if it is wanted
+// once at most, not at all. It waits for what is under way.
+func checkSeconds(t *testing.T, r *receiver, dies bool) {
+	t.Helper()
+	least := map[string]int{"plain": 1, "slow": 1, "once": 1, "queue": 1, "fails": 2}
+	if dies {
+		least["once"], least["fails"] = 0, 1
+	}
+	wanted := map[secondOf]int{}
+	fires := slices.DeleteFunc(r.all(), func(a arrival) bool { return a.kind != string(dispatcher.KindSchedule) })
+	for job, count := range least {
+		first, last := firstAndLast(on("/"+job, fires))
+		for at := first; !at.After(last); at = at.Add(time.Second) {
+			wanted[secondOf{job, at.Unix()}] = count
+		}
+	}
+	all := r.await(t, "all seconds of all jobs", func(all []arrival) bool {
+		came := countSeconds(all)
+		for second, want := range wanted {
+			if came[second] < want {
+				return false
 			}
-			if got := came[at]; got != want && !(dies && (got == 2 || name == "fails" && got == 1)) {
-				t.Errorf("job %s: instant %s came %d times, want %d", name, at, got, want)
-			}
+		}
+		return true
+	})
+	came := countSeconds(all)
+	for second, want := range wanted {
+		if got := came[second]; got != want && !dies {
+			t.Errorf("job %s: instant %s came %d times, want %d", second.job, time.Unix(second.at, 0), got, want)
+		}
+	}
+	attempts := map[string]int{}
+	for _, a := range all {
+		key := fmt.Sprint(a.event, " ", a.attempt)
+		if attempts[key]++; attempts[key] > 1 {
+			t.Errorf("attempt %d of event %s, %s of %s, came again", a.attempt, a.event, a.path, a.scheduled)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // audit runs carillon audit against a node.
@@ -23,6 +24,7 @@ func (n *node) audit(t *testing.T, args ...string) (stdout, stderr string, code 
 }
 
 func TestAuditShowsChangesByFilters(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))
@@ -96,6 +98,7 @@ func TestAuditPrintsNoControlCharacters(t *testing.T) {
 
 // Who follows the log gets each entry once, though changes race and the node is restarted.
 func TestAuditFollowMissesNothing(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		token := newToken(t, database)

@@ -11,10 +11,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // The story of docs/how-to/backfill.md.
 func TestStoryOfABackfill(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
@@ -64,6 +66,7 @@ func TestStoryOfABackfill(t *testing.T) {
 // Nodes are killed between the steps of a backfill: each instant of the range has one run that succeeded, and the counts of the
 // backfill are those of its runs.
 func TestKillBetweenAnyTwoStepsOfABackfillRunsEachInstantOnce(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	program, err := mortal()
 	if err != nil {

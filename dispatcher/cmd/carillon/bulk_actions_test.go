@@ -8,10 +8,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // A node is killed in the middle of a bulk action: others go on, and each job is run once.
 func TestKillInABulkActionRunsEachJobOnce(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	program, err := mortal()
 	if err != nil {

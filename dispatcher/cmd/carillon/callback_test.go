@@ -20,7 +20,6 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
-	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -37,14 +36,15 @@ func blockOf(t *testing.T, page, language string) string {
 
 // The story of docs/long-work.md: its job is applied, and its script calls back.
 func TestStoryOfLongWork(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	need.Program(t, "curl", "curl")
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-	address := must[string](t)(freeport.Address(t.Context()))
+	address := freeAddress(t)
 	n := launchNode(t, database, newToken(t, database), nil,
 		append(quick(), "--listen", address, "--callback-url", "http://"+address+"/")...)
 	n.endpoint = "http://" + address
-	n.Client = must[*client.Client](t)(client.New(n.endpoint, n.token, client.Options{}))
+	n.Client = must[*client.Client](t)(client.New(n.endpoint, n.token, client.Options{Timeout: patience}))
 	n.awaitReady()
 	accepted := make(chan http.Header, 1)
 	importer := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -97,13 +97,14 @@ resource "carillon_app" "shop" { name = "shop" }
 // A target that finds all it needs in fields of its own ends its run by them. Neither the logs nor what the API shows of the
 // request tells the token.
 func TestTargetCallsBackByWhatItsBodySays(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
-	address := must[string](t)(freeport.Address(t.Context()))
+	address := freeAddress(t)
 	n := launchNode(t, database, newToken(t, database), nil,
 		append(quick(), "--listen", address, "--callback-url", "http://"+address+"/", "--log-level=debug")...)
 	n.endpoint = "http://" + address
-	n.Client = must[*client.Client](t)(client.New(n.endpoint, n.token, client.Options{}))
+	n.Client = must[*client.Client](t)(client.New(n.endpoint, n.token, client.Options{Timeout: patience}))
 	n.awaitReady()
 	type order struct{ Complete, Bearer, Within string }
 	orders := make(chan order, 1)
@@ -166,6 +167,7 @@ func (n *node) sh(t *testing.T, script string, header http.Header) {
 }
 
 func TestOperatorsEndRunsThatWait(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database), append(quick(), "--callback-url=http://127.0.0.1:1")...)
@@ -286,6 +288,7 @@ func (w *longWorker) callBack(stop <-chan struct{}, run, what string, header htt
 // A node is killed between every two steps of a run that its target accepts and ends by a callback. No attempt is sent
 // twice, each run ends, and what the target said of its end is never lost or contradicted.
 func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	program, err := mortal()
 	if err != nil {
@@ -300,7 +303,7 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 		declare := func(n *node, name, expression string, was client.Condition) {
 			job := webhookJob("kill", name, w.URL+"/"+name, map[string]string{"a": expression})
 			job.Retry.SetDefaults()
-			job.Retry.Delays, job.Retry.MaxAttempts = []dispatcher.Duration{dispatcher.Duration(300 * time.Millisecond)}, 5
+			job.Retry.Delays, job.Retry.MaxAttempts = []dispatcher.Duration{dispatcher.Duration(300 * time.Millisecond)}, 20
 			job.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: dispatcher.Duration(3 * time.Second)}
 			if name == "inturn" { // its slot is granted again after each run
 				job.ConcurrencyPolicy, job.QueueLimit = dispatcher.ConcurrencyQueue, dispatcher.MaxQueueLimit
@@ -311,7 +314,7 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 				// place of as many again each 3 s, fewer and fewer follow.
 				job.Retry.Delays = append(job.Retry.Delays, dispatcher.Duration(2*time.Second), dispatcher.Duration(10*time.Second))
 			} else {
-				job.Target.Webhook.Callback.Timeout = dispatcher.Duration(time.Minute) // longer than the test is without a node
+				job.Target.Webhook.Callback.Timeout = dispatcher.Duration(time.Hour) // the target calls back until a node answers
 			}
 			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, was))
 		}

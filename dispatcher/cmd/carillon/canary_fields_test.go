@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/clientcert"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/oidctest"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -133,6 +134,7 @@ func TestCanaryIsInEverySecretField(t *testing.T) {
 // Neither a secret of an alert or of a group, nor the token of a callback, the secret of the console's client at its issuer or the
 // id of a session is written anywhere, although the receivers repeat all that they are sent.
 func TestNoSecretOfAlertsGroupsAndPeopleIsWrittenAnywhere(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		echo, sent := repeater(t)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
@@ -37,6 +38,7 @@ func faults() map[string]servers.Fault {
 // Nothing that the system writes holds a secret of a manager, the token for it, or the key that KMS has decrypted, whatever
 // a manager responds and although the target repeats all that it is sent.
 func TestNoSecretOfAManagerIsWrittenAnywhere(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		echo, sent := repeater(t)
@@ -111,6 +113,7 @@ const kmsARNOfTest = "arn:aws:kms:eu-central-1:123456789012:key/1234abcd"
 // Keys that KMS has encrypted are used as others are: secrets move from a key in a file to one of KMS by rewrap. Without KMS
 // no node starts, and the error tells whether waiting helps.
 func TestKeysOfKMSReplaceKeysOfFiles(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		echo, _ := repeater(t)

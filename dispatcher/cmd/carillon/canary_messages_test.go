@@ -7,12 +7,14 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
 // Nothing that the system writes holds the credentials by which queues and topics are called, of the node or of a role,
 // although AWS repeats what it is sent.
 func TestNoCredentialOfAMessageIsWrittenAnywhere(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		aws := servers.NewAWS(t)

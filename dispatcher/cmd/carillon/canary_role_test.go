@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
@@ -51,6 +52,7 @@ func amazon(t *testing.T) (url string, calls *atomic.Int64) {
 // Neither what a role's credentials are, nor by what a caller wanted in, is written anywhere; and no secret in a change
 // that was refused is.
 func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		aws, calls := amazon(t)

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/clientcert"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // mark is in every secret of the test. Its letters stay as they are in URLs and in JSON.
@@ -174,6 +175,7 @@ func (n *node) refusals(t *testing.T, job dispatcher.Job) string {
 
 // Nothing that the system writes holds a secret, though the target repeats all that it is sent.
 func TestNoSecretIsWrittenAnywhere(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		echo, sent := repeater(t)

@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // counting is a target that gets a count from the run before and returns the next.
@@ -45,6 +46,7 @@ func newCounting(t *testing.T) *counting {
 // Each run adds one to what the run before has left. Nodes are killed before and after the request and the record, and
 // where the database allows it another node works on: no count is lost, and none comes twice.
 func TestCarriedCountLosesNoUpdate(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	program, err := mortal()
 	if err != nil {

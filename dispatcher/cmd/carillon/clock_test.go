@@ -2,6 +2,7 @@ package main
 
 import (
 	"net/http"
+	"slices"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -45,10 +47,10 @@ type jumping struct {
 	settings []setting
 }
 
-// setting is how far ahead a clock was from an instant on.
+// setting is how far ahead a clock was. It was set some time between two instants.
 type setting struct {
-	from  time.Time
-	ahead time.Duration
+	from, by time.Time
+	ahead    time.Duration
 }
 
 // set sets the clock off.
@@ -56,15 +58,20 @@ func (j *jumping) set(ahead time.Duration) {
 	j.t.Helper()
 	from := time.Now()
 	j.shift(ahead)
-	j.settings = append(j.settings, setting{from, ahead})
+	j.settings = append(j.settings, setting{from, time.Now(), ahead})
 }
 
 // early tells whether a request came before its instant by the database's clock. What was claimed, a
-// little ahead, by a clock that was then set back may still come.
+// little ahead, by a clock that was then set back may still come, at any time.
 func (j *jumping) early(a arrival) bool {
 	for i, s := range j.settings {
-		last := i+1 == len(j.settings) || a.at.Before(j.settings[i+1].from.Add(500*time.Millisecond))
-		if last && !a.at.Before(s.from) && !a.scheduled.After(a.at.Add(s.ahead)) {
+		latest := a.at // at which the clock with this setting may have let the request go
+		if i+1 < len(j.settings) {
+			if end := j.settings[i+1].by.Add(500 * time.Millisecond); latest.After(end) {
+				latest = end
+			}
+		}
+		if !a.at.Before(s.from) && !a.scheduled.After(latest.Add(s.ahead)) {
 			return false
 		}
 	}
@@ -86,7 +93,8 @@ func newJumping(t *testing.T) *jumping {
 	})
 	token := newToken(t, database)
 	// Rare heartbeats and a busy handler: when the clock jumps, the last heartbeat of one node is old, that of another is not.
-	settings := []string{"--handler-interval=100ms", "--heartbeat=1300ms", "--dead-after=4s", "--poll-window=200ms", "--share-grace=100ms"}
+	// A live node on a machine that does much else may have no time for a heartbeat over many seconds.
+	settings := []string{"--handler-interval=100ms", "--heartbeat=1300ms", "--dead-after=60s", "--poll-window=200ms", "--share-grace=100ms"}
 	j.node = startNode(t, database, token, settings...)
 	startNode(t, database, token, settings...)
 	must[dispatcher.App](t)(j.PutApp(t.Context(), dispatcher.App{Name: "jump", Enabled: true}, client.Condition{}))
@@ -170,6 +178,7 @@ func (j *jumping) check() {
 // An hour that the database's clock jumps over is missed, and handled by the misfire policies. No node is marked
 // dead for it, because the heartbeats of all nodes look equally old.
 func TestDatabaseClockJumpsAhead(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	j := newJumping(t)
 	j.set(time.Hour)
@@ -182,7 +191,7 @@ func TestDatabaseClockJumpsAhead(t *testing.T) {
 	for _, m := range must[client.List[dispatcher.Misfire]](t)(j.Misfires(t.Context(), dispatcher.RunQuery{App: "jump", Job: "often"})).Items {
 		missed += int64(m.Count)
 	}
-	if missed < 3590 || missed > 3610 {
+	if missed < 3590 { // fires that are late because the machine does much else may be missed, too
 		t.Errorf("%d instants of the hour are in misfires, want about 3600", missed)
 	}
 }
@@ -190,6 +199,7 @@ func TestDatabaseClockJumpsAhead(t *testing.T) {
 // A clock that is set back lets no trigger fire again, and none go back: they go on when it has come as
 // far again. What has no schedule goes on at once.
 func TestDatabaseClockIsSetBack(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	j := newJumping(t)
 	next := j.next()
@@ -201,18 +211,22 @@ func TestDatabaseClockIsSetBack(t *testing.T) {
 		}
 		return now.After(next.Add(2 * time.Second))
 	})
+	before := j.lastHeartbeat()
 	j.set(-time.Hour)
-	heartbeat := func() time.Time {
-		return must[client.List[dispatcher.Node]](t)(j.Nodes(t.Context())).Items[0].HeartbeatAt
-	}
-	until(t, "the nodes to have noticed", func() bool { return time.Until(heartbeat()) < -59*time.Minute })
-	next, fired, noticed := j.next(), count(j.receiver.all(), "/often"), heartbeat()
-	until(t, "the nodes to go on", func() bool { return heartbeat().Sub(noticed) > 3*time.Second })
-	if now := j.next(); !now.Equal(next) || count(j.receiver.all(), "/often") != fired {
-		t.Errorf("%d fires in an hour that has been, and the next is at %s; want none, and %s",
-			count(j.receiver.all(), "/often")-fired, now, next)
+	until(t, "the nodes to have noticed", func() bool { return j.lastHeartbeat().Before(before.Add(-time.Minute)) })
+	next = j.next()
+	j.awaitHeartbeats(3 * time.Second)
+	if now := j.next(); !now.Equal(next) {
+		t.Errorf("the next fire is at %s, want it still at %s: the hour has been", now, next)
 	}
 	run := must[dispatcher.Run](t)(j.RunJob(t.Context(), "jump", "held"))
-	j.until("a run that somebody asks for", func(all []arrival) bool { return all[len(all)-1].run == run.ID })
+	j.until("a run that somebody asks for", func(all []arrival) bool {
+		return slices.ContainsFunc(all, func(a arrival) bool { return a.run == run.ID })
+	})
+	for _, a := range j.receiver.all() {
+		if a.path == "/often" && !a.scheduled.Before(next) {
+			t.Errorf("instant %s came in an hour that has been, before the next fire, %s", a.scheduled, next)
+		}
+	}
 	j.check()
 }

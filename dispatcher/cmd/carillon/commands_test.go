@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // commandRow is how a command is tried against a server.
@@ -250,6 +251,7 @@ func (s *shop) as(role, input, command, args string) (stdout, stderr string, cod
 // Each command is refused without its scope, works with it, and prints nothing that a terminal would obey. Its JSON is
 // what openapi.json says.
 func TestEveryCommandByRights(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	s, rows := newShop(t), commandRows()
 	document := readSchemas(t, s.get(t, "/openapi.json"))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -129,7 +130,6 @@ func TestInvalidConfigurationEndsAtOnceAndIsNamed(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			began := time.Now()
 			out, errs, code := carillon(t, tt.env, tt.args...)
 			if code != exitUsage {
 				t.Errorf("exit code %d, want %d\n%s%s", code, exitUsage, out, errs)
@@ -141,9 +141,6 @@ func TestInvalidConfigurationEndsAtOnceAndIsNamed(t *testing.T) {
 			}
 			if strings.Contains(out+errs, "hunter2") {
 				t.Errorf("message shows the password:\n%s", errs)
-			}
-			if spent := time.Since(began); spent > 20*time.Second {
-				t.Errorf("it took %s to end", spent)
 			}
 		})
 	}
@@ -166,6 +163,7 @@ func TestLogsAreInUTC(t *testing.T) {
 }
 
 func TestSecondProcessOnOneSQLiteFileIsRefused(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))
@@ -194,6 +192,7 @@ func TestAddressInUseIsAFaultOfTheMoment(t *testing.T) {
 }
 
 func TestTokenIsCreatedWhileANodeRuns(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		n := startNode(t, database, newToken(t, database))
@@ -220,6 +219,7 @@ func TestMigrateMayBeRepeated(t *testing.T) {
 }
 
 func TestNodesAreListedPausedAndResumed(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))
@@ -253,6 +253,7 @@ func TestScheduleNextPrintsFireTimes(t *testing.T) {
 }
 
 func TestUnknownVariableIsLoggedWithTheNearestName(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNodeWith(t, database, newToken(t, database), []string{"CARILLON_POLL_WIDOW=5s"})

@@ -8,10 +8,12 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // The page of a job whose target is down says so at its top, before anything that looks well.
 func TestPageOfAFailingJobNamesTheCause(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	down := newReceiver(t, func(http.ResponseWriter, arrival) {})
@@ -28,16 +30,26 @@ func TestPageOfAFailingJobNamesTheCause(t *testing.T) {
 		found := must[dispatcher.Attention](t)(n.Attention(t.Context(), "shop")).Circuits.Items
 		return len(found) == 1 && found[0].Runs > 1
 	})
-	page := v.get("apps/shop/jobs/orders").text
-	top, _, _ := strings.Cut(page, `data-key="triggers"`)
-	for _, want := range []string{
-		"What is wrong", "Host " + host, "its circuit is open", "The next probe is at", "It fails since the run of",
-		`<code>connect_refused</code>`, "none in the latest",
-	} {
-		if !strings.Contains(top, want) {
-			t.Errorf("the top of the page does not say %q:\n%s", want, top)
+	page, lacks := "", ""
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the top of the page lacks %q:\n%s", lacks, page)
 		}
-	}
+	})
+	until(t, "the top of the page to say what is wrong", func() bool { // while a probe is under way, none is next
+		page = v.get("apps/shop/jobs/orders").text
+		top, _, _ := strings.Cut(page, `data-key="triggers"`)
+		for _, lacks = range []string{
+			"What is wrong", "Host " + host, "its circuit is open", "The next probe is at", "It fails since the run of",
+			`<code>connect_refused</code>`, "none in the latest",
+		} {
+			if !strings.Contains(top, lacks) {
+				return false
+			}
+		}
+		lacks = ""
+		return true
+	})
 	if strings.Contains(page, "badge-good") {
 		t.Error("something on the page of a job that never succeeded looks well")
 	}

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // contexts runs commands whose contexts are in a directory of their own.
@@ -37,6 +39,7 @@ func (c contexts) ok(input, command string, env ...string) string {
 }
 
 func TestContextsChooseTheInstallation(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))
@@ -91,6 +94,7 @@ func TestContextsChooseTheInstallation(t *testing.T) {
 
 // The command that prints the token may be anything; here it takes quotes.
 func TestContextTakesItsTokenFromACommand(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))

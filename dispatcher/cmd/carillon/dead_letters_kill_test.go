@@ -11,11 +11,13 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // A node is killed between every two steps of a replay of dead letters, and the one who asked for it asks again. Each dead letter is
 // retried once, however often that was asked for, and none is lost.
 func TestKillBetweenAnyTwoStepsOfAReplayRetriesEachDeadLetterOnce(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	program, err := mortal()
 	if err != nil {

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // dev runs `carillon dev` with further flags until there is enough output, interrupts it, and returns the output.
@@ -35,13 +37,14 @@ func dev(t *testing.T, dir string, enough func(output string) bool, flags ...str
 		if err != nil {
 			t.Errorf("carillon dev ended with %v after an interrupt, want exit code 0\n%s", err, out.String())
 		}
-	case <-time.After(60 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("carillon dev did not end after an interrupt\n%s", out.String())
 	}
 	return out.String()
 }
 
 func TestDevShowsFiresAndGoesOnWithItsData(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	dir := t.TempDir()
 	fires := func(output string) int { return strings.Count(output, "quickstart/heartbeat/often") }

@@ -9,10 +9,12 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 func TestLedgerIsExplainedAndVerified(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
@@ -68,6 +70,7 @@ func ended(runs []dispatcher.Run, at time.Time) bool {
 }
 
 func TestVerifyFailsOnMissingRun(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := pgtest.New(t)
 	r := newReceiver(t, nil)
@@ -77,6 +80,7 @@ func TestVerifyFailsOnMissingRun(t *testing.T) {
 	must[dispatcher.Job](t)(n.PutJob(t.Context(),
 		webhookJob("books", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	at := r.await(t, "three fires", func(all []arrival) bool { return len(all) > 2 })[1].scheduled
+	until(t, "the second run to be recorded", func() bool { return ended(n.allRuns("books"), at) })
 	db := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
 	defer db.Close(t.Context())
 	if _, err := db.Exec(t.Context(), `DELETE FROM runs WHERE scheduled_at = $1`, at.UnixMilli()); err != nil {

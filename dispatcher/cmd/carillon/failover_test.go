@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
@@ -33,6 +34,7 @@ func swap(t *testing.T, primary, standby *postgres.Server) {
 // With both servers in the URL nodes find the one that can be written to, wherever it is, and a
 // swap that lost nothing is no rollback.
 func TestNodesFollowThePrimary(t *testing.T) {
+	need.Step(t, "databases")
 	t.Parallel()
 	a, b := startServers(t)
 	database := "postgres://postgres@/carillon?host=" + socketOf(t, a) + "," + socketOf(t, b)

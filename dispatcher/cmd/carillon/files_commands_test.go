@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // billingFiles declare app billing as declareBilling does.
@@ -122,6 +123,7 @@ func TestLintPrintsProblemsAsJSON(t *testing.T) {
 }
 
 func TestDiffShowsWhatAnApplyWouldChange(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	n, env := declareBilling(t, "http://127.0.0.1:1/")
 	text := fmt.Sprintf(billingFiles, "http://127.0.0.1:1/")
@@ -151,6 +153,7 @@ func TestDiffShowsWhatAnApplyWouldChange(t *testing.T) {
 }
 
 func TestNextMergesTheFiresOfAllJobsAndMarksThoseThatAreHeld(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	n, env := declareBilling(t, "http://127.0.0.1:1/")
 	hourly := webhookJob("billing", "hourly", "http://127.0.0.1:1/", map[string]string{"h": "0 0 * * * ?"})
@@ -196,6 +199,7 @@ func TestNextMergesTheFiresOfAllJobsAndMarksThoseThatAreHeld(t *testing.T) {
 }
 
 func TestTailShowsAttemptsAsTheyEnd(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	r := newReceiver(t, nil)
 	n, env := declareBilling(t, r.URL)

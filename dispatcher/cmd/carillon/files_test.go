@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // declareFinance declares an app that uses most of what an app can have, with contents that a terminal or a template of
@@ -86,6 +87,7 @@ const providerFile = `terraform {
 
 // TestExportIsImportedWithoutAChange goes the way of an app that was declared by hand into Terraform.
 func TestExportIsImportedWithoutAChange(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	dir := t.TempDir()
 	database := "sqlite:" + filepath.Join(dir, "carillon.db")

@@ -40,6 +40,7 @@ func (s *shop) addGroups(t *testing.T) {
 // The example registers a program while it runs, with a token that can do nothing else, and removes it before the program
 // ends.
 func TestExampleRegistersAProgramWhileItRuns(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	need.Program(t, "curl", "curl")
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")

@@ -6,9 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +27,10 @@ import (
 // The end-to-end tests run what users run: the built binaries as processes, a real
 // database, a real terraform, a real receiver. They wait for things to happen, with
 // deadlines far beyond what they take, and judge order and counts, not speed.
+
+// patience is how long a test waits for anything. A machine that does much else may be 30 times slower than an idle one, and a
+// test ends as soon as what it waits for has happened.
+const patience = 5 * time.Minute
 
 // binaries is where TestMain built carillon and the provider.
 var binaries string //nolint:gochecknoglobals // TestMain has no other way to hand it over
@@ -72,78 +74,6 @@ func onBothDatabases(t *testing.T, test func(t *testing.T, database string)) {
 	})
 }
 
-// arrival is one request as the receiver saw it.
-type arrival struct {
-	path, event, run, trigger, kind string
-	attempt                         int
-	scheduled, at                   time.Time
-}
-
-// receiver records every request before it answers.
-type receiver struct {
-	*httptest.Server
-	mu       sync.Mutex
-	arrivals []arrival
-	came     chan struct{}
-	// answer may delay or change the response; nil: 204 at once.
-	response func(w http.ResponseWriter, a arrival)
-}
-
-func newReceiver(t *testing.T, response func(http.ResponseWriter, arrival)) *receiver {
-	t.Helper()
-	r := &receiver{came: make(chan struct{}, 1), response: response}
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		at := time.Now()
-		_, _ = io.Copy(io.Discard, req.Body)
-		scheduled, err := time.Parse(time.RFC3339Nano, req.Header.Get("carillon-scheduled-at"))
-		if err != nil {
-			t.Errorf("carillon-scheduled-at: %v", err)
-		}
-		attempt, _ := strconv.Atoi(req.Header.Get("carillon-attempt"))
-		a := arrival{
-			path: req.URL.Path, event: req.Header.Get("webhook-id"), run: req.Header.Get("carillon-run"),
-			trigger: req.Header.Get("carillon-trigger"),
-			kind:    req.Header.Get("carillon-kind"), attempt: attempt, scheduled: scheduled, at: at,
-		}
-		r.mu.Lock()
-		r.arrivals = append(r.arrivals, a)
-		r.mu.Unlock()
-		select {
-		case r.came <- struct{}{}:
-		default:
-		}
-		if r.response != nil {
-			r.response(w, a)
-			return
-		}
-		w.WriteHeader(http.StatusNoContent)
-	}))
-	t.Cleanup(r.Close)
-	return r
-}
-
-func (r *receiver) all() []arrival {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return append([]arrival(nil), r.arrivals...)
-}
-
-// await returns the arrivals once enough says so.
-func (r *receiver) await(t *testing.T, what string, enough func([]arrival) bool) []arrival {
-	t.Helper()
-	deadline := time.After(90 * time.Second)
-	for {
-		if all := r.all(); enough(all) {
-			return all
-		}
-		select {
-		case <-r.came:
-		case <-deadline:
-			t.Fatalf("waited in vain for %s; %d requests arrived", what, len(r.all()))
-		}
-	}
-}
-
 // node is a running `carillon serve`.
 type node struct {
 	*client.Client
@@ -176,7 +106,7 @@ func (l *lockedBuffer) String() string {
 // carillon runs the built binary to its end.
 func carillon(t *testing.T, env []string, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	command := exec.CommandContext(ctx, filepath.Join(binaries, "carillon"), args...)
 	command.Env = append(os.Environ(), env...)
@@ -224,13 +154,29 @@ func startNodeWith(t *testing.T, database, token string, env []string, args ...s
 func (n *node) awaitReady() {
 	n.t.Helper()
 	until(n.t, "the node to be ready", func() bool {
-		response, err := http.Get(n.endpoint + "/readyz")
-		if err != nil {
-			return false
+		select {
+		case err := <-n.exited:
+			n.exited <- err
+			n.t.Fatalf("the node ended with %v before it was ready", err)
+		default:
 		}
-		_ = response.Body.Close()
-		return response.StatusCode == http.StatusOK
+		return n.status("/readyz") == http.StatusOK
 	})
+}
+
+// givenAddresses are those that freeAddress has returned.
+var givenAddresses sync.Map //nolint:gochecknoglobals // tests run in parallel and share the ports of the machine
+
+// freeAddress returns an address for a process that listens there later, or again after it was killed. No other test of this
+// package gets it meanwhile.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	for {
+		address := must[string](t)(freeport.Address(t.Context()))
+		if _, given := givenAddresses.LoadOrStore(address, true); !given {
+			return address
+		}
+	}
 }
 
 // launchNode starts a node and does not wait for it.
@@ -249,9 +195,9 @@ type surroundings struct {
 // launchNodeIn is launchNode in some surroundings.
 func launchNodeIn(t *testing.T, around surroundings, database, token string, env []string, args ...string) *node {
 	t.Helper()
-	address := must[string](t)(freeport.Address(t.Context()))
+	address := freeAddress(t)
 	n := &node{t: t, endpoint: "http://" + address, token: token, logs: &lockedBuffer{}, exited: make(chan error, 1)}
-	n.Client = must[*client.Client](t)(client.New(n.endpoint, token, client.Options{}))
+	n.Client = must[*client.Client](t)(client.New(n.endpoint, token, client.Options{Timeout: patience}))
 	program := cmp.Or(around.program, filepath.Join(binaries, "carillon"))
 	n.command = exec.Command(program, append([]string{"serve", "--database", database, "--listen", address, "--egress-loopback"}, args...)...)
 	n.command.Stderr, n.command.Env = n.logs, append(os.Environ(), env...)
@@ -314,7 +260,7 @@ func (n *node) awaitEnd() {
 		if err != nil {
 			n.t.Errorf("node ended with %v, want exit code 0", err)
 		}
-	case <-time.After(60 * time.Second):
+	case <-time.After(patience):
 		n.t.Fatal("node did not end after SIGTERM")
 	}
 }
@@ -327,13 +273,46 @@ func elapse(d time.Duration) { <-time.NewTimer(d).C }
 // until polls a condition of another process, which cannot signal that it has become true.
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(2 * time.Minute) // for machines that do much else: a test ends as soon as its condition holds
+	deadline := time.After(patience)
 	for !condition() {
-		if time.Now().After(deadline) {
+		select {
+		case <-deadline:
 			t.Fatalf("waited in vain for %s", what)
+		default:
+			elapse(50 * time.Millisecond)
 		}
-		elapse(50 * time.Millisecond)
 	}
+}
+
+// awaitHeartbeats waits until heartbeats of the fleet have come for so long. Unlike a pause of the test it shows that nodes had the
+// time to do what they must not do: a node without processor time sends none.
+func (n *node) awaitHeartbeats(long time.Duration) {
+	n.t.Helper()
+	since := n.lastHeartbeat()
+	until(n.t, "heartbeats over "+long.String(), func() bool { return n.lastHeartbeat().Sub(since) > long })
+}
+
+// lastHeartbeat returns when the latest heartbeat of any node came, by the clock of the database.
+func (n *node) lastHeartbeat() (latest time.Time) {
+	n.t.Helper()
+	for _, node := range must[client.List[dispatcher.Node]](n.t)(n.Nodes(n.t.Context())).Items {
+		if node.HeartbeatAt.After(latest) {
+			latest = node.HeartbeatAt
+		}
+	}
+	return latest
+}
+
+// begunAfter returns the ids of runs of an app whose latest attempt began after an instant. Unlike the requests that have arrived,
+// which may have been under way for long, it shows when a node decided to send.
+func (n *node) begunAfter(app string, instant time.Time) (ids []string) {
+	n.t.Helper()
+	for _, run := range n.allRuns(app) {
+		if run.StartedAt != nil && run.StartedAt.After(instant) {
+			ids = append(ids, run.ID)
+		}
+	}
+	return ids
 }
 
 // receive waits for a value that another goroutine sends.
@@ -342,7 +321,7 @@ func receive[T any](t *testing.T, from <-chan T) T {
 	select {
 	case value := <-from:
 		return value
-	case <-time.After(60 * time.Second):
+	case <-time.After(patience):
 		t.Fatal("waited in vain for a request to arrive")
 		panic("unreachable")
 	}
@@ -374,21 +353,42 @@ func webhookJob(app, name, url string, triggers map[string]string) dispatcher.Jo
 	return job
 }
 
+// fireNoMore lets the triggers of a job, which are intervals, fire once a year from now on. A pause would hold retries back.
+func (n *node) fireNoMore(app, job string) {
+	n.t.Helper()
+	stored := must[dispatcher.Job](n.t)(n.Job(n.t.Context(), app, job))
+	for name, trigger := range stored.Triggers {
+		trigger.Expression = "rate(8760h)"
+		stored.Triggers[name] = trigger
+	}
+	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), stored, client.Condition{Existing: true}))
+}
+
+// patient returns a job whose requests do not time out while the receiver of the test has no processor time.
+func patient(job dispatcher.Job) dispatcher.Job {
+	job.Target.Webhook.Timeout = dispatcher.Duration(patience)
+	return job
+}
+
 // allRuns reads the whole run history of an app.
 func (n *node) allRuns(app string) []dispatcher.Run {
 	n.t.Helper()
 	var runs []dispatcher.Run
 	query := dispatcher.RunQuery{App: app, Page: dispatcher.Page{Limit: 1000}}
-	for tries := 0; ; tries++ {
-		page, err := n.Runs(n.t.Context(), query)
-		var problem *client.Error
-		if errors.As(err, &problem) && problem.Status == http.StatusServiceUnavailable && tries < 10 { // "try again in a moment"
-			elapse(time.Second)
-			continue
-		}
-		if err != nil {
-			n.t.Fatal(err)
-		}
+	for {
+		var page client.List[dispatcher.Run]
+		until(n.t, "a page of runs", func() bool {
+			var err error
+			page, err = n.Runs(n.t.Context(), query)
+			var problem *client.Error
+			if errors.As(err, &problem) && problem.Status == http.StatusServiceUnavailable { // "try again in a moment"
+				return false
+			}
+			if err != nil {
+				n.t.Fatal(err)
+			}
+			return true
+		})
 		runs = append(runs, page.Items...)
 		if page.Next == "" {
 			return runs

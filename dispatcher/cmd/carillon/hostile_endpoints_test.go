@@ -143,15 +143,16 @@ func newGuardedGroup(t *testing.T) *guardedGroup {
 // listen starts the worker at 127.0.0.7, and listeners on its port at other addresses of this machine.
 func (h *guardedGroup) listen() {
 	h.t.Helper()
+	address := freeAddress(h.t) // whose port is free at the other addresses, too, but for programs that chose it by themselves
+	_, h.port, _ = net.SplitHostPort(address)
 	worker := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Connection", "close")
 		h.arrived <- r.Header.Get("Authorization")
 	}))
 	_ = worker.Listener.Close()
-	worker.Listener = must[net.Listener](h.t)(net.Listen("tcp", "127.0.0.7:0"))
+	worker.Listener = must[net.Listener](h.t)(net.Listen("tcp", "127.0.0.7:"+h.port))
 	worker.Start()
 	h.t.Cleanup(worker.Close)
-	_, h.port, _ = net.SplitHostPort(worker.Listener.Addr().String())
 	for _, address := range []string{"127.0.0.1", "127.0.0.9", "::1"} {
 		l, err := net.Listen("tcp", net.JoinHostPort(address, h.port))
 		if err != nil && address == "::1" {

@@ -36,6 +36,7 @@ var notAlways = map[string]string{
 // TestMetricsOfANodeAreThoseOfTheDocsRulesAndDashboards reads the metrics of a node over PostgreSQL that has fired, and
 // compares everything that names them.
 func TestMetricsOfANodeAreThoseOfTheDocsRulesAndDashboards(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	live := liveMetrics(t)
 	t.Run("reference", func(t *testing.T) {

@@ -101,12 +101,12 @@ func fleetGone(t *testing.T, s *stage) symptom {
 		Heartbeat: dispatcher.Duration(time.Second), ExpireAfter: dispatcher.Duration(2 * time.Second)}
 	must[dispatcher.EndpointGroup](t)(s.PutGroup(t.Context(), group, client.Condition{}))
 	executor := dispatcher.StaticEndpoint{URL: "http://127.0.0.1:9999"}
-	must[dispatcher.Endpoint](t)(s.RegisterEndpoint(t.Context(), "night", "fleet", "executor-1", executor))
+	registered := must[dispatcher.Endpoint](t)(s.RegisterEndpoint(t.Context(), "night", "fleet", "executor-1", executor)).RegisteredAt
 	job := dispatcher.Job{App: "night", Name: "packs", Enabled: true,
 		Target: dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "fleet", Method: http.MethodPost, Timeout: dispatcher.DefaultTimeout}}}
 	must[dispatcher.Job](t)(s.PutJob(t.Context(), job, client.Condition{}))
 	until(t, "the group to count as empty", func() bool { return s.metric(t, "carillon_groups_without_endpoint") > 0 })
-	return s.at("night/fleet", "stopped registering", "packs", time.Now().UTC().Format("<td><time datetime=\"2006-01-02T"))
+	return s.at("night/fleet", "stopped registering", "packs", registered.UTC().Format("<td><time datetime=\"2006-01-02T"))
 }
 
 // retentionBehind lets a session hold a lock on a day of the history that should be gone.

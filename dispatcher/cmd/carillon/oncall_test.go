@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -56,6 +57,7 @@ func (s *stage) at(says ...string) symptom { return symptom{left: s.node, watche
 
 // The alert of a fault fires, its link opens in the console, and the page names the cause.
 func TestOnCallRehearsal(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	for name, r := range map[string]rehearsal{
 		"target down": {alert: "CarillonAppFails", app: "night", begin: targetDown},
@@ -259,7 +261,7 @@ func linkOf(t *testing.T, alert, app string) string {
 // openConsole signs in with the token of a node on the way to a page, and returns the page.
 func openConsole(t *testing.T, n *node, path string) string {
 	t.Helper()
-	browser := &http.Client{Jar: must[*cookiejar.Jar](t)(cookiejar.New(nil)), Timeout: 30 * time.Second}
+	browser := &http.Client{Jar: must[*cookiejar.Jar](t)(cookiejar.New(nil)), Timeout: patience}
 	get := func(address string) (string, int) {
 		request := must[*http.Request](t)(http.NewRequestWithContext(t.Context(), http.MethodGet, address, http.NoBody))
 		response, err := browser.Do(request)

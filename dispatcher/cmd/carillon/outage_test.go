@@ -14,7 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -27,6 +27,7 @@ type gate struct {
 	listener net.Listener
 	conns    map[net.Conn]bool
 	hanging  chan struct{} // nothing passes until it is closed; nil: all passes
+	held     int           // what waits to pass
 }
 
 // newGate returns a closed gate to a database, and the URL of the database behind it.
@@ -36,7 +37,7 @@ func newGate(t *testing.T, database string) (*gate, string) {
 	network, address := pgconn.NetworkAddress(config.Host, config.Port)
 	g := &gate{t: t, conns: map[net.Conn]bool{}}
 	g.server = func() (net.Conn, error) { return config.DialFunc(t.Context(), network, address) }
-	g.address = must[string](t)(freeport.Address(t.Context()))
+	g.address = freeAddress(t)
 	t.Cleanup(g.close)
 	through := url.URL{Scheme: "postgres", User: url.UserPassword(config.User, "hunter2"), Host: g.address,
 		Path: "/" + config.Database, RawQuery: "sslmode=disable"}
@@ -85,6 +86,9 @@ func (p passing) Read(b []byte) (int, error) {
 	n, err := p.Reader.Read(b)
 	p.gate.mu.Lock()
 	hanging := p.gate.hanging
+	if hanging != nil {
+		p.gate.held++
+	}
 	p.gate.mu.Unlock()
 	if hanging != nil {
 		<-hanging
@@ -98,6 +102,13 @@ func (g *gate) hang() {
 	defer g.mu.Unlock()
 	g.hanging = make(chan struct{})
 	g.t.Cleanup(sync.OnceFunc(func() { close(g.hanging) }))
+}
+
+// waiting returns how many directions of connections have something that waits to pass a gate that hangs.
+func (g *gate) waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.held
 }
 
 // close refuses new connections and cuts those there are.
@@ -126,6 +137,7 @@ func (n *node) status(path string) int {
 // A database that is away stops no process, at its start or later. Readiness follows it and
 // liveness does not, and when it is back all goes on by itself.
 func TestNodeOutlivesItsDatabase(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	direct := pgtest.New(t)
 	token := newToken(t, direct)

@@ -8,11 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
 // A password that is changed where it is kept is used from the next connection on.
 func TestPasswordFileIsReadForEachConnection(t *testing.T) {
+	need.Step(t, "databases")
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		entry string // in the file, of a password

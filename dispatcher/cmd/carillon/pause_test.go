@@ -7,10 +7,12 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // A team pauses its jobs for two hours, sees it everywhere, and ends the pause before.
 func TestPauseByLabelIsSeenByEveryCommand(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	s := newShop(t)
 	run := func(command, args string) string {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // serveAt starts a node at an address of its own choice and waits for a probe to pass.
@@ -23,7 +23,7 @@ func serveAt(t *testing.T, listen string, probeEnv []string, args ...string) *no
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := launchNode(t, database, "", nil, append(args, "--listen="+listen)...)
 	until(t, "the probe to pass", func() bool {
-		out, errs, code := carillon(t, probeEnv, "probe", "readyz", "--listen="+listen)
+		out, errs, code := carillon(t, probeEnv, "probe", "readyz", "--listen="+listen, "--timeout=1m")
 		if code != 0 && (code != exitFailure || out != "" || strings.Count(errs, "\n") != 1) {
 			t.Fatalf("probe: exit %d, %q, %q, want one line", code, out, errs)
 		}
@@ -33,8 +33,9 @@ func serveAt(t *testing.T, listen string, probeEnv []string, args ...string) *no
 }
 
 func TestProbePassesWhileTheNodeResponds(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
-	_, port, err := net.SplitHostPort(must[string](t)(freeport.Address(t.Context())))
+	_, port, err := net.SplitHostPort(freeAddress(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,9 +45,9 @@ func TestProbePassesWhileTheNodeResponds(t *testing.T) {
 		{"CARILLON_LISTEN=[::]:" + port, "HTTP_PROXY=http://127.0.0.1:1", "http_proxy=http://127.0.0.1:1"}} {
 		for _, path := range []string{"livez", "readyz", ""} {
 			want := path + " at " + strings.TrimPrefix(env[0], "CARILLON_LISTEN=") + ": ok\n"
-			args := []string{"probe", path}
+			args := []string{"probe", "--timeout=1m", path}
 			if path == "" {
-				want, args = "livez"+want, args[:1]
+				want, args = "livez"+want, args[:2]
 			}
 			if out, errs, code := carillon(t, env, args...); code != 0 || out != want {
 				t.Errorf("%v: exit %d, %q, %q, want %q", env, code, out, errs, want)
@@ -54,7 +55,7 @@ func TestProbePassesWhileTheNodeResponds(t *testing.T) {
 		}
 	}
 	n.terminate()
-	out, errs, code := carillon(t, nil, "probe", "--listen="+listen)
+	out, errs, code := carillon(t, nil, "probe", "--listen="+listen, "--timeout=1m")
 	if code != exitFailure || !strings.Contains(errs, "refused") || out != "" {
 		t.Errorf("after the end of the node: exit %d, %q, %q, want %d", code, out, errs, exitFailure)
 	}
@@ -80,8 +81,8 @@ func TestProbeFailsByTheResponse(t *testing.T) {
 		code int
 		says string
 	}{
-		"not ready":           {[]string{"readyz", listen}, exitFailure, "503 Service Unavailable: the database does not answer"},
-		"no response in time": {[]string{"livez", listen, "--timeout=50ms"}, exitFailure, "deadline exceeded"},
+		"not ready":           {[]string{"readyz", listen, "--timeout=1m"}, exitFailure, "503 Service Unavailable: the database does not answer"},
+		"no response in time": {[]string{"livez", listen, "--timeout=1s"}, exitFailure, "deadline exceeded"},
 		"no port":             {[]string{"--listen=127.0.0.1:0"}, exitUsage, "--listen"},
 		"no address":          {[]string{"--listen=8080"}, exitUsage, "--listen"},
 		"no time":             {[]string{listen, "--timeout=0s"}, exitUsage, "--timeout"},
@@ -99,6 +100,7 @@ func TestProbeFailsByTheResponse(t *testing.T) {
 }
 
 func TestProbeTrustsTheCertificateOfTheNodeOnly(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	certificate, file := certificateFor(t, "carillon.example.com")
 	raw := must[[]byte](t)(x509.MarshalECPrivateKey(certificate.PrivateKey.(*ecdsa.PrivateKey)))
@@ -106,10 +108,10 @@ func TestProbeTrustsTheCertificateOfTheNodeOnly(t *testing.T) {
 	if err := os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: raw}), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	listen := must[string](t)(freeport.Address(t.Context()))
+	listen := freeAddress(t)
 	serveAt(t, listen, []string{"CARILLON_TLS_CERT=" + file}, "--tls-cert="+file, "--tls-key="+key)
 	_, other := certificateFor(t, "carillon.example.com")
-	if _, errs, code := carillon(t, nil, "probe", "--listen="+listen, "--tls-cert="+other); code != exitFailure ||
+	if _, errs, code := carillon(t, nil, "probe", "--listen="+listen, "--tls-cert="+other, "--timeout=1m"); code != exitFailure ||
 		!strings.Contains(errs, "another certificate") {
 		t.Errorf("another certificate: exit %d, %q, want %d", code, errs, exitFailure)
 	}

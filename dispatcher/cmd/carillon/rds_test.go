@@ -7,19 +7,21 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 )
 
 // A node behind the login of RDS migrates, fires, listens and is operated by tokens, a new one for each connection
 // and each host; and no token ends up in a log.
 func TestNodeLogsInToRDSByTokens(t *testing.T) {
+	need.Step(t, "databases")
 	t.Parallel()
 	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) })
 	sqlIn(t, server, "postgres", `CREATE DATABASE carillon`)
 	certificate, roots := certificateFor(t, "127.0.0.1", "localhost")
 	first := newRDSStub(t, "127.0.0.1", socketOf(t, server), certificate)
 	second := newRDSStub(t, "localhost", socketOf(t, server), certificate)
-	database := "postgres://fleet@" + first.address() + "," + second.address() + "/carillon?sslrootcert=" + roots
+	database := "postgres://fleet@" + first.address() + "," + second.address() + "/carillon?connect_timeout=300&sslrootcert=" + roots
 	env := append(stubEnv(), "CARILLON_DATABASE_AUTH=rds-iam")
 
 	out, errs, code := carillon(t, env, "token", "create", "--name=e2e", "--database", database)
@@ -86,6 +88,7 @@ func TestRDSErrorsSayWhatToDoAndShowNoToken(t *testing.T) {
 
 // A node without credentials waits for them, as it waits for a database, and says so.
 func TestNodeWaitsForCredentials(t *testing.T) {
+	need.Step(t, "databases")
 	t.Parallel()
 	for name, tt := range map[string]struct {
 		env  []string

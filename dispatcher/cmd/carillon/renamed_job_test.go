@@ -10,10 +10,12 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // A renamed job keeps what H and jitter hash, so its fires stay where they are, and what is computed from the API's job agrees.
 func TestNextKnowsTheFiresOfARenamedJob(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	n, env := declareBilling(t, "http://127.0.0.1:1/")
 	spread := webhookJob("billing", "spread", "http://127.0.0.1:1/", map[string]string{"daily": "0 H H * * ?"})

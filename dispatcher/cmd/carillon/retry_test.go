@@ -11,11 +11,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // A node is killed while some of its runs await their next attempt, some are being attempted, and
 // some have failed and are not recorded yet. Each of them still comes to its third answer.
 func TestKilledNodeLosesNoRetry(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		const runs, tries = 60, 3
@@ -60,7 +62,6 @@ func TestKilledNodeLosesNoRetry(t *testing.T) {
 			}
 			sent[key] = true
 		}
-		var late []time.Duration
 		for _, id := range ids {
 			run := must[dispatcher.Run](t)(next.Run(t.Context(), id))
 			failed := 0
@@ -73,7 +74,7 @@ func TestKilledNodeLosesNoRetry(t *testing.T) {
 				}
 				failed++
 				wait := run.Attempts[i+1].StartedAt.Sub(attempt.EndedAt) - job.Retry.Delays[0].Std()
-				if late = append(late, wait); wait < 0 && run.Attempts[i+1].State != dispatcher.RunLost {
+				if wait < 0 && run.Attempts[i+1].State != dispatcher.RunLost {
 					t.Errorf("attempt %d of run %s came %s early", i+2, id, -wait)
 				}
 			}
@@ -81,12 +82,11 @@ func TestKilledNodeLosesNoRetry(t *testing.T) {
 				t.Errorf("run %s failed %d times under %d requests, want at most %d failures", id, failed, hits[run.EventID], tries-1)
 			}
 		}
-		slices.Sort(late)
-		t.Logf("%d retries, late by %s at the median and %s at most", len(late), late[len(late)/2], late[len(late)-1])
 	})
 }
 
 func TestGoneTargetIsShownAndResumed(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, func(w http.ResponseWriter, _ arrival) { w.WriteHeader(http.StatusGone) })

@@ -70,22 +70,16 @@ func sqlIn(t *testing.T, s *postgres.Server, database string, statements ...stri
 // chosen.
 func checkPaused(t *testing.T, n *node, r *receiver) {
 	t.Helper()
-	// Heartbeats that came later than what was under way had the time to.
-	heartbeats := func() (latest time.Time) {
-		for _, node := range must[client.List[dispatcher.Node]](t)(n.Nodes(t.Context())).Items {
-			if node.HeartbeatAt.After(latest) {
-				latest = node.HeartbeatAt
-			}
-		}
-		return latest
+	n.awaitHeartbeats(time.Second) // all nodes have noticed, and begin nothing more
+	since := n.lastHeartbeat()
+	n.awaitHeartbeats(3 * time.Second)
+	if begun := n.begunAfter("tail", since); len(begun) > 0 {
+		t.Errorf("attempts of runs %v began while nodes were to wait", begun)
 	}
-	since := heartbeats()
-	until(t, "heartbeats", func() bool { return heartbeats().Sub(since) > time.Second })
-	before := len(r.all())
-	since = heartbeats()
-	until(t, "heartbeats", func() bool { return heartbeats().Sub(since) > 3*time.Second })
-	if after := len(r.all()); after != before {
-		t.Errorf("%d requests were sent while nodes were to wait", after-before)
+	for _, a := range r.all() {
+		if a.scheduled.After(since) {
+			t.Errorf("instant %s was sent while nodes were to wait", a.scheduled)
+		}
 	}
 	for _, node := range must[client.List[dispatcher.Node]](t)(n.Nodes(t.Context())).Items {
 		if node.State == dispatcher.NodeDead {
@@ -110,6 +104,7 @@ func events(all []arrival) map[string]int {
 // A failover that has lost what nodes had committed pauses them, and replay repeats what was lost
 // under the ids it had; nothing is missing then.
 func TestFailoverThatLostCommitsWaitsForAChoice(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	for name, without := range map[string]string{
 		"the servers have identities":             "",
@@ -170,19 +165,10 @@ func failOverWithLoss(t *testing.T, without string) {
 	if twice == 0 {
 		t.Error("no fire that was lost has come again under its id")
 	}
-	seen, first, last := map[int64]bool{}, all[0].scheduled, all[0].scheduled
-	for _, a := range all {
-		seen[a.scheduled.Unix()] = true
-		if a.scheduled.After(last) {
-			last = a.scheduled
-		}
-	}
-	// The latest instants may be under way.
-	for at := first; at.Before(last.Add(-2 * time.Second)); at = at.Add(time.Second) {
-		if !seen[at.Unix()] {
-			t.Errorf("instant %s has not fired", at)
-		}
-	}
+	first, last := firstAndLast(all)
+	r.await(t, "every instant between the first and one after the choice", func(all []arrival) bool {
+		return len(holes(all, first, last, time.Second)) == 0
+	})
 	if _, err := one.Rollback(t.Context()); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("after the choice: got %v, want no rollback", err)
 	}
@@ -191,6 +177,7 @@ func failOverWithLoss(t *testing.T, without string) {
 // A file that was restored pauses the node over it, and skip repeats nothing, and the ledger then
 // accounts for all.
 func TestRestoredFileWaitsForAChoice(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "carillon.db")
 	database := "sqlite:" + file

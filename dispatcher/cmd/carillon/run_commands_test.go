@@ -9,10 +9,12 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // An operator runs a job that fails, finds its run, and repeats it once the target works again.
 func TestFailedRunIsFoundAndRepeated(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database), quick()...)
@@ -74,6 +76,7 @@ func TestFailedRunIsFoundAndRepeated(t *testing.T) {
 
 // An operator sees which shard of a broadcast failed, and repeats that one.
 func TestFailedShardIsFoundAndRepeated(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database), quick()...)

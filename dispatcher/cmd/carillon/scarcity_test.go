@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -21,8 +22,8 @@ import (
 func (n *node) tick(app, url string) {
 	n.t.Helper()
 	must[dispatcher.App](n.t)(n.PutApp(n.t.Context(), dispatcher.App{Name: app, Enabled: true}, client.Condition{}))
-	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(),
-		webhookJob(app, "ticks", url, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
+	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), patient(webhookJob(app, "ticks", url, map[string]string{"tick": "* * * * * ?"})),
+		client.Condition{}))
 }
 
 // checkVerify requires that every fire of an app has a run or a decision.
@@ -50,6 +51,7 @@ func hog(t *testing.T, database string) (taken []*pgx.Conn) {
 
 // A node waits for connections, works with few, and keeps those that it has.
 func TestNodeWorksWithFewConnections(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	server := startServer(t, func(s *postgres.Server) error { return s.Init(t.Context()) }, "max_connections=12")
 	sqlIn(t, server, "postgres", "CREATE ROLE carillon LOGIN", "CREATE DATABASE carillon OWNER carillon")
@@ -73,9 +75,7 @@ func TestNodeWorksWithFewConnections(t *testing.T) {
 	hog(t, database)
 	before := len(r.all())
 	r.await(t, "fires with none left", func(all []arrival) bool { return len(all) >= before+5 })
-	if ready := n.status("/readyz"); ready != http.StatusOK {
-		t.Errorf("with none left: /readyz is %d, want 200", ready)
-	}
+	n.awaitReady()
 	n.checkVerify("few")
 	n.terminate()
 }
@@ -83,10 +83,11 @@ func TestNodeWorksWithFewConnections(t *testing.T) {
 // A table that an administrator locks for a long time delays the statements that need it, and nothing else: no
 // node is marked dead, and later every fire has a run or a decision.
 func TestLongTableLockMarksNoNodeDead(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	database := pgtest.New(t)
 	r := newReceiver(t, nil)
-	n := startNode(t, database, newToken(t, database), quick()...)
+	n := startNode(t, database, newToken(t, database), append(quick(), "--dead-after=10s")...)
 	n.tick("locked", r.URL)
 	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })
 	conn := must[*pgx.Conn](t)(pgx.Connect(t.Context(), database))
@@ -95,15 +96,18 @@ func TestLongTableLockMarksNoNodeDead(t *testing.T) {
 	if _, err := lock.Exec(t.Context(), `LOCK TABLE trigger_clock, runs IN ACCESS EXCLUSIVE MODE`); err != nil {
 		t.Fatal(err)
 	}
-	locked := len(r.all())
-	id := n.only()
-	for end := time.Now().Add(8 * time.Second); time.Now().Before(end); elapse(200 * time.Millisecond) {
+	locked := time.Now()
+	id, since := n.only(), n.lastHeartbeat()
+	until(t, "heartbeats for longer than it takes to count as dead", func() bool {
 		if live := n.status("/livez"); live != http.StatusOK {
 			t.Fatalf("while the table is locked: /livez is %d, want 200", live)
 		}
-	}
-	if sent := len(r.all()); sent > locked+2 { // claimed before
-		t.Errorf("%d requests were sent while no fire could be claimed", sent-locked)
+		return n.lastHeartbeat().Sub(since) > 15*time.Second
+	})
+	for _, a := range r.all() {
+		if a.scheduled.After(locked.Add(claimLead)) {
+			t.Errorf("instant %s was sent while no fire could be claimed, since %s", a.scheduled, locked)
+		}
 	}
 	if err := lock.Rollback(t.Context()); err != nil {
 		t.Fatal(err)
@@ -130,6 +134,7 @@ func (n *node) only() dispatcher.NodeID {
 
 // A node that may open too few files for its load works through it later.
 func TestNodeWorksWithFewFiles(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	database := pgtest.New(t)
 	token := newToken(t, database)
@@ -141,8 +146,8 @@ func TestNodeWorksWithFewFiles(t *testing.T) {
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "narrow", Enabled: true}, client.Condition{}))
 	job := webhookJob("narrow", "herd", r.URL, nil)
-	job.Retry = dispatcher.Retry{MaxAttempts: 20, Base: dispatcher.Duration(time.Second),
-		Cap: dispatcher.Duration(2 * time.Second), MaxAge: dispatcher.Duration(time.Minute)}
+	job.Retry = dispatcher.Retry{MaxAttempts: dispatcher.MostAttempts, Base: dispatcher.Duration(time.Second),
+		Cap: dispatcher.Duration(2 * time.Second), MaxAge: dispatcher.DefaultMaxAge}
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	const runs = 200
 	for range runs {

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 func TestBatchPrintsALinePerQueryAndGoesOnAfterAnInvalidOne(t *testing.T) {
@@ -142,6 +143,7 @@ func TestScheduleNextTakesACalendar(t *testing.T) {
 }
 
 func TestScheduleNextTakesACalendarOfAnApp(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))

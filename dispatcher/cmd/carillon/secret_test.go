@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 func TestNewKeyFileIsForItsOwnerOnlyWhateverTheUmask(t *testing.T) {
@@ -41,6 +43,7 @@ func TestNewKeyFileIsForItsOwnerOnlyWhateverTheUmask(t *testing.T) {
 }
 
 func TestNodeWarnsOfFilesThatOthersCanRead(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	dir := t.TempDir()
 	file, keys := filepath.Join(dir, "carillon.db"), filepath.Join(dir, "keys")

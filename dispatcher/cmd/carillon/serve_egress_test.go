@@ -7,11 +7,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // T8: nodes call neither their own API nor that of another node, even where targets on the machine are allowed.
 func TestJobsDoNotReachTheAPIOfAnyNode(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := pgtest.New(t)
 	token := newToken(t, database)

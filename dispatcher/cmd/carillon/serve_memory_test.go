@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // memoryGroup makes a control group of this process's own with a memory limit, and returns the file by which a
@@ -40,6 +42,7 @@ func memoryGroup(t *testing.T, limit int64) (join string) {
 
 // A node in a container takes nine tenths of its memory, unless GOMEMLIMIT says otherwise.
 func TestMemoryLimitFollowsTheContainer(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	const limit = 256 << 20
 	for name, tt := range map[string]struct {

@@ -11,11 +11,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // A node asks the ECS agent for protection while an attempt runs that its drain could cut off, and not before. The
 // attempt does not wait for the response.
 func TestNodeProtectsItsTaskDuringALongAttempt(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	asked, answer := make(chan string, 10), make(chan struct{})
 	agent := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {

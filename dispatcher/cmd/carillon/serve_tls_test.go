@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -241,14 +242,16 @@ func TestOperatorsAreWarnedOfCertificatesAndPlainHTTP(t *testing.T) {
 			t.Errorf("plain HTTP at %s: metric %v, want warned %v", address, value, warned)
 		}
 	}
-	var logs bytes.Buffer
-	s := must[*servedTLS](t)(serveTLS(tlsFiles{}, &net.TCPAddr{IP: net.IPv4zero}, slog.New(slog.NewTextHandler(&logs, nil))))
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	s.run(ctx)
-	if got := strings.Count(logs.String(), "plain HTTP"); got != 1 {
-		t.Errorf("plain HTTP is logged %d times, want once: %s", got, logs.String())
-	}
+	synctest.Test(t, func(t *testing.T) {
+		var logs bytes.Buffer
+		s := must[*servedTLS](t)(serveTLS(tlsFiles{}, &net.TCPAddr{IP: net.IPv4zero}, slog.New(slog.NewTextHandler(&logs, nil))))
+		ctx, cancel := context.WithTimeout(t.Context(), warningRepeat-tlsPoll)
+		defer cancel()
+		s.run(ctx)
+		if got := strings.Count(logs.String(), "plain HTTP"); got != 1 {
+			t.Errorf("plain HTTP is logged %d times, want once: %s", got, logs.String())
+		}
+	})
 }
 
 func gauge(t *testing.T, registry *prometheus.Registry, name string) float64 {

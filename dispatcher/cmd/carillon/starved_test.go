@@ -8,23 +8,27 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// starve leaves a node a tenth of the time, a few milliseconds at once, until stop is called.
+// starve leaves a node a tenth of the time until stop is called: a few milliseconds at once, or more if this process was stopped
+// itself while the node was.
 func (n *node) starve() (stop func()) {
 	enough, over := make(chan struct{}), make(chan struct{})
 	go func() {
 		defer close(over)
 		for {
+			stopped := time.Now()
 			_ = n.command.Process.Signal(syscall.SIGSTOP)
 			elapse(54 * time.Millisecond)
 			_ = n.command.Process.Signal(syscall.SIGCONT)
+			continued := time.Now()
 			select {
 			case <-enough:
 				return
 			default:
-				elapse(6 * time.Millisecond)
+				elapse(continued.Sub(stopped) / 9)
 			}
 		}
 	}()
@@ -34,17 +38,18 @@ func (n *node) starve() (stop func()) {
 // A node with hardly any processor time is slow, but alive: its heartbeats do not wait behind its work, so no
 // other node takes its runs, and nothing is sent twice.
 func TestStarvedNodeIsNotMarkedDead(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	database := pgtest.New(t)
 	token, r := newToken(t, database), newReceiver(t, nil)
-	args := []string{"--handler-interval=500ms", "--heartbeat=500ms", "--dead-after=15s"}
+	args := []string{"--handler-interval=500ms", "--heartbeat=500ms", "--dead-after=30s"}
 	starved := startNode(t, database, token, args...)
 	starved.busy(r.URL)
 	r.further(t, 2, "of the only node")
 	id := starved.only()
 	healthy := startNode(t, database, token, args...)
 	stop := starved.starve()
-	r.further(t, 18, "while one node is starved") // longer than --dead-after
+	r.further(t, 40, "while one node is starved") // longer than --dead-after
 	stop()
 	of := map[dispatcher.NodeID]int{}
 	for _, run := range healthy.allRuns("busy") {

@@ -8,12 +8,14 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
 // A story: the page about queues and topics is done step by step. Its configuration is valid, each job's message arrives once
 // although AWS fails in between, and a run shows the id of its message.
 func TestStoryMessagesReachQueuesAndTopics(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	page, err := os.ReadFile("../../../docs/how-to/send-to-a-queue-or-topic.md")
 	if err != nil {
@@ -100,6 +102,7 @@ func messageJobs() (orders, announce dispatcher.Job) {
 	for _, job := range []*dispatcher.Job{&orders, &announce} {
 		job.Retry.SetDefaults()
 		job.Retry.Base, job.Retry.Cap = dispatcher.Duration(dispatcher.MinDuration), dispatcher.Duration(dispatcher.MinDuration)
+		job.Retry.MaxAttempts = dispatcher.MostAttempts // until the test has ended the fault
 	}
 	return orders, announce
 }

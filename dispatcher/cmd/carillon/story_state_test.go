@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // lintPage checks the first block of configuration of a page, with an app of that name before it, and returns the page.
@@ -56,6 +57,7 @@ func (n *node) commandsOf(t *testing.T, page string) (printed []string) {
 // A story: the page about carried states is done step by step. A run returns a cursor as the page has it, the next one gets it,
 // and an operator sets another and clears it.
 func TestStoryStateIsCarriedFromRunToRun(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	page := lintPage(t, "carry-state.md", "shop")
 	_, response, _ := strings.Cut(page, "```json\n")
@@ -97,15 +99,16 @@ func TestStoryStateIsCarriedFromRunToRun(t *testing.T) {
 	}
 }
 
-// A story: the page about objectives is done step by step, on a node that has just fired.
+// A story: the page about objectives is done step by step, with a job that has not fired late yet, because it fires once a year.
 func TestStoryObjectiveIsMeasured(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	page := lintPage(t, "set-objectives.md", "billing")
 	r := newReceiver(t, nil)
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database), quick()...)
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "billing", Enabled: true}, client.Condition{}))
-	job := webhookJob("billing", "invoices", r.URL, map[string]string{"often": "0 * * * * ?"})
+	job := webhookJob("billing", "invoices", r.URL, map[string]string{"often": "0 0 12 1 1 ?"})
 	job.Objective = &dispatcher.Objective{Within: dispatcher.Duration(1e9), Of: "99.9%"}
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	for i, printed := range n.commandsOf(t, page) {

@@ -11,10 +11,12 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
 func TestTokensAreManaged(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))
@@ -147,6 +149,7 @@ func TestBadFlagsOfTLSAndOIDCAreUsageErrors(t *testing.T) {
 
 // A node with client certificates and an issuer, as a pipeline sees it.
 func TestNodeServesPipelineWithoutAStoredToken(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	dir := t.TempDir()
 	file := func(name string, text []byte) string {
@@ -178,12 +181,12 @@ func TestNodeServesPipelineWithoutAStoredToken(t *testing.T) {
 		"--tls-cert="+file("cert", cert), "--tls-key="+file("key", key), "--client-ca="+authorities)
 	address := strings.TrimPrefix(secure.endpoint, "http://")
 	until(t, "a probe without a client certificate to pass", func() bool {
-		_, _, code := carillon(t, nil, "probe", "readyz", "--listen="+address, "--tls-cert="+filepath.Join(dir, "cert"))
+		_, _, code := carillon(t, nil, "probe", "readyz", "--timeout=1m", "--listen="+address, "--tls-cert="+filepath.Join(dir, "cert"))
 		return code == 0
 	})
-	if logs := secure.logs.String(); !strings.Contains(logs, "certificate of the API expires at") {
-		t.Error("the log does not warn that the certificate expires within 14 days")
-	}
+	until(t, "a warning that the certificate expires within 14 days", func() bool {
+		return strings.Contains(secure.logs.String(), "certificate of the API expires at")
+	})
 	list := func(flags ...string) (string, int) {
 		command := exec.CommandContext(t.Context(), filepath.Join(binaries, "carillon"), append([]string{"token", "list"}, flags...)...)
 		command.Env = append(os.Environ(), "CARILLON_ENDPOINT=https://"+address, "CARILLON_TOKEN="+secure.token)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
 
@@ -53,6 +54,7 @@ func newTracedTarget(t *testing.T) *tracedTarget {
 // A run is attempted by a node, is in flight again when the node is killed, and succeeds at another node: all spans that were
 // exported are of one trace, each linked to the attempt before, and the job that follows links to it.
 func TestAttemptsOfARunShareATraceOverTheDeathOfANode(t *testing.T) {
+	need.Step(t, "kills")
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		c, p, token := servers.NewCollector(t), newTracedTarget(t), newToken(t, database)

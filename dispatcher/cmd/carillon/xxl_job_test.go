@@ -13,7 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
-	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/program"
 )
 
@@ -86,7 +86,7 @@ func executorsAddress(t *testing.T) string {
 func freeAddresses(t *testing.T, count int) (addresses []string, ports []int) {
 	t.Helper()
 	for range count {
-		address := must[string](t)(freeport.Address(t.Context()))
+		address := freeAddress(t)
 		_, port, _ := strings.Cut(address, ":")
 		addresses, ports = append(addresses, address), append(ports, must[int](t)(strconv.Atoi(port)))
 	}
@@ -102,7 +102,7 @@ func (n *node) declareExecutors(ports []int) {
 	group.Kind, group.AppName = dispatcher.GroupXXLJob, executorsAppName
 	group.AccessToken = &dispatcher.Secret{Reference: "env:SECRET_FINANCE_TOKEN"}
 	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: ports,
-		Heartbeat: dispatcher.Duration(time.Second), ExpireAfter: dispatcher.Duration(3 * time.Second)}
+		Heartbeat: dispatcher.Duration(time.Second), ExpireAfter: dispatcher.Duration(10 * time.Second)}
 	must[dispatcher.EndpointGroup](n.t)(n.PutGroup(n.t.Context(), group, client.Condition{}))
 }
 
@@ -170,14 +170,15 @@ func newExecutorNode(t *testing.T) *node {
 	return startNodeWith(t, database, newToken(t, database), env, quick()...)
 }
 
-// sleeping is a run that takes a minute.
-func sleeping() dispatcher.XXLJobRun { return dispatcher.XXLJobRun{Handler: "sleeping", Param: "1m"} }
+// sleeping is a run that takes longer than any test.
+func sleeping() dispatcher.XXLJobRun { return dispatcher.XXLJobRun{Handler: "sleeping", Param: "1h"} }
 
 // busyOver makes a job ask executors whether they are idle.
 func busyOver(job *dispatcher.Job) { job.Target.Group.Strategy = "busyover" }
 
 // An executor that is written from the protocol alone registers, is asked, runs, logs, calls back, is stopped and expires.
 func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
+	need.Step(t, "processes")
 	t.Parallel()
 	n, binary := newExecutorNode(t), buildExecutor(t)
 	addresses, ports := freeAddresses(t, 1)
@@ -265,7 +266,7 @@ func (n *node) checkKill(executor *xxlExecutor) {
 // checkTokens shows that a wrong token is of no use in either direction.
 func (n *node) checkTokens(binary, address string, executor *xxlExecutor) {
 	n.t.Helper()
-	stranger := must[string](n.t)(freeport.Address(n.t.Context()))
+	stranger := freeAddress(n.t)
 	wrong := startExecutor(n.t, binary, stranger, "guessed", n)
 	until(n.t, "the stranger to be refused", func() bool { return strings.Contains(wrong.log.String(), "the access token is wrong") })
 	if got := n.executors(); fmt.Sprint(got) != "["+executor.id+"]" {
@@ -291,6 +292,7 @@ func (n *node) checkTokens(binary, address string, executor *xxlExecutor) {
 
 // A fleet of three moves over; one is killed and one stops, and every fire is done.
 func TestFleetOfExecutorsLosesNoFire(t *testing.T) {
+	need.Step(t, "fleets")
 	t.Parallel()
 	n, binary := newExecutorNode(t), buildExecutor(t)
 	addresses, ports := freeAddresses(t, 3)
@@ -300,9 +302,9 @@ func TestFleetOfExecutorsLosesNoFire(t *testing.T) {
 		fleet = append(fleet, startExecutor(t, binary, address, executorsToken, n))
 	}
 	until(t, "all executors to register", func() bool { return len(n.executors()) == 3 })
-	run := dispatcher.XXLJobRun{Handler: "sleeping", Param: "300ms", CallbackTimeout: dispatcher.Duration(3 * time.Second)}
+	run := dispatcher.XXLJobRun{Handler: "sleeping", Param: "200ms", CallbackTimeout: dispatcher.Duration(10 * time.Second)}
 	n.declareHandler("invoices", executorsGroup, run, func(job *dispatcher.Job) {
-		job.Retry.MaxAttempts, job.Retry.Base = 5, dispatcher.Duration(100*time.Millisecond)
+		job.Retry.MaxAttempts, job.Retry.Base = dispatcher.MostAttempts, dispatcher.Duration(100*time.Millisecond)
 		for i := range 4 {
 			trigger := dispatcher.Trigger{}
 			trigger.SetDefaults()
@@ -325,16 +327,8 @@ func TestFleetOfExecutorsLosesNoFire(t *testing.T) {
 	before := ran()
 	until(t, "the last one to work on", func() bool { return ran()[fleet[2].id] > before[fleet[2].id]+5 })
 
-	must[dispatcher.Job](t)(n.PauseJob(t.Context(), executorsApp, "invoices", "", true, client.Condition{}))
-	until(t, "all runs to end", func() bool {
-		for _, run := range n.allRuns(executorsApp) {
-			if run.EndedAt == nil {
-				return false
-			}
-		}
-		return true
-	})
-	for _, run := range n.allRuns(executorsApp) {
+	n.fireNoMore(executorsApp, "invoices")
+	for _, run := range n.settled(t, executorsApp, time.Now()) {
 		if run.State != dispatcher.RunSucceeded {
 			t.Errorf("run %s ended as %s after %d attempts: %s", run.ID, run.State, run.Attempt, run.Error)
 		}
@@ -344,6 +338,7 @@ func TestFleetOfExecutorsLosesNoFire(t *testing.T) {
 
 // A fleet of three moves over by what the page tells: its configuration, with the addresses of this machine, and its address.
 func TestPageMovesAFleetOfExecutors(t *testing.T) {
+	need.Step(t, "fleets")
 	t.Parallel()
 	keys := filepath.Join(t.TempDir(), "keys")
 	if err := os.WriteFile(keys, []byte(testKey), 0o600); err != nil {
