@@ -3,7 +3,6 @@ package dispatcher_test
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -81,25 +80,18 @@ func TestSharedBaseCalendarsAreEvaluatedOnce(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// A machine that does other work may stop for a while, though not each time.
-	const enough = time.Second
-	took := time.Duration(math.MaxInt64)
-	for try := 0; try < 5 && took > enough; try++ {
-		at := time.Date(2026, 12, 9, 23, 59, 58, 0, time.UTC)
-		began := time.Now()
-		for range 1000 {
-			var ok bool
-			if at, ok = s.Next(at); !ok {
-				t.Fatal("no next fire")
-			}
-		}
-		took = time.Since(began)
-		if want := time.Date(2026, 12, 20, 0, 16, 38, 0, time.UTC); !at.Equal(want) {
-			t.Errorf("the thousandth fire is %s, want %s", at, want)
+	at, budget := time.Date(2026, 12, 9, 23, 59, 58, 0, time.UTC), schedule.NewBudget(t.Context(), 1<<40)
+	for range 1000 {
+		var ok bool
+		if at, ok, err = s.FindWithin(budget, at); !ok || err != nil {
+			t.Fatalf("next fire: %v, %v", ok, err)
 		}
 	}
-	if took > enough {
-		t.Errorf("1,000 fires took %s", took)
+	if want := time.Date(2026, 12, 20, 0, 16, 38, 0, time.UTC); !at.Equal(want) {
+		t.Errorf("the thousandth fire is %s, want %s", at, want)
+	}
+	if used := budget.Used(); used > 10_000 {
+		t.Errorf("1,000 fires took %d steps, want some for each, and not one for each way to a calendar", used)
 	}
 }
 
@@ -134,22 +126,17 @@ func TestExpectBodyOfALargeProgramIsRefused(t *testing.T) {
 }
 
 // T6: the length is checked before the expression is parsed.
-func TestLongExpectBodyIsNotCompiled(t *testing.T) {
-	t.Parallel()
-	// A machine that does other work may stop for a while, though not each time.
-	const enough = 500 * time.Millisecond
-	took := time.Duration(math.MaxInt64)
-	for try := 0; try < 5 && took > enough; try++ {
-		began := time.Now()
-		if err := expecting(strings.Repeat("(", 1<<20)); !hasCode(err, dispatcher.CodeTextTooLong) {
-			t.Errorf("1 MiB of brackets: %v, want a problem text_too_long", err)
+func TestLongExpectBodyIsNotCompiled(t *testing.T) { // not in parallel, because it counts allocations
+	for name, tt := range map[string]struct{ expression, code string }{
+		"1 MiB of brackets": {strings.Repeat("(", 1<<20), dispatcher.CodeTextTooLong},
+		"512 brackets":      {strings.Repeat("(", 512) + "a" + strings.Repeat(")", 511), "regexp_size"},
+	} {
+		if err := expecting(tt.expression); !hasCode(err, tt.code) {
+			t.Errorf("%s: %v, want a problem %s", name, err, tt.code)
 		}
-		if err := expecting(strings.Repeat("(", 512) + "a" + strings.Repeat(")", 511)); !hasCode(err, "regexp_size") {
-			t.Errorf("512 brackets: %v, want a problem regexp_size", err)
+		// A parser allocates more than one node for each bracket.
+		if n := testing.AllocsPerRun(1, func() { _ = expecting(tt.expression) }); n > 100 {
+			t.Errorf("%s: %v allocations, want those of the error alone", name, n)
 		}
-		took = time.Since(began)
-	}
-	if took > enough {
-		t.Errorf("it took %s", took)
 	}
 }

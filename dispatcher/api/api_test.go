@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -20,6 +21,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
+
+// patience is how long a test waits for what must happen: longer than any machine takes.
+const patience = 5 * time.Minute
 
 // world is an API over a fresh SQLite database, and a token for everything.
 type world struct {

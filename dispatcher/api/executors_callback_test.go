@@ -71,8 +71,9 @@ func TestCallbackOfAnExecutorEndsItsRun(t *testing.T) {
 			if got := w.stateOf(run).State; got != tt.state {
 				t.Errorf("run is %s, want %s", got, tt.state)
 			}
-			due, err := w.store.NextRetry(t.Context(), time.Time{}, time.Now())
-			if failed := tt.state != dispatcher.RunSucceeded; err != nil || failed && due.Next.After(time.Now()) {
+			now := time.Now()
+			due, err := w.store.NextRetry(t.Context(), time.Time{}, now)
+			if failed := tt.state != dispatcher.RunSucceeded; err != nil || failed && due.Next.After(now) {
 				t.Errorf("next retry = %+v, %v, want it due: %v", due, err, failed)
 			}
 			if code, msg := w.executor(executorBase+"/callback", fmt.Sprintf(`[{"logId":%d,"handleCode":200}]`, id), executorToken); code != 200 {
@@ -88,22 +89,26 @@ func TestCallbackWaitsForTheRecordOfItsRun(t *testing.T) {
 	first, held, id := w.executorRun()
 	w.acceptAs(held, id)
 	second, late, lateID := w.executorRun()
-	came := make(chan string)
+	came, began := make(chan string), time.Now()
+	var took time.Duration
 	go func() {
 		code, msg := w.executor(executorBase+"/callback",
 			fmt.Sprintf(`[{"logId":%d,"handleCode":200},{"logId":%d,"handleCode":200}]`, lateID, id), executorToken)
+		ended := time.Now()
+		took = ended.Sub(began)
 		came <- fmt.Sprint(code, " ", msg)
 	}()
-	for deadline := time.Now().Add(30 * time.Second); w.read(first).State != dispatcher.RunSucceeded; {
-		if time.Now().After(deadline) {
+	waiting, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for w.read(first).State != dispatcher.RunSucceeded {
+		if waiting.Err() != nil {
 			t.Fatal("the result that has its run is not taken")
 		}
 	}
-	accepted := time.Now()
 	w.acceptAs(late, lateID)
 	if got := <-came; got != "200 " {
-		if time.Since(accepted) < time.Second {
-			t.Errorf("callback: %s", got)
+		if took < api.CallbackPatience {
+			t.Errorf("callback after %s: %s, want it to wait for %s", took, got, api.CallbackPatience)
 		}
 		// The machine is slow, and the callback was refused before that. The executor repeats it.
 		if code, msg := w.executor(executorBase+"/callback", fmt.Sprintf(`[{"logId":%d,"handleCode":200}]`, lateID), executorToken); code != 200 {

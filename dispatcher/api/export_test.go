@@ -2,6 +2,9 @@ package api
 
 import "github.com/carillon-dev/carillon/dispatcher"
 
+// CallbackPatience is how long a callback of an executor waits.
+const CallbackPatience = callbackPatience
+
 // Route is what a route declares of itself.
 type Route struct {
 	Method, Path string

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // pausedOf matches the one metric that each job has, with the names of app and job.
@@ -28,6 +29,7 @@ func (r reply) showsJobs(want map[string]int, unlisted int) {
 }
 
 func TestMetricsOfJobsShowAThousandAndCountTheOthers(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declareTwo()

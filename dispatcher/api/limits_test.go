@@ -206,7 +206,7 @@ func TestBodyWithoutATokenIsNotAwaited(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	server := httptest.NewUnstartedServer(w.api)
-	server.Config.ReadTimeout = 10 * time.Minute
+	server.Config.ReadTimeout = 2 * patience
 	server.Start()
 	defer server.Close()
 	var dial net.Dialer
@@ -215,7 +215,7 @@ func TestBodyWithoutATokenIsNotAwaited(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	if err := conn.SetReadDeadline(time.Now().Add(time.Minute)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
 		t.Fatal(err)
 	}
 	const request = "PUT " + oneApp + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"

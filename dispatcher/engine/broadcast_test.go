@@ -179,7 +179,7 @@ func TestCancelOfBroadcastCutsOffItsShards(t *testing.T) {
 		t.Errorf("shards (-want +got):\n%s", diff)
 	}
 	r.slots.releaseLast(t.Context())
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for tick := time.Tick(10 * time.Millisecond); ; { // another goroutine may be about to give one back
 		if taken, err := r.store.Slots(ctx, "app", "spread"); err == nil && len(taken) == 0 {

@@ -272,7 +272,7 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 	adopt(2)
 	close(end[1])
 	<-ended
-	r.recorder.drain(20 * time.Second)
+	r.recorder.drain(patience)
 	for round := range 3 {
 		if err := r.reclaim(t.Context(), r.now.Add(time.Duration(round)*r.opts.Handler)); err != nil {
 			t.Fatal(err)

@@ -14,10 +14,12 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
-// victimEnv makes the test program an endpoint that is killed: see serveVictim.
+// victimEnv makes the test program an endpoint that is killed, on the address that it has: see serveVictim.
 const victimEnv = "CARILLON_TEST_VICTIM"
 
 // victimResponds is how many requests a victim responds to.
@@ -26,7 +28,7 @@ const victimResponds = 20
 // serveVictim serves an endpoint. It prints its URL, and a line for each request before it responds to it. It keeps the
 // requests after the first ones, so that some are in flight when the process is killed.
 func serveVictim() {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := net.Listen("tcp", os.Getenv(victimEnv))
 	if err != nil {
 		panic(err)
 	}
@@ -54,8 +56,12 @@ type victim struct {
 
 func startVictim(t *testing.T) *victim {
 	t.Helper()
+	address, err := freeport.Address(t.Context()) // which no other program gets after its death
+	if err != nil {
+		t.Fatal(err)
+	}
 	v := &victim{command: exec.Command(os.Args[0]), events: map[string]bool{}}
-	v.command.Env = append(os.Environ(), victimEnv+"=1")
+	v.command.Env = append(os.Environ(), victimEnv+"="+address)
 	out, err := v.command.StdoutPipe()
 	if err == nil {
 		err = v.command.Start()
@@ -90,6 +96,7 @@ func (v *victim) kill(t *testing.T, inFlight int) (died time.Time) {
 // An endpoint that is killed costs the requests that it has in flight an attempt. From then on none goes to it, and each fire
 // is done.
 func TestKilledEndpointGetsNoFireAndLosesNone(t *testing.T) {
+	need.Step(t, "fleets")
 	t.Parallel()
 	s, stop := startFleet(t, pgtest.New(t), strategyNodes)
 	a := &arrivals{at: map[string]map[string]string{}, again: map[string]int{}, came: make(chan struct{}, 1)}
@@ -114,7 +121,7 @@ func TestKilledEndpointGetsNoFireAndLosesNone(t *testing.T) {
 	if err != nil || len(runs) != strategyFires {
 		t.Fatalf("%d runs, %v, want %d", len(runs), err, strategyFires)
 	}
-	repeated := 0
+	repeated, afterDeath := 0, 0
 	for _, summary := range runs {
 		run, err := s.Run(t.Context(), summary.ID)
 		if err != nil {
@@ -128,14 +135,18 @@ func TestKilledEndpointGetsNoFireAndLosesNone(t *testing.T) {
 				continue
 			}
 			repeated++
-			// A node sees within milliseconds that a kept connection is gone, if it has a processor.
-			if attempt.StartedAt.After(died.Add(time.Second)) {
-				t.Errorf("attempt %d of run %s began %s after the death: %s", attempt.Attempt, run.ID, attempt.StartedAt.Sub(died), attempt.Error)
+			if attempt.StartedAt.After(died) {
+				afterDeath++
 			}
 		}
 	}
-	least, most := len(killed.events)-victimResponds, len(killed.events)-victimResponds+strategyFires/10 // a second's fires
-	if least < inFlight || repeated < least || repeated > most || a.again["steady"] > 0 {
-		t.Errorf("%d attempts failed and %d fires arrived again, want %d to %d and none", repeated, a.again["steady"], least, most)
+	least := len(killed.events) - victimResponds
+	if least < inFlight || repeated < least || a.again["steady"] > 0 {
+		t.Errorf("%d attempts failed and %d fires arrived again, want %d at least and none", repeated, a.again["steady"], least)
+	}
+	// No new connection is made any more, and a node sees that a kept one is gone, if not before it has used it once. Only
+	// connections with a response were kept.
+	if afterDeath > victimResponds {
+		t.Errorf("%d attempts that began after the death failed, want one for each of %d connections at most", afterDeath, victimResponds)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/test/freeport"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -86,7 +87,7 @@ func (a *arrivals) arrive(group, fire, id string) {
 // await waits until so many fires of a group have arrived.
 func (a *arrivals) await(t *testing.T, group string, fires int) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for {
 		a.mu.Lock()
@@ -209,6 +210,7 @@ func declareStrategy(t *testing.T, s dispatcher.Store, name string, c strategyCa
 	group := dispatcher.EndpointGroup{App: "app", Name: name, Path: "/" + name, Strategy: c.strategy}
 	group.SetDefaults()
 	group.Strategy, group.Endpoints = c.strategy, map[string]dispatcher.StaticEndpoint{}
+	group.Probe.Timeout = dispatcher.Duration(time.Minute) // a slow machine makes no endpoint busy
 	for id, url := range urls {
 		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: url}
 	}
@@ -250,6 +252,7 @@ func declareStrategy(t *testing.T, s dispatcher.Store, name string, c strategyCa
 
 // Three nodes send 1,000 fires of each strategy to five endpoints. docs/routing.md states where they go.
 func TestStrategiesDistributeTheFiresOfThreeNodes(t *testing.T) {
+	need.Step(t, "fleets")
 	t.Parallel()
 	s, stop := startFleet(t, pgtest.New(t), strategyNodes)
 	a := &arrivals{

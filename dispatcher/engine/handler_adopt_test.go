@@ -125,7 +125,7 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 	if err := r.adopt(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	done, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	done, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for r.read(requested["other"]).State != dispatcher.RunSucceeded {
 		select {
@@ -136,7 +136,7 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 		}
 	}
 	close(release)
-	ended, stop := context.WithTimeout(t.Context(), 2*time.Minute)
+	ended, stop := context.WithTimeout(t.Context(), patience)
 	defer stop()
 	for r.read(requested["app"]).State != dispatcher.RunSucceeded && ended.Err() == nil {
 		if err := r.adopt(t.Context()); err != nil {

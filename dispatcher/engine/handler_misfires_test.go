@@ -116,7 +116,7 @@ func TestCatchUpCarriesItsRange(t *testing.T) {
 	r := newRig(t, nil)
 	r.startAgo(time.Hour)
 	begin := r.now
-	r.declare("catch-up", "rate(10s)", nil)
+	r.declare("catch-up", "rate(10s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.DefaultMisfireAfter })
 	r.work(begin.Add(100 * time.Second))
 	runs := r.settled()
 	want := &dispatcher.MissedRange{From: begin.Add(10 * time.Second), To: begin.Add(100 * time.Second), Count: 10}
@@ -148,7 +148,9 @@ func TestFireAllIsCappedAndSpaced(t *testing.T) {
 	r := newRig(t, nil)
 	r.startAgo(80 * time.Hour)
 	begin := r.now
-	r.declare("all", "rate(1m)", func(t *dispatcher.Trigger) { t.MisfirePolicy = dispatcher.FireAll })
+	r.declare("all", "rate(1m)", func(t *dispatcher.Trigger) {
+		t.MisfirePolicy, t.MisfireAfter = dispatcher.FireAll, dispatcher.DefaultMisfireAfter
+	})
 	now := begin.Add(72 * time.Hour)
 	for range 20 {
 		r.work(now)

@@ -9,12 +9,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
 // A fleet of a hundred nodes must not keep its database busy by asking whether there is something to do. The intervals
 // are a tenth of the defaults, so that a second is ten.
 func TestNodesWithoutFiresSendFewStatements(t *testing.T) {
+	need.Step(t, "fleets")
 	t.Parallel()
 	database := pgtest.New(t)
 	const nodes, tenth = 4, 10
@@ -33,15 +35,16 @@ func TestNodesWithoutFiresSendFewStatements(t *testing.T) {
 		go func() { e.Run(ctx); over <- struct{}{} }()
 	}
 	// The last rounds count, when all nodes know each other and what they asked for at the start is known.
-	measured := 0.0
 	const span = 30 * time.Second / tenth
 	ticker := time.NewTicker(2 * span)
 	defer ticker.Stop()
 	<-ticker.C
-	before := statementsOf(t, registry)
+	begun, before := time.Now(), statementsOf(t, registry)
 	ticker.Reset(span)
 	<-ticker.C
-	measured = (statementsOf(t, registry) - before) / nodes / (span * tenth).Seconds()
+	sent, ended := statementsOf(t, registry)-before, time.Now()
+	// A slow machine lets nodes do less in the time that has passed, and nothing more often.
+	measured := sent / nodes / (ended.Sub(begun) * tenth).Seconds()
 	end()
 	for range nodes {
 		<-over
@@ -49,7 +52,6 @@ func TestNodesWithoutFiresSendFewStatements(t *testing.T) {
 	if err := s.Close(); err != nil {
 		t.Error(err)
 	}
-	t.Logf("%.2f statements a node and second", measured)
 	if measured > mostIdle {
 		t.Errorf("a node without fires sends %.2f statements a second, want %.2f at most", measured, mostIdle)
 	}

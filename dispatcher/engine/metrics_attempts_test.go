@@ -129,7 +129,9 @@ func TestLinesOfFailedAttemptsAreBoundedBySecond(t *testing.T) {
 func TestMissedFiresCountByDecision(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.declare("skips", "rate(1s)", func(trigger *dispatcher.Trigger) { trigger.MisfirePolicy = dispatcher.Skip })
+	r.declare("skips", "rate(1s)", func(trigger *dispatcher.Trigger) {
+		trigger.MisfirePolicy, trigger.MisfireAfter = dispatcher.Skip, dispatcher.DefaultMisfireAfter
+	})
 	if err := r.settleMisfires(t.Context(), r.now.Add(10*time.Minute)); err != nil {
 		t.Fatal(err)
 	}

@@ -119,7 +119,7 @@ func TestRetryIsMadeWhenDue(t *testing.T) {
 	go func() { r.retryLoop(ctx); close(looping) }()
 	defer func() { end(); <-looping }()
 	r.request("woken", func(j *dispatcher.Job) { j.Retry.Delays = []dispatcher.Duration{dispatcher.Duration(wait)} })
-	late, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	late, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	select {
 	case at := <-done:

@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 // These tests call the engine's steps by hand, at a time of their choice that lies a little in the
 // past, because the database's clock must have passed a scheduled time for it to be claimed.
 
+// patience is how long a test waits for what must happen: longer than any machine takes, also with the race detector.
+const patience = 10 * time.Minute
+
 // rig is an engine over a real SQLite store whose calls are recorded and succeed.
 type rig struct {
 	*Engine
@@ -136,6 +139,7 @@ func (r *rig) declare(name, expression string, change func(*dispatcher.Trigger))
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression = expression
+	trigger.MisfireAfter = dispatcher.Duration(time.Hour) // a slow machine misses nothing
 	if change != nil {
 		change(&trigger)
 	}
@@ -175,7 +179,7 @@ func (r *rig) due(within time.Duration) entry {
 // quiet waits until all that was claimed is recorded.
 func (r *rig) quiet() {
 	r.t.Helper()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience)
 	defer cancel()
 	for r.pool.Held() > 0 {
 		select {
@@ -184,7 +188,7 @@ func (r *rig) quiet() {
 			r.t.Fatalf("%d runs are still held", r.pool.Held())
 		}
 	}
-	if !r.recorder.drain(20 * time.Second) {
+	if !r.recorder.drain(patience) {
 		r.t.Fatal("outcomes are not recorded")
 	}
 }
@@ -193,7 +197,7 @@ func (r *rig) quiet() {
 func (r *rig) settled() []dispatcher.Run {
 	r.t.Helper()
 	r.quiet()
-	ctx, cancel := context.WithTimeout(r.t.Context(), 2*time.Minute) // longer than the store's own limit, for the race detector
+	ctx, cancel := context.WithTimeout(r.t.Context(), patience) // longer than the store's own limit
 	defer cancel()
 	found, err := r.store.Runs(ctx, dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 1000}})
 	if err != nil {

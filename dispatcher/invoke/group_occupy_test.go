@@ -26,7 +26,7 @@ func granted(endpoint string, _ bool) dispatcher.EndpointGrant {
 func TestSlotIsTakenForEachEndpointThatIsTried(t *testing.T) {
 	t.Parallel()
 	f, i := newFleet(t, 3), newInvoker(t)
-	f.refusing(0)
+	f.refusing(t, 0)
 	call := f.call("ping", routing.First)
 	asked := slotsOf(&call, granted)
 	if at := mustSucceed(t, i, call); at != "e1" || !slices.Equal(*asked, []string{"e0", "e1"}) {
@@ -50,17 +50,17 @@ func TestRunGoesToTheEndpointThatItWaitedFor(t *testing.T) {
 	for what, tt := range map[string]struct {
 		waited, want string
 		asked        []string
-		change       func(*fleet)
+		change       func(*testing.T, *fleet)
 	}{
-		"there":    {"e2", "e2", []string{"e0"}, func(*fleet) {}},
-		"refuses":  {"e2", "e0", []string{"e0", "e0"}, func(f *fleet) { f.refusing(2) }},
-		"gone":     {"e9", "e0", []string{"e0", "e0"}, func(*fleet) {}},
-		"draining": {"e1", "e0", []string{"e0", "e0"}, func(f *fleet) { f.group.Live[1].Draining = true }},
+		"there":    {"e2", "e2", []string{"e0"}, func(*testing.T, *fleet) {}},
+		"refuses":  {"e2", "e0", []string{"e0", "e0"}, func(t *testing.T, f *fleet) { f.refusing(t, 2) }},
+		"gone":     {"e9", "e0", []string{"e0", "e0"}, func(*testing.T, *fleet) {}},
+		"draining": {"e1", "e0", []string{"e0", "e0"}, func(_ *testing.T, f *fleet) { f.group.Live[1].Draining = true }},
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
 			f, i := newFleet(t, 3), newInvoker(t)
-			tt.change(f)
+			tt.change(t, f)
 			call := f.call("ping", routing.First)
 			asked := slotsOf(&call, waited(tt.waited))
 			if at := mustSucceed(t, i, call); at != tt.want || !slices.Equal(*asked, tt.asked) {

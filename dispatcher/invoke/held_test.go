@@ -49,7 +49,7 @@ func TestNothingIsSentOnceTheRunIsAnotherNodes(t *testing.T) {
 func TestNoOtherEndpointIsTriedOnceTheRunIsAnotherNodes(t *testing.T) {
 	t.Parallel()
 	f, i := newFleet(t, 3), newInvoker(t)
-	f.refusing(0)
+	f.refusing(t, 0)
 	call := f.call("ping", routing.First)
 	call.Held = heldFor(1)
 	if o := i.Invoke(t.Context(), call); o.State != dispatcher.RunCancelled || !o.NotSent || f.hits[1].Load()+f.hits[2].Load() != 0 {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"time"
@@ -32,31 +31,41 @@ func TestMatchEndsWithTheDeadline(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := newExpectations()
-			if _, err := e.get(text); err != nil {
+			ctx := &endingContext{Context: t.Context(), looks: 3}
+			matched, err := e.match(ctx, "shop", text, bytes.Repeat([]byte("a"), mostResponse))
+			if matched || !errors.Is(err, context.DeadlineExceeded) || ctx.looks != -1 {
+				t.Errorf("a match of 64 KiB: %v, %v with %d looks left, want the deadline at the one after the third", matched, err, ctx.looks)
+			}
+			r := &interruptible{ctx: &endingContext{Context: t.Context(), looks: 3}, rest: bytes.Repeat([]byte("a"), mostResponse)}
+			compiled, err := e.get(text)
+			if err != nil {
 				t.Fatal(err)
 			}
-			// It is milliseconds on a machine of its own, and less than the second that it takes to the end. A machine that
-			// does other work may stop for a while, though not each time.
-			const enough = 500 * time.Millisecond
-			took := time.Duration(math.MaxInt64)
-			for try := 0; try < 5 && took > enough; try++ {
-				ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-				began := time.Now()
-				matched, err := e.match(ctx, "shop", text, bytes.Repeat([]byte("a"), mostResponse))
-				took = time.Since(began)
-				cancel()
-				if matched || !errors.Is(err, context.DeadlineExceeded) {
-					t.Errorf("a match of 64 KiB within 20ms: %v, %v, want the deadline", matched, err)
-				}
+			if compiled.MatchReader(r); mostResponse-len(r.rest) > 4*checkEvery {
+				t.Errorf("%d characters were matched, want no more than up to the deadline", mostResponse-len(r.rest))
 			}
-			if took > enough {
-				t.Errorf("it returned after %s", took)
+			// The work for a character is the size of the program at most, whose bound is that of an accepted expression.
+			if work := checkEvery * dispatcher.MaxExpectProgram; work > 100_000 {
+				t.Errorf("between two looks at the deadline are %d steps, want some milliseconds", work)
 			}
 			if len(e.long) != 0 {
 				t.Errorf("%d apps have a turn after all matches, want none", len(e.long))
 			}
 		})
 	}
+}
+
+// endingContext is a context whose deadline comes after so many looks at it.
+type endingContext struct {
+	context.Context //nolint:containedctx // it is one
+	looks           int
+}
+
+func (c *endingContext) Err() error {
+	if c.looks--; c.looks < 0 {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // A match that was cut short says so, rather than to take the rest for the end of the text.

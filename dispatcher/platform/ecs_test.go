@@ -63,7 +63,7 @@ func (a *ecsAgent) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if asked.ExpiresInMinutes != nil {
 		minutes = *asked.ExpiresInMinutes
 	}
-	a.asked = append(a.asked, fmt.Sprintf("%s %t %d", time.Since(a.begun), *asked.ProtectionEnabled, minutes))
+	a.asked = append(a.asked, fmt.Sprintf("%s %t %d", time.Since(a.begun), *asked.ProtectionEnabled, minutes)) // wall clock: virtual, it is called in a bubble
 	if a.respond != nil && a.respond(len(a.asked), w) {
 		return
 	}

@@ -93,7 +93,8 @@ func TestRDSRootsAreReadableAndLast(t *testing.T) {
 		if _, err := root.Verify(x509.VerifyOptions{Roots: pool, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageAny}}); err != nil {
 			t.Errorf("%s is not trusted: %v", name, err)
 		}
-		if !strings.HasPrefix(name, "Amazon R") || !root.IsCA || time.Until(root.NotAfter) < 2*365*24*time.Hour {
+		if !strings.HasPrefix(name, "Amazon R") || !root.IsCA ||
+			time.Until(root.NotAfter) < 2*365*24*time.Hour { // wall clock: a root that ends soon is to be replaced
 			t.Errorf("%s, CA %v, until %s, want a root of Amazon that lasts; run tools/rds_roots.sh", name, root.IsCA, root.NotAfter)
 		}
 	}

@@ -28,7 +28,7 @@ var touched = map[store.Capability][]string{
 	store.Identity:        {"rollback", "register"},
 }
 
-// Each capability is missed alone, too. make test-databases runs the whole suite without each.
+// Each capability is missed alone, too. Step capabilities of make check runs the whole suite without each.
 func TestPostgreSQLWithoutEachCapability(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()

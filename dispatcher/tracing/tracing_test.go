@@ -195,31 +195,33 @@ func TestSpansLinkToWhatAskedForThem(t *testing.T) {
 	}
 }
 
-// A collector that hangs takes nothing of an attempt: what has no room is dropped and counted, and the end waits a second.
+// A collector that hangs takes nothing of an attempt: what has no room is dropped and counted, and the end does not wait for
+// it. What waited for it would wait for more than a quarter of an hour, which is the timeout of its requests.
 func TestHangingCollectorDelaysNothing(t *testing.T) {
 	t.Parallel()
 	c := servers.NewCollector(t)
 	c.Hang(true)
 	o := options(map[string]string{"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL, "OTEL_BSP_MAX_QUEUE_SIZE": "100", "OTEL_BSP_SCHEDULE_DELAY": "1",
-		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "10"})
+		"OTEL_BSP_MAX_EXPORT_BATCH_SIZE": "10", "OTEL_EXPORTER_OTLP_TIMEOUT": "1000000"})
 	tracer, end := start(t, o)
 	const attempts = 5000
-	begun := time.Now()
+	late, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	for range attempts {
 		record(t, tracer, callOf(secretive, 1), dispatcher.Outcome{State: dispatcher.RunSucceeded, EndedAt: at})
 	}
-	each := time.Since(begun) / attempts
-	begun = time.Now()
-	end()
-	took := time.Since(begun)
-	if each > time.Millisecond || took > 3*time.Second {
-		t.Errorf("an attempt took %s, and the end %s; want less than 1 ms and 3 s", each, took)
+	ended := make(chan struct{})
+	go func() { end(); close(ended) }()
+	select {
+	case <-ended:
+	case <-late.Done():
+		t.Error("the attempts or the end wait for the collector")
+		<-ended
 	}
 	counted := count(t, o, "dropped") + count(t, o, "failed")
 	if dropped := count(t, o, "dropped"); dropped < attempts-200 || counted != attempts {
 		t.Errorf("%v spans were dropped and %v counted, want at least %d and %d", dropped, counted, attempts-200, attempts)
 	}
-	t.Logf("an attempt took %s, the end %s", each, took)
 }
 
 func count(t *testing.T, o tracing.Options, result string) float64 {
@@ -260,11 +262,15 @@ func TestOverloadedCollectorIsTriedAgainAndARefusalIsNot(t *testing.T) {
 	}
 }
 
+// patience is how long a test waits for what must happen: longer than any machine takes.
+const patience = 5 * time.Minute
+
 func until(t *testing.T, what string, condition func() bool) {
 	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
+	late, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	for tick := time.NewTicker(5 * time.Millisecond); !condition(); <-tick.C {
-		if time.Now().After(deadline) {
+		if late.Err() != nil {
 			t.Fatalf("waited in vain for %s", what)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/test/need"
 )
 
 // first returns when the first request of a fire of a job was made; zero: none was.
@@ -71,6 +72,7 @@ func TestBrokenJobDelaysNoHealthyJobOnItsHost(t *testing.T) {
 // Hundreds of runs that wait for a host cost the database next to nothing, are all sent when it is back, and none is
 // given up.
 func TestRunsThatWaitForAHostWaitInOnePlace(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, *seed, engine.Options{PurgeInterval: time.Hour, Batch: 100}) // of which the runs fill several
@@ -105,7 +107,6 @@ func TestRunsThatWaitForAHostWaitInOnePlace(t *testing.T) {
 		calls, rows := n.store.calls.Load(), n.store.rows.Load()
 		time.Sleep(spell)
 		calls, rows = n.store.calls.Load()-calls-idle, n.store.rows.Load()-rows
-		t.Logf("%s of an idle node: %d calls; with %d runs that wait: %d more calls, %d runs adopted or recorded", spell, idle, runs, calls, rows)
 		// Two calls a second are the probes and their own bookkeeping; a call of each run at each probe would be ten times that.
 		if most := int64(2 * spell / time.Second); calls > most || rows > 3*runs {
 			t.Errorf("%d runs that wait for %s took %d calls to the store and %d adoptions and records, want %d and %d at most",
@@ -135,6 +136,7 @@ func TestRunsThatWaitForAHostWaitInOnePlace(t *testing.T) {
 // Each job of a host that is down has probes of its own, and only one a second may go from a node. The jobs whose turn it is
 // not cost no statement, and nodes leave a probe to the one that made the last.
 func TestProbesOfManyJobsCostFewStatements(t *testing.T) {
+	need.Step(t, "scale")
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld(t, *seed, engine.Options{PurgeInterval: time.Hour})
@@ -178,8 +180,6 @@ func TestProbesOfManyJobsCostFewStatements(t *testing.T) {
 		before := requested()
 		busy := calls()
 		requests := requested() - before
-		t.Logf("%s of %d nodes: idle %d calls; with %d jobs of a host that is down %d more, for %d requests",
-			spell, len(nodes), idle, jobs, busy-idle, requests)
 		// Usual are 13 a request; where each node looks for all waits that are due, there are 21.
 		if requests < jobs || busy-idle > int64(17*requests) {
 			t.Errorf("%d calls to the store, want 17 at most for each of %d requests, and %d requests at least", busy-idle, requests, jobs)
@@ -229,7 +229,11 @@ func TestWaitingRunsGoWhenTheirJobCallsAnotherHost(t *testing.T) {
 			j.Retry.SetDefaults()
 			j.Retry.MaxAttempts = 100
 		}
-		w, n, ids, back := waitForDownHost(t, 300, retries)
+		runs := 300
+		if testing.Short() {
+			runs = 30
+		}
+		w, n, ids, back := waitForDownHost(t, runs, retries)
 		time.Sleep(15 * time.Minute)
 		back() // the other host is there
 		w.declare("calls", "0 0 0 1 1 ?", func(j *dispatcher.Job, _ *dispatcher.Trigger) {

@@ -161,7 +161,7 @@ func (w *world) declare(name, expression string, change func(*dispatcher.Job, *d
 
 // start adds a node, or starts one that is down.
 func (n *node) start(rate int64) {
-	n.store = newFaulty(n.world, n.name, n.seed^uint64(time.Since(n.begun)))
+	n.store = newFaulty(n.world, n.name, n.seed^uint64(time.Since(n.begun))) // wall clock: virtual, it is called in a bubble
 	n.store.rate.Store(rate)
 	options := n.options
 	options.Name = n.name
