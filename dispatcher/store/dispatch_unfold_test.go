@@ -106,6 +106,19 @@ func whileItWaits(t *testing.T, s dispatcher.Store, do func() error, meanwhile f
 	return <-done
 }
 
+// On SQLite no new connection makes a node forget what it has recorded.
+func TestClaimGoesWithItsLastRecord(t *testing.T) {
+	t.Parallel()
+	s := ownClaims(t, newFile(t), 2)
+	held := claimDue(t, s, claimer, 3)
+	for n, want := range []int64{1, 0} {
+		must(t, s.Record(t.Context(), succeeded(claimer, held[n])))
+		if claims := count(t, s, `SELECT count(*) FROM claims`); claims != want {
+			t.Errorf("after %d of 2 records there are %d claims, want %d", n+1, claims, want)
+		}
+	}
+}
+
 // What a record stores while another node waits for its claim is not taken over.
 func TestUnfoldingSeesTheRecordItWaitedFor(t *testing.T) {
 	t.Parallel()

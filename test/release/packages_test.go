@@ -39,6 +39,7 @@ func printed(t *testing.T, name string, args ...string) string {
 	var problem bytes.Buffer
 	command := exec.CommandContext(t.Context(), name, args...)
 	command.Stderr = &problem
+	command.Env = append(os.Environ(), "TMPDIR="+t.TempDir()) // lintian leaves files there
 	out, err := command.Output()
 	if err != nil {
 		t.Fatalf("%v: %v\n%s%s", command.Args, err, out, problem.String())

@@ -25,8 +25,8 @@ func newScene(ctx context.Context, root string, alone bool) (*scene, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Servers of the tests run as another user if the step runs as root.
-	if err := os.Chmod(dir, 0o755); err != nil { //nolint:gosec // it only holds what tests make
+	// As /tmp is: servers of the tests run as another user if the step runs as root, and remove their files.
+	if err := os.Chmod(dir, 0o777|os.ModeSticky); err != nil { //nolint:gosec // as /tmp
 		return nil, err
 	}
 	files, err := filesOf(ctx, root)

@@ -143,7 +143,7 @@ func (s stress) one(ctx context.Context, dir string, p testProgram) (tally, erro
 	if err != nil {
 		return tally{}, err
 	}
-	if err := os.Chmod(temporary, 0o755); err != nil { //nolint:gosec // servers of the tests run as another user
+	if err := os.Chmod(temporary, 0o777|os.ModeSticky); err != nil { //nolint:gosec // as /tmp, for servers of another user
 		return tally{}, err
 	}
 	args := []string{"tool", "test2json", "-p", p.name, p.binary, "-test.v=test2json", "-test.timeout=60m", "-test.parallel=6"}
