@@ -17,6 +17,7 @@ type fleet struct {
 	// margin is how far the clocks of the database's servers differ at most; see lease.
 	margin     time.Duration
 	keepShares time.Duration // for which a node keeps its old share in addition to the new one
+	countAfter time.Duration // least time between two heartbeats that count as on time
 
 	mu            sync.RWMutex
 	node          dispatcher.NodeID
@@ -28,6 +29,7 @@ type fleet struct {
 	shared        int            // counts the changes of what follows from roster and former
 	leaseFrom     reading        // when the heartbeat was sent by which the node has its lease
 	onTime        int            // heartbeats in a row
+	counted       reading        // when the latest of those was sent, or a row begins
 	lastHeartbeat reading
 	failing       bool      // the latest heartbeat did not reach the database
 	heartbeatAt   time.Time // the same by the database's clock
@@ -42,7 +44,9 @@ type formerRoster struct {
 }
 
 func newFleet(deadAfter, drain, heartbeat time.Duration) *fleet {
-	return &fleet{deadAfter: deadAfter, drain: drain, keepShares: 2 * heartbeat, roster: newRoster(nil, drain)}
+	return &fleet{
+		deadAfter: deadAfter, drain: drain, keepShares: 2 * heartbeat, countAfter: min(heartbeat/2, deadAfter/24), roster: newRoster(nil, drain),
+	}
 }
 
 // reading is what the two clocks of a machine say at one moment. The monotonic clock stands still while the
@@ -72,7 +76,7 @@ func (f *fleet) joined(id dispatcher.NodeID, state dispatcher.NodeState, sent ti
 	f.roster, f.former = newRoster(nil, f.drain), nil
 	f.shared++
 	f.onTime, f.lastHeartbeat, f.heartbeatAt, f.failing = 0, clocksAt(sent), time.Time{}, false
-	f.leaseFrom = f.lastHeartbeat
+	f.leaseFrom, f.counted = f.lastHeartbeat, f.lastHeartbeat
 	f.held = func() bool { return f.holds(id) }
 }
 
@@ -114,14 +118,15 @@ func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	f.leaseFrom = at
 	// A heartbeat counts as on time only if the one before was recent: after an outage or a pause
 	// of this node, every other node's heartbeat looks old. A leap of the database's clock has the
-	// same effect. One that a notification caused, soon after the one before, says nothing new.
+	// same effect. Those that notifications cause, soon after one that counted, say nothing new. "Soon" is less than half of
+	// the interval: by the time until death alone, no heartbeat counts if that is long.
 	passed := at.since(f.lastHeartbeat)
 	leapt := !f.heartbeatAt.IsZero() && (b.At.Sub(f.heartbeatAt)-passed).Abs() > f.deadAfter/4+f.margin
 	switch {
 	case passed >= f.deadAfter/2 || leapt:
-		f.onTime = 0
-	case passed >= f.deadAfter/24:
-		f.onTime++
+		f.onTime, f.counted = 0, at
+	case at.since(f.counted) >= f.countAfter:
+		f.onTime, f.counted = f.onTime+1, at
 	}
 	f.lastHeartbeat, f.heartbeatAt, f.failing = at, b.At, false
 	return activated, moved

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"errors"
 	"sync/atomic"
 	"testing"
@@ -130,6 +131,39 @@ func TestNoNodeIsMarkedDeadRightAfterAPause(t *testing.T) {
 			t.Error("the first heartbeat after a pause was enough, though every other looks old then")
 		}
 	})
+}
+
+// Each setting that serve accepts, and heartbeats between two that are due, which a notification causes.
+func TestNodeWithRegularHeartbeatsMayMarkOthersDead(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		deadAfter, heartbeat, between time.Duration
+		beats                         int
+		want                          bool
+	}{
+		"the defaults":                           {deadAfter: time.Minute, heartbeat: 5 * time.Second, beats: 2, want: true},
+		"a long time until death":                {deadAfter: 3 * time.Minute, heartbeat: 5 * time.Second, beats: 2, want: true},
+		"an hour until death, quick heartbeats":  {deadAfter: time.Hour, heartbeat: 100 * time.Millisecond, beats: 2, want: true},
+		"three heartbeats until death":           {deadAfter: time.Minute, heartbeat: 20 * time.Second, beats: 2, want: true},
+		"one heartbeat":                          {deadAfter: 3 * time.Minute, heartbeat: 5 * time.Second, beats: 1, want: false},
+		"notifications in quick succession":      {deadAfter: time.Minute, heartbeat: 5 * time.Second, between: 100 * time.Millisecond, beats: 20, want: false},
+		"notifications each second, for a while": {deadAfter: time.Minute, heartbeat: 5 * time.Second, between: time.Second, beats: 20, want: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				f := newFleet(tt.deadAfter, 25*time.Second, tt.heartbeat)
+				f.joined(1, dispatcher.NodeActive, time.Now())
+				for range tt.beats {
+					time.Sleep(cmp.Or(tt.between, tt.heartbeat))
+					f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, At: time.Now()}, time.Now())
+				}
+				if _, may := f.mayMarkDead(); may != tt.want {
+					t.Errorf("may mark others dead: %v, want %v", may, tt.want)
+				}
+			})
+		})
+	}
 }
 
 func TestNoNodeIsMarkedDeadRightAfterTheDatabaseClockJumps(t *testing.T) {

@@ -87,8 +87,8 @@ func alwaysSteps() []step {
 
 // testSteps run tests that are too long for "make test".
 func testSteps() []step {
-	inTurn := []string{"-p", "1", "-parallel", "4", "-timeout", "60m"}
-	marked := []testRun{{marked: true, flags: inTurn}}
+	flags := []string{"-p", "2", "-parallel", "4", "-timeout", "60m"}
+	marked := []testRun{{marked: true, flags: flags}}
 	return []step{
 		{
 			name: "vulnerabilities", proves: "no dependency has a known vulnerability that the programs reach",
@@ -120,20 +120,20 @@ func testSteps() []step {
 			name: "databases", proves: "the whole conformance suite holds, behind a pooler and without what a database may lack, too",
 			paths: []string{domain, "dispatcher/store/", "migrations/", "test/postgres/", "dispatcher/cmd/"},
 			needs: []string{"tools/postgres.sh", "tools/need.sh pgbouncer pgbouncer"}, minutes: 6,
-			tests: append(marked, testRun{packages: []string{"./dispatcher/store"}, flags: append(inTurn, "-run", "^Test(SQLite|PostgreSQL)$")}),
+			tests: append(marked, testRun{packages: []string{"./dispatcher/store"}, flags: append(flags, "-run", "^Test(SQLite|PostgreSQL)$")}),
 		},
 		{
 			name: "postgresql18", proves: "the conformance suite and the plans of the hot statements hold on PostgreSQL 18",
 			paths:  []string{"dispatcher/store/", "migrations/", "test/postgres/", "tools/postgres18.sh"},
 			prints: map[string]string{"CARILLON_POSTGRES": "tools/postgres18.sh"}, minutes: 3,
-			tests: []testRun{{packages: []string{"./dispatcher/store"}, flags: append(inTurn, "-run",
+			tests: []testRun{{packages: []string{"./dispatcher/store"}, flags: append(flags, "-run",
 				"^(TestPostgreSQL|TestHotStatementsLeave.*|TestHotStatementsKeep.*|TestLiveRunsAreFound.*)$")}},
 		},
 		{
 			name: "capabilities", proves: "the whole conformance suite holds without each capability that a database may lack",
 			paths: []string{"dispatcher/store/"}, nightly: true, needs: []string{"tools/postgres.sh"},
 			env:   []string{"CARILLON_EACH_CAPABILITY=1"},
-			tests: []testRun{{packages: []string{"./dispatcher/store"}, flags: append(inTurn, "-run", "^TestPostgreSQLWithoutEachCapability$")}},
+			tests: []testRun{{packages: []string{"./dispatcher/store"}, flags: append(flags, "-run", "^TestPostgreSQLWithoutEachCapability$")}},
 		},
 		{
 			name: "packages", proves: "images, archives and packages hold what they must, and work on bare machines",
@@ -141,7 +141,7 @@ func testSteps() []step {
 			needs: []string{"tools/need.sh bwrap bubblewrap", "tools/need.sh gpg gnupg", "tools/need.sh lintian lintian", "tools/need.sh rpm rpm",
 				"tools/need.sh rpmlint rpmlint", "tools/need.sh mmdebstrap mmdebstrap", "tools/need.sh systemd-analyze systemd",
 				"tools/need.sh systemd-nspawn systemd-container"},
-			minutes: 6, tests: []testRun{{marked: true, flags: inTurn}, {module: "tools/release", packages: []string{"./..."}}},
+			minutes: 6, tests: []testRun{{marked: true, flags: flags}, {module: "tools/release", packages: []string{"./..."}}},
 		},
 		{
 			name: "browser", proves: "the console works in a browser, by every link and form, for people with other rights",
@@ -160,8 +160,8 @@ func testSteps() []step {
 
 // faultSteps break what a machine, a network or a database can break.
 func faultSteps() []step {
-	inTurn := []string{"-p", "1", "-parallel", "3", "-timeout", "60m"}
-	marked := []testRun{{marked: true, flags: inTurn}}
+	flags := []string{"-p", "1", "-parallel", "6", "-timeout", "60m"} // most of them wait
+	marked := []testRun{{marked: true, flags: flags}}
 	return []step{
 		{
 			name: "kills", proves: "nodes that are killed, frozen and starved, and databases that fall away, lose and double no fire",

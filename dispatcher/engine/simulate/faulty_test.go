@@ -77,7 +77,7 @@ func (f *faulty) fateOf(method string) fate {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(f.name + method)) // a hash never fails
+	_, _ = h.Write([]byte(f.name + method))                                   // a hash never fails
 	r := rand.New(rand.NewPCG(f.seed^h.Sum64(), uint64(time.Since(f.begun)))) // wall clock: virtual, it is called in a bubble
 	drawn := fate{takes: time.Duration(r.Int64N(int64(usual)))}
 	switch {
