@@ -141,13 +141,17 @@ func TestNodeWithRegularHeartbeatsMayMarkOthersDead(t *testing.T) {
 		beats                         int
 		want                          bool
 	}{
-		"the defaults":                           {deadAfter: time.Minute, heartbeat: 5 * time.Second, beats: 2, want: true},
-		"a long time until death":                {deadAfter: 3 * time.Minute, heartbeat: 5 * time.Second, beats: 2, want: true},
-		"an hour until death, quick heartbeats":  {deadAfter: time.Hour, heartbeat: 100 * time.Millisecond, beats: 2, want: true},
-		"three heartbeats until death":           {deadAfter: time.Minute, heartbeat: 20 * time.Second, beats: 2, want: true},
-		"one heartbeat":                          {deadAfter: 3 * time.Minute, heartbeat: 5 * time.Second, beats: 1, want: false},
-		"notifications in quick succession":      {deadAfter: time.Minute, heartbeat: 5 * time.Second, between: 100 * time.Millisecond, beats: 20, want: false},
-		"notifications each second, for a while": {deadAfter: time.Minute, heartbeat: 5 * time.Second, between: time.Second, beats: 20, want: true},
+		"the defaults":                          {deadAfter: time.Minute, heartbeat: 5 * time.Second, beats: 2, want: true},
+		"a long time until death":               {deadAfter: 3 * time.Minute, heartbeat: 5 * time.Second, beats: 2, want: true},
+		"an hour until death, quick heartbeats": {deadAfter: time.Hour, heartbeat: 100 * time.Millisecond, beats: 2, want: true},
+		"three heartbeats until death":          {deadAfter: time.Minute, heartbeat: 20 * time.Second, beats: 2, want: true},
+		"one heartbeat":                         {deadAfter: 3 * time.Minute, heartbeat: 5 * time.Second, beats: 1, want: false},
+		"notifications in quick succession": {
+			deadAfter: time.Minute, heartbeat: 5 * time.Second, between: 100 * time.Millisecond, beats: 20, want: false,
+		},
+		"notifications each second, for a while": {
+			deadAfter: time.Minute, heartbeat: 5 * time.Second, between: time.Second, beats: 20, want: true,
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -63,7 +63,8 @@ func (a *ecsAgent) ServeHTTP(w http.ResponseWriter, q *http.Request) {
 	if asked.ExpiresInMinutes != nil {
 		minutes = *asked.ExpiresInMinutes
 	}
-	a.asked = append(a.asked, fmt.Sprintf("%s %t %d", time.Since(a.begun), *asked.ProtectionEnabled, minutes)) // wall clock: virtual, it is called in a bubble
+	after := time.Since(a.begun) // wall clock: virtual, it is called in a bubble
+	a.asked = append(a.asked, fmt.Sprintf("%s %t %d", after, *asked.ProtectionEnabled, minutes))
 	if a.respond != nil && a.respond(len(a.asked), w) {
 		return
 	}

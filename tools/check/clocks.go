@@ -18,17 +18,10 @@ import (
 //
 //	took := time.Since(began) // wall clock: the drain has a timeout of its own, and this bound is an hour
 //
-// test/bench, test/soak and the module of the browser are there to measure.
+// test/bench and test/soak are there to measure.
 func findClocks(root string) (found []string, err error) {
-	err = filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		rel, relErr := filepath.Rel(root, path)
-		switch {
-		case err != nil || relErr != nil:
-			return err
-		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != root || entry.Name() == "testdata" || entry.Name() == "node_modules" ||
-			rel == "test/bench" || rel == "test/soak"):
-			return filepath.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(path, "_test.go") && !strings.Contains(filepath.ToSlash(rel), "/storetest/"):
+	err = eachTestFile(root, func(path, rel string) error {
+		if strings.HasPrefix(rel, "test/bench/") || strings.HasPrefix(rel, "test/soak/") {
 			return nil
 		}
 		more, err := clocksOf(path)
@@ -38,6 +31,31 @@ func findClocks(root string) (found []string, err error) {
 		return err
 	})
 	return found, err
+}
+
+// eachTestFile calls do for each file of Go tests below root, and of the conformance suite, with its path from there.
+func eachTestFile(root string, do func(path, rel string) error) error {
+	return filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name := entry.Name()
+		if entry.IsDir() {
+			if path != root && strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		rel, err := filepath.Rel(root, path)
+		if err != nil {
+			return err
+		}
+		rel = filepath.ToSlash(rel)
+		if strings.HasSuffix(name, "_test.go") || strings.HasSuffix(name, ".go") && strings.Contains(rel, "/storetest/") {
+			return do(path, rel)
+		}
+		return nil
+	})
 }
 
 // leastDeadline is the least that a test may wait for what must happen.
@@ -69,9 +87,11 @@ func clocksOf(path string) (found []string, err error) {
 			return false // its time is virtual
 		case explained[line]:
 		case name == "time.Since" || name == "time.Until":
-			found = append(found, fmt.Sprintf("%d: %s measures real time; wait for a state, compare orders or counts, or say why after // wall clock:", line, name))
+			found = append(found, fmt.Sprintf("%d: %s measures real time; wait for a state, compare orders or counts, "+
+				"or say why after // wall clock:", line, name))
 		case name == "time.After" && shorter(call.Args[0], leastDeadline):
-			found = append(found, fmt.Sprintf("%d: time.After gives up after less than %s; what must happen may take that long on a busy machine", line, leastDeadline))
+			found = append(found, fmt.Sprintf("%d: time.After gives up after less than %s; what must happen may take that long "+
+				"on a busy machine", line, leastDeadline))
 		}
 		return true
 	})

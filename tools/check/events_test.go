@@ -9,7 +9,8 @@ import (
 
 func TestTestsAreCountedAndSkipsSummedUpByReason(t *testing.T) {
 	t.Parallel()
-	const events = `{"Action":"output","Package":"github.com/carillon-dev/carillon/a","Test":"TestA","Output":"    a_test.go:3: SKIPPED: no pgbouncer\n"}
+	const events = `
+{"Action":"output","Package":"github.com/carillon-dev/carillon/a","Test":"TestA","Output":"  a_test.go:3: SKIPPED: no pgbouncer\n"}
 {"Action":"skip","Package":"github.com/carillon-dev/carillon/a","Test":"TestA","Elapsed":0}
 {"Action":"output","Package":"github.com/carillon-dev/carillon/a","Test":"TestB","Output":"    b_test.go:3: SKIPPED: no pgbouncer\n"}
 {"Action":"skip","Package":"github.com/carillon-dev/carillon/a","Test":"TestB","Elapsed":0}
@@ -37,7 +38,9 @@ a line of a compiler
 	}
 	var printed strings.Builder
 	got.print(&printed)
-	for _, want := range []string{"\n     3.0 s  c TestD\n     1.5 s  a TestC\n", "\n      2  no pgbouncer\n", "\n1 passed, 3 failed, 2 skipped\n"} {
+	for _, want := range []string{
+		"\n     3.0 s  c TestD\n     1.5 s  a TestC\n", "\n      2  no pgbouncer\n", "\n1 passed, 3 failed, 2 skipped\n",
+	} {
 		if !strings.Contains(printed.String(), want) {
 			t.Errorf("the summary lacks %q:\n%s", want, &printed)
 		}

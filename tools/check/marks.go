@@ -5,8 +5,7 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"io/fs"
-	"path/filepath"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -19,27 +18,13 @@ type marks map[string]map[string][]string
 // the tests of a step are found without running them, so that a step runs them and no others.
 func findMarks(root string) (marks, error) {
 	found := marks{}
-	err := filepath.WalkDir(root, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && (strings.HasPrefix(entry.Name(), ".") && path != root || entry.Name() == "testdata" || entry.Name() == "node_modules"):
-			return filepath.SkipDir
-		case entry.IsDir() || !strings.HasSuffix(path, "_test.go"):
-			return nil
-		}
-		folder, err := filepath.Rel(root, filepath.Dir(path))
-		if err != nil {
-			return err
-		}
-		return found.readFile(path, filepath.ToSlash(folder))
-	})
+	err := eachTestFile(root, func(file, rel string) error { return found.readFile(file, path.Dir(rel)) })
 	return found, err
 }
 
-func (m marks) readFile(path, folder string) error {
+func (m marks) readFile(file, folder string) error {
 	files := token.NewFileSet()
-	parsed, err := parser.ParseFile(files, path, nil, parser.SkipObjectResolution)
+	parsed, err := parser.ParseFile(files, file, nil, parser.SkipObjectResolution)
 	if err != nil {
 		return err
 	}

@@ -21,8 +21,8 @@ import (
 // slot is the time, in seconds, within which commits count as one change.
 const slot = 3 * 60 * 60
 
-// budget bounds the minutes of the steps that one run takes from the rota. Steps beyond it wait, and with each run longer.
-const budget = 10
+// budget bounds the minutes of the steps that one run takes from the rota. Steps beyond it wait for a later run, and come first there.
+const budget = 14
 
 // commit is one commit of the history, and the files it changed.
 type commit struct {

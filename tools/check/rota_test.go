@@ -22,17 +22,23 @@ func threeSteps() []step {
 
 func TestRotaTakesWhatTheChangeTouchesAndWhatHasWaitedLongest(t *testing.T) {
 	t.Parallel()
-	for name, tt := range map[string]struct {
+	inTurn := map[string]int64{"a": 1, "b": 2, "c": 3}
+	type row struct {
 		files       []string
 		waited      map[string]int64
 		taken, left []string
-	}{
-		"no step was ever taken":                 {taken: []string{"a"}},
-		"one has waited longest":                 {waited: map[string]int64{"a": 3, "b": 1, "c": 2}, taken: []string{"b"}},
-		"the change touches another":             {files: []string{"c/x"}, waited: map[string]int64{"a": 1, "b": 2, "c": 3}, taken: []string{"a", "c"}},
-		"the change touches that one":            {files: []string{"a/x"}, waited: map[string]int64{"a": 1, "b": 2, "c": 3}, taken: []string{"a"}},
-		"the change touches more than fit":       {files: []string{"a/x", "b/x", "c/x"}, waited: map[string]int64{"a": 3, "b": 2, "c": 1}, taken: []string{"c", "b"}, left: []string{"a"}},
-		"what does not fit leaves room for less": {files: []string{"b/x", "c/x"}, waited: map[string]int64{"a": 1, "b": 2, "c": 3}, taken: []string{"a", "c"}, left: []string{"b"}},
+	}
+	for name, tt := range map[string]row{
+		"no step was ever taken":      {taken: []string{"a"}},
+		"one has waited longest":      {waited: map[string]int64{"a": 3, "b": 1, "c": 2}, taken: []string{"b"}},
+		"the change touches another":  {files: []string{"c/x"}, waited: inTurn, taken: []string{"a", "c"}},
+		"the change touches that one": {files: []string{"a/x"}, waited: inTurn, taken: []string{"a"}},
+		"the change touches more than fit": {
+			files: []string{"a/x", "b/x", "c/x"}, waited: map[string]int64{"a": 3, "b": 2, "c": 1}, taken: []string{"c", "b"}, left: []string{"a"},
+		},
+		"what does not fit leaves room for less": {
+			files: []string{"b/x", "c/x"}, waited: inTurn, taken: []string{"a", "c"}, left: []string{"b"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -21,8 +21,8 @@ func TestStepThatLeavesSomethingBehindFails(t *testing.T) {
 	}{
 		"nothing is left":            {command: "true"},
 		"a file for a moment":        {command: `echo x >"$TMPDIR/a" && rm "$TMPDIR/a"`},
-		"a temporary file":           {command: `mkdir "$TMPDIR/carillon-x"`, want: "left behind in the directory for temporary files: carillon-x"},
-		"a database in memory":       {command: `mkdir /dev/shm/carillon-pg-"${TMPDIR##*/}"-1`, want: "left behind in memory: /dev/shm/carillon-pg-"},
+		"a temporary file":           {command: `mkdir "$TMPDIR/carillon-x"`, want: "directory for temporary files: carillon-x"},
+		"a database in memory":       {command: `mkdir /dev/shm/carillon-pg-"${TMPDIR##*/}"-1`, want: "left behind in memory: "},
 		"a new file in the checkout": {command: `echo x >dir/new`, want: "changed in the checkout: ?? dir/new"},
 		"an ignored file there":      {command: `echo x >ignored`, want: "changed in the checkout: !! ignored"},
 		"a changed file there":       {command: `echo y >file`, want: "changed in the checkout: M file"},
@@ -44,7 +44,9 @@ func TestStepThatLeavesSomethingBehindFails(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {"-c", "user.name=n", "-c", "user.email=e@example.com", "commit", "-qm", "x"}} {
+			for _, args := range [][]string{{"init", "-q"}, {"add", "."}, {
+				"-c", "user.name=n", "-c", "user.email=e@example.com", "commit", "-qm", "x",
+			}} {
 				if out, err := exec.Command("git", append([]string{"-C", dir}, args...)...).CombinedOutput(); err != nil {
 					t.Fatalf("git %v: %v\n%s", args, err, out)
 				}

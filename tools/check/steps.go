@@ -101,25 +101,27 @@ func testSteps() []step {
 		},
 		{
 			name: "processes", proves: "the programs do for their users what the pages say, from the first command to the last",
-			paths: slices.Concat(nodes(), []string{"docs/", "examples/", "dispatcher/console/", "dispatcher/tfconfig/", "lambda/", "worker/", "test/xxljob/"}),
+			paths: slices.Concat(nodes(), []string{"docs/", "examples/", "dispatcher/console/", "dispatcher/tfconfig/",
+				"lambda/", "worker/", "test/xxljob/"}),
 			needs: []string{"tools/postgres.sh"}, prints: withTerraform(), minutes: 5, tests: marked,
 		},
 		{
 			name: "provider", proves: "terraform plans, applies and refuses each resource as its page says",
-			paths:  []string{domain, "provider/", "dispatcher/api/", "dispatcher/client/", "dispatcher/tfconfig/", "dispatcher/store/", "examples/", "docs/provider/"},
-			prints: withTerraform(), minutes: 5, tests: marked,
+			paths: []string{domain, "provider/", "dispatcher/api/", "dispatcher/client/", "dispatcher/tfconfig/", "dispatcher/store/",
+				"examples/", "docs/provider/"},
+			prints: withTerraform(), minutes: 2, tests: marked,
 		},
 		{
 			name: "terraform", proves: "modules and stories work with Terraform and OpenTofu",
 			paths: []string{"terraform/", "provider/", "examples/", "tools/opentofu/", "tools/opentofu.sh", "tools/terraform.sh"},
 			needs: []string{"tools/need.sh shellcheck shellcheck", "tools/need.sh cloud-init cloud-init",
 				"tools/need.sh systemd-analyze systemd", "tools/need.sh jq jq"},
-			prints: withClients(), minutes: 6, tests: marked,
+			prints: withClients(), minutes: 4, tests: marked,
 		},
 		{
 			name: "databases", proves: "the whole conformance suite holds, behind a pooler and without what a database may lack, too",
 			paths: []string{domain, "dispatcher/store/", "migrations/", "test/postgres/", "dispatcher/cmd/"},
-			needs: []string{"tools/postgres.sh", "tools/need.sh pgbouncer pgbouncer"}, minutes: 6,
+			needs: []string{"tools/postgres.sh", "tools/need.sh pgbouncer pgbouncer"}, minutes: 5,
 			tests: append(marked, testRun{packages: []string{"./dispatcher/store"}, flags: append(flags, "-run", "^Test(SQLite|PostgreSQL)$")}),
 		},
 		{
@@ -137,11 +139,12 @@ func testSteps() []step {
 		},
 		{
 			name: "packages", proves: "images, archives and packages hold what they must, and work on bare machines",
-			paths: []string{"tools/release/", "test/release/", "Dockerfile", "docs/how-to/install-on-one-machine.md", "dispatcher/cmd/", "dispatcher/platform/", "go.mod"},
+			paths: []string{"tools/release/", "test/release/", "Dockerfile", "docs/how-to/install-on-one-machine.md", "dispatcher/cmd/",
+				"dispatcher/platform/", "go.mod"},
 			needs: []string{"tools/need.sh bwrap bubblewrap", "tools/need.sh gpg gnupg", "tools/need.sh lintian lintian", "tools/need.sh rpm rpm",
 				"tools/need.sh rpmlint rpmlint", "tools/need.sh mmdebstrap mmdebstrap", "tools/need.sh systemd-analyze systemd",
 				"tools/need.sh systemd-nspawn systemd-container"},
-			minutes: 6, tests: []testRun{{marked: true, flags: flags}, {module: "tools/release", packages: []string{"./..."}}},
+			minutes: 3, tests: []testRun{{marked: true, flags: flags}, {module: "tools/release", packages: []string{"./..."}}},
 		},
 		{
 			name: "browser", proves: "the console works in a browser, by every link and form, for people with other rights",
@@ -166,11 +169,12 @@ func faultSteps() []step {
 		{
 			name: "kills", proves: "nodes that are killed, frozen and starved, and databases that fall away, lose and double no fire",
 			paths: slices.Concat(firing(), nodes()), needs: []string{"tools/postgres.sh"}, prints: withTerraform(),
-			minutes: 5, tests: marked,
+			minutes: 3, tests: marked,
 		},
 		{
 			name: "fleets", proves: "nodes, workers and executors share fires, and those that die lose none",
-			paths: slices.Concat(firing(), nodes(), []string{"worker/", "test/xxljob/"}), needs: []string{"tools/postgres.sh"}, minutes: 5, tests: marked,
+			paths: slices.Concat(firing(), nodes(), []string{"worker/", "test/xxljob/"}), needs: []string{"tools/postgres.sh"},
+			minutes: 2, tests: marked,
 		},
 		{
 			name: "simulate", proves: "years of faults in virtual time leave no fire unexplained",
@@ -217,14 +221,15 @@ func raceSteps() []step {
 		return s
 	}
 	// A simulation of full length would take an hour under the detector.
-	engine := race("race-engine", 6, []string{"-skip", "^TestSimulation$"}, "dispatcher/engine/")
+	engine := race("race-engine", 4, []string{"-skip", "^TestSimulation$"}, "dispatcher/engine/")
 	engine.tests = append(engine.tests, testRun{packages: []string{"./dispatcher/engine/simulate"},
 		flags: []string{"-race", "-gcflags=modernc.org/...=-race=false", "-short", "-run", "^TestSimulation$"}})
 	return []step{
 		engine,
 		race("race-api", 4, nil, "dispatcher/api/", "dispatcher/oidc/", "dispatcher/limit/", "dispatcher/client/"),
 		race("race-console", 3, nil, "dispatcher/console/"),
-		race("race-invoke", 3, nil, "dispatcher/invoke/", "dispatcher/dns/", "dispatcher/secretmanager/", "dispatcher/tracing/", "dispatcher/platform/"),
+		race("race-invoke", 3, nil, "dispatcher/invoke/", "dispatcher/dns/", "dispatcher/secretmanager/", "dispatcher/tracing/",
+			"dispatcher/platform/"),
 		race("race-store", 8, []string{"-skip", "^Test(SQLite|PooledPostgreSQL|PostgreSQLWithout.*|PagesOn.*)$"}, "dispatcher/store/"),
 	}
 }
