@@ -14,9 +14,9 @@ import (
 
 func threeSteps() []step {
 	return []step{
-		{name: "a", paths: []string{"a/"}, minutes: 6},
-		{name: "b", paths: []string{"b/"}, minutes: 6},
-		{name: "c", paths: []string{"c/"}, minutes: 4},
+		{name: "a", paths: []string{"a/"}, minutes: budget - 6},
+		{name: "b", paths: []string{"b/"}, minutes: budget - 6},
+		{name: "c", paths: []string{"c/"}, minutes: 6},
 	}
 }
 
