@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -204,7 +205,9 @@ func testOneRunPerEndpoint(t *testing.T, database string, nodes int, policy disp
 	}
 }
 
-// A newer run that comes to the same endpoint ends the request of the earlier one.
+// A new run at an endpoint has the older one cancelled there, with its request, and is sent when its node has given that up. The
+// endpoint may see both requests at once all the same: HTTP does not recall what was sent, and a server notices late that
+// its client has gone. So the order is that of the database: when the newer request arrives, the endpoint is the newer run's.
 func TestReplaceCancelsTheRequestAtTheEndpoint(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string, nodes int) {
@@ -213,15 +216,23 @@ func TestReplaceCancelsTheRequestAtTheEndpoint(t *testing.T) {
 		r.came = make(chan string, 2)
 		first := make(chan struct{}, 1)
 		first <- struct{}{}
+		replaced := make(chan string, 1)
 		r.respond = func(_ string, request *http.Request) {
 			select {
 			case <-first:
-				<-request.Context().Done()
+				<-request.Context().Done() // cut off
 			default:
+				older, runErr := r.store.Run(request.Context(), <-replaced)
+				taken, err := r.store.Slots(request.Context(), "app", "job")
+				err = errors.Join(runErr, err)
+				if own := request.Header.Get("Carillon-Run"); err != nil || !ended(older) || len(taken) != 1 || taken[0].Run != own {
+					t.Errorf("when run %s is sent, slots are %+v, %v, and the older run is %+v; want it ended", own, taken, err, older)
+				}
 			}
 		}
 		r.declare("job", dispatcher.ConcurrencyReplace, routing.First, nil)
 		older := r.request("job")
+		replaced <- older
 		<-r.came
 		newer := r.request("job")
 		if run := r.await(newer, ended); run.State != dispatcher.RunSucceeded {
@@ -229,9 +240,6 @@ func TestReplaceCancelsTheRequestAtTheEndpoint(t *testing.T) {
 		}
 		if run := r.await(older, ended); run.State != dispatcher.RunCancelled || run.Error != "replaced by run "+newer {
 			t.Errorf("the older run is %+v, want it cancelled by the newer", run)
-		}
-		if r.most["e0"] != 1 {
-			t.Errorf("the endpoint had %d requests at once", r.most["e0"])
 		}
 	})
 }

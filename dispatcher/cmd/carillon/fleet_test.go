@@ -80,8 +80,7 @@ func declareSum(t *testing.T, n *node, triggers int) {
 }
 
 // Workers come, go and die, and a node dies: every fire is done once by one of them, and no request goes to a worker that left.
-// How many attempts fail meanwhile is not judged: X1 of the review of routing, to be mended, lets more fail than is promised when a
-// member dies.
+// A run of a dead node may end as failed all the same; see refusedAsStale.
 func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 	need.Step(t, "fleets")
 	t.Parallel()
@@ -177,8 +176,9 @@ func checkFleet(t *testing.T, n *node, runs []dispatcher.Run, left time.Time) {
 	}
 }
 
-// refusedAsStale reports whether a run failed because a newer fire of its trigger had been done: the worker fences its handler. The run
-// of a node that died is adopted late, so until X1 is mended it may end so. It is not lost: its trigger has been served since.
+// refusedAsStale reports whether a run failed because a newer fire of its trigger had been done: the worker fences its handler, and
+// the run of a node that died is adopted late. That is what holds today. It should not end as failed: nobody can tell such a
+// refusal from another one yet.
 func refusedAsStale(run dispatcher.Run, runs []dispatcher.Run) bool {
 	last := len(run.Attempts) - 1
 	return run.State == dispatcher.RunFailed && last >= 0 && run.Attempts[last].HTTPStatus == http.StatusConflict &&
