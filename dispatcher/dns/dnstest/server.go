@@ -3,11 +3,13 @@ package dnstest
 
 import (
 	"encoding/binary"
+	"errors"
 	"io"
 	"net"
 	"net/netip"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 
 	"golang.org/x/net/dns/dnsmessage"
@@ -52,14 +54,7 @@ type Reply struct {
 func Start(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{zone: map[question]Reply{}, counts: map[question]int{}, conns: map[net.Conn]bool{}}
-	listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test waits for nothing here
-	if err != nil {
-		t.Fatal(err)
-	}
-	socket, err := net.ListenPacket("udp", listener.Addr().String()) //nolint:noctx // as above
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener, socket := listen(t)
 	s.Address = netip.MustParseAddrPort(listener.Addr().String())
 	var running sync.WaitGroup
 	running.Go(func() { s.serveUDP(socket) })
@@ -123,6 +118,25 @@ func (s *Server) serveUDP(socket net.PacketConn) {
 		}
 		if response != nil {
 			_, _ = socket.WriteTo(response, from)
+		}
+	}
+}
+
+// listen takes a port that is free for both TCP and UDP.
+func listen(t testing.TB) (net.Listener, net.PacketConn) {
+	t.Helper()
+	for {
+		listener, err := net.Listen("tcp", "127.0.0.1:0") //nolint:noctx // a test waits for nothing here
+		if err != nil {
+			t.Fatal(err)
+		}
+		socket, err := net.ListenPacket("udp", listener.Addr().String()) //nolint:noctx // as above
+		if err == nil {
+			return listener, socket
+		}
+		_ = listener.Close()
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			t.Fatal(err)
 		}
 	}
 }
