@@ -97,11 +97,12 @@ func rota(ctx context.Context, root string, table []step, base string) (choice, 
 	return decide(table, files, lastTaken(table, history[:change])), nil
 }
 
-// historyOf returns the commits of a range with their files, the oldest first. Of a merge, it has the commits that were
+// historyOf returns the commits of a range with their files, the oldest first. All of them: what a part of the history decides
+// would depend on where it begins. Of a merge, it has the commits that were
 // merged and not the merge.
 func historyOf(ctx context.Context, root, revisions string) ([]commit, error) {
 	log := exec.CommandContext(ctx, "git", "-C", root, "log", "--reverse", "--no-merges", "--no-renames", "--name-only",
-		"--max-count=1000", "--format=%x00%ct", revisions)
+		"--format=%x00%ct", revisions)
 	out, err := log.Output()
 	if err != nil {
 		return nil, fmt.Errorf("git log %s: %w", revisions, err)
