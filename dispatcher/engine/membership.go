@@ -45,7 +45,7 @@ type formerRoster struct {
 
 func newFleet(deadAfter, drain, heartbeat time.Duration) *fleet {
 	return &fleet{
-		deadAfter: deadAfter, drain: drain, keepShares: 2 * heartbeat, countAfter: min(heartbeat/2, deadAfter/24), roster: newRoster(nil, drain),
+		deadAfter: deadAfter, drain: drain, keepShares: 2 * heartbeat, countAfter: min(heartbeat*9/10, deadAfter/24), roster: newRoster(nil, drain),
 	}
 }
 
@@ -118,8 +118,8 @@ func (f *fleet) heartbeat(b dispatcher.HeartbeatReply, sent time.Time) (activate
 	f.leaseFrom = at
 	// A heartbeat counts as on time only if the one before was recent: after an outage or a pause
 	// of this node, every other node's heartbeat looks old. A leap of the database's clock has the
-	// same effect. Those that notifications cause, soon after one that counted, say nothing new. "Soon" is less than half of
-	// the interval: by the time until death alone, no heartbeat counts if that is long.
+	// same effect. Those that notifications cause, soon after one that counted, say nothing new. A part of the
+	// time until death alone would be too much: if that is long, no heartbeat would count.
 	passed := at.since(f.lastHeartbeat)
 	leapt := !f.heartbeatAt.IsZero() && (b.At.Sub(f.heartbeatAt)-passed).Abs() > f.deadAfter/4+f.margin
 	switch {
