@@ -75,7 +75,7 @@ CHECK = GOTESTSUM=$(GOTESTSUM) go run ./tools/check
 test: $(GOTESTSUM)
 	@$(CHECK) run test
 
-## check: everything there is, in the order that finds a fault soonest, some two hours; STEPS='kills fleets' picks
+## check: everything there is, in the order that finds a fault soonest; STEPS='kills fleets' picks
 STEPS ?= all
 .PHONY: check
 check: $(GOTESTSUM)

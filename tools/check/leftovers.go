@@ -39,6 +39,7 @@ func (s *scene) leave(ctx context.Context, grace time.Duration) error {
 	if left := reapOrphans(ctx, grace); len(left) > 0 {
 		problems = append(problems, fmt.Errorf("left running: %s", strings.Join(left, ", ")))
 	}
+	ctx = context.WithoutCancel(ctx) // what was interrupted is cleaned up, too
 	entries, err := os.ReadDir(s.dir)
 	if err != nil {
 		return err

@@ -21,7 +21,8 @@ import (
 // slot is the time, in seconds, within which commits count as one change.
 const slot = 3 * 60 * 60
 
-// budget bounds the minutes of the steps that one run takes from the rota. Steps beyond it wait for a later run, and come first there.
+// budget bounds the minutes of the steps that one run takes from the rota. Steps beyond it wait for a later run, where they
+// come first.
 const budget = 14
 
 // commit is one commit of the history, and the files it changed.
@@ -97,9 +98,8 @@ func rota(ctx context.Context, root string, table []step, base string) (choice, 
 	return decide(table, files, lastTaken(table, history[:change])), nil
 }
 
-// historyOf returns the commits of a range with their files, the oldest first. All of them: what a part of the history decides
-// would depend on where it begins. Of a merge, it has the commits that were
-// merged and not the merge.
+// historyOf returns the commits of a range with their files, the oldest first. It returns all of them: what a part of the
+// history decides would depend on where it begins. Of a merge, it has the commits that were merged and not the merge.
 func historyOf(ctx context.Context, root, revisions string) ([]commit, error) {
 	log := exec.CommandContext(ctx, "git", "-C", root, "log", "--reverse", "--no-merges", "--no-renames", "--name-only",
 		"--format=%x00%ct", revisions)
