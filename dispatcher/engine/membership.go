@@ -45,7 +45,8 @@ type formerRoster struct {
 
 func newFleet(deadAfter, drain, heartbeat time.Duration) *fleet {
 	return &fleet{
-		deadAfter: deadAfter, drain: drain, keepShares: 2 * heartbeat, countAfter: min(heartbeat*9/10, deadAfter/24), roster: newRoster(nil, drain),
+		deadAfter: deadAfter, drain: drain, keepShares: 2 * heartbeat, countAfter: min(heartbeat*9/10, deadAfter/24),
+		roster: newRoster(nil, drain),
 	}
 }
 
