@@ -65,7 +65,12 @@ func contains(outer, inner string) bool {
 func (e *expander) problemsWith(err error) dispatcher.Problems {
 	var fromDomain dispatcher.Problems
 	fromDomain.AddError("", err)
-	all := e.aboutKnown(e.problems)
+	var all dispatcher.Problems
+	for _, p := range e.problems {
+		if !e.isUnknown(p.Path) { // the form of a known value does not depend on others
+			all = append(all, p)
+		}
+	}
 	for _, p := range e.aboutKnown(fromDomain) {
 		expanded := func(own dispatcher.Problem) bool { return contains(own.Path, p.Path) }
 		if !slices.ContainsFunc(e.problems, expanded) {

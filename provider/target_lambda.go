@@ -62,9 +62,9 @@ func (lambdaTarget) expand(
 	l.Function = e.required(pointer+"/function", m.Function)
 	expandOptional(e, pointer+"/invocation", m.Invocation, &l.Invocation)
 	expandOptional(e, pointer+"/region", m.Region, &l.Region)
-	if text := e.string(pointer+"/client_context", m.ClientContext); !m.ClientContext.IsNull() {
-		l.ClientContext = []byte(text)
-	}
+	var clientContext string
+	expandOptional(e, pointer+"/client_context", m.ClientContext.StringValue, &clientContext)
+	l.ClientContext = []byte(clientContext)
 	l.Concurrency = e.whole(pointer+"/concurrency", m.Concurrency, 0, dispatcher.CodeCountRange,
 		"give how many attempts a node makes at once, or 0 for no limit of its own")
 	l.Timeout = e.duration(pointer+"/timeout", m.Timeout, l.Timeout)

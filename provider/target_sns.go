@@ -43,9 +43,11 @@ func (snsTarget) expand(
 	}
 	var s dispatcher.SNS
 	s.SetDefaults()
-	s.TopicARN, s.Subject = e.required(pointer+"/topic_arn", m.TopicARN), e.string(pointer+"/subject", m.Subject)
-	s.Body, s.Attributes = e.string(pointer+"/body", m.Body), e.stringMap(pointer+"/attributes", m.Attributes)
-	s.MessageGroupID = e.string(pointer+"/message_group_id", m.MessageGroupID)
+	s.TopicARN = e.required(pointer+"/topic_arn", m.TopicARN)
+	expandOptional(e, pointer+"/subject", m.Subject, &s.Subject)
+	expandOptional(e, pointer+"/body", m.Body, &s.Body)
+	s.Attributes = e.stringMap(pointer+"/attributes", m.Attributes)
+	expandOptional(e, pointer+"/message_group_id", m.MessageGroupID, &s.MessageGroupID)
 	s.AssumeRole = expandAssumeRole(ctx, e, pointer+"/assume_role", m.AssumeRole)
 	s.Timeout = e.duration(pointer+"/timeout", m.Timeout, s.Timeout)
 	s.TraceContext = e.bool(pointer+"/trace_context", m.TraceContext, false)

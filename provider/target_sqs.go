@@ -56,8 +56,9 @@ func (sqsTarget) expand(
 	var s dispatcher.SQS
 	s.SetDefaults()
 	s.QueueARN = e.required(pointer+"/queue_arn", m.QueueARN)
-	s.Body, s.Attributes = e.string(pointer+"/body", m.Body), e.stringMap(pointer+"/attributes", m.Attributes)
-	s.MessageGroupID = e.string(pointer+"/message_group_id", m.MessageGroupID)
+	expandOptional(e, pointer+"/body", m.Body, &s.Body)
+	s.Attributes = e.stringMap(pointer+"/attributes", m.Attributes)
+	expandOptional(e, pointer+"/message_group_id", m.MessageGroupID, &s.MessageGroupID)
 	s.AssumeRole = expandAssumeRole(ctx, e, pointer+"/assume_role", m.AssumeRole)
 	s.Timeout = e.duration(pointer+"/timeout", m.Timeout, s.Timeout)
 	s.TraceContext = e.bool(pointer+"/trace_context", m.TraceContext, false)
