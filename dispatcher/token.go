@@ -19,8 +19,8 @@ type APIToken struct {
 	Hash [32]byte `json:"-"`
 	// Scopes are what the token allows; at least one.
 	Scopes []Scope `json:"scopes"`
-	// Apps are the apps that the token is bound to; empty means all of them, and what belongs to none.
-	Apps []string `json:"apps"`
+	// Apps are the apps that the token is bound to; nil: none, so that it works for all of them, and for what belongs to none.
+	Apps []string `json:"apps,omitzero"`
 	// ExpiresAt is when the token ceases to work; nil: never.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 	CreatedAt time.Time  `json:"created_at"`
@@ -73,9 +73,6 @@ func (r TokenRotation) Validate() error {
 func (t APIToken) Normal() APIToken {
 	t.Scopes = slices.DeleteFunc(Scopes(), func(scope Scope) bool { return !t.May(scope) })
 	t.Apps = slices.Compact(slices.Sorted(slices.Values(t.Apps)))
-	if t.Apps == nil {
-		t.Apps = []string{}
-	}
 	return t
 }
 
@@ -109,6 +106,10 @@ func (t APIToken) Validate() error {
 		problems.Add("/apps", CodeTooMany, "%d apps are more than the %d that a token can be bound to; make one for each group of apps",
 			n, maxTokenApps)
 		return problems.Err()
+	}
+	if t.Apps != nil && len(t.Apps) == 0 { // a list that came out empty must not make a token for everything
+		problems.Add("/apps", CodeRequired, "apps is an empty list, so the token would work for no app; name the apps, or leave apps out "+
+			"for a token that is bound to none and works for all")
 	}
 	for i, app := range t.Apps {
 		CheckName(&problems, fmt.Sprintf("/apps/%d", i), app)

@@ -64,6 +64,7 @@ func TestTokensAreChecked(t *testing.T) {
 		`{"scopes":["read","all"]}`:                                           {"/scopes/1 enum"},
 		`{"scopes":["admin"],"apps":["a"]}`:                                   {"/scopes/0 token_admin"},
 		`{"scopes":["read"],"apps":["A B"]}`:                                  {"/apps/0 name_format"},
+		`{"scopes":["read"],"apps":[]}`:                                       {"/apps required"},
 		`{"scopes":["read"],"name":"other"}`:                                  {"/name name_mismatch"},
 		`{"scopes":["read"],"secret":"x"}`:                                    {"/secret json_unknown_field"},
 		`{"scopes":["read"],"expires_at":"2020-01-01T00:00:00Z"}`:             {"/expires_at at_past"},
