@@ -18,8 +18,9 @@ type Alert struct {
 	Name string `json:"name"`
 	// Description is free text of at most 1024 characters; notifications have it.
 	Description string `json:"description"`
-	// Jobs are names of jobs, at most MaxAlertJobs. A job of that name need not exist.
-	Jobs []string `json:"jobs,omitempty"`
+	// Jobs are names of jobs, at most MaxAlertJobs. A job of that name need not exist. nil: the alert names none. An empty list
+	// needs Labels: without them it would select no job, while a missing one makes the alert a default of the app.
+	Jobs []string `json:"jobs,omitzero"`
 	// Labels select the jobs that have all of them, in addition to Jobs.
 	Labels Labels `json:"labels,omitempty"`
 	AlertConditionsOf
@@ -126,6 +127,9 @@ func (a Alert) Resolved() Alert {
 	if a.Retry.IsZero() {
 		a.Retry = defaultAlertRetry()
 	}
+	if len(a.Jobs) == 0 {
+		a.Jobs = nil // Labels alone select
+	}
 	if a.Failure != nil && a.Failure.After == 0 {
 		a.Failure = &AlertFailures{After: 1, RepeatEvery: a.Failure.RepeatEvery}
 	}
@@ -158,6 +162,10 @@ func (a Alert) checkSelection(problems *Problems) {
 	if len(a.Jobs) > MaxAlertJobs {
 		problems.Add("/jobs", CodeTooMany, "alert names %d jobs; the maximum is %d: select them by labels", len(a.Jobs), MaxAlertJobs)
 		return
+	}
+	if a.Jobs != nil && len(a.Jobs) == 0 && len(a.Labels) == 0 {
+		problems.Add("/jobs", CodeRequired, "jobs is an empty list and labels are missing, so the alert would select no job; name jobs, "+
+			"or leave jobs out for an alert of all jobs that no other one selects")
 	}
 	for i, name := range a.Jobs {
 		at := Pointer("jobs", strconv.Itoa(i))

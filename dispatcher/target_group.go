@@ -18,7 +18,7 @@ type GroupTarget struct {
 	Headers      map[string]string `json:"headers,omitempty"`
 	Body         string            `json:"body,omitempty"`
 	Timeout      Duration          `json:"timeout,omitempty"`
-	SuccessCodes []SuccessCode     `json:"success_codes,omitempty"`
+	SuccessCodes []SuccessCode     `json:"success_codes,omitzero"`
 	ExpectBody   string            `json:"expect_body,omitempty"`
 	CloudEvents  CloudEvents       `json:"cloud_events,omitempty"`
 	// Callback and TraceContext are as those of Webhook.

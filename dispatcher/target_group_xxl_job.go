@@ -71,7 +71,7 @@ func (x *XXLJobRun) check(problems *Problems, at string, g *GroupTarget) {
 		given bool
 	}{
 		{"path", g.Path != ""}, {"method", g.Method != "" && g.Method != "POST"}, {"headers", len(g.Headers) > 0}, {"body", g.Body != ""},
-		{"success_codes", len(g.SuccessCodes) > 0}, {"expect_body", g.ExpectBody != ""}, {"cloud_events", g.CloudEvents != ""},
+		{"success_codes", g.SuccessCodes != nil}, {"expect_body", g.ExpectBody != ""}, {"cloud_events", g.CloudEvents != ""},
 		{"callback", g.Callback != nil}, {"endpoint_concurrency", g.EndpointConcurrency != ""},
 	} {
 		if other.given {

@@ -31,6 +31,10 @@ func (w Webhook) Succeeds(status int) bool {
 }
 
 func (w Webhook) checkExpectations(problems *Problems) {
+	if w.SuccessCodes != nil && len(w.SuccessCodes) == 0 {
+		problems.Add("/success_codes", CodeRequired, "success_codes is an empty list, so no response would count as success; "+
+			"leave it out for 2xx, or give codes such as 204")
+	}
 	if len(w.SuccessCodes) > MaxSuccessCodes {
 		problems.Add("/success_codes", CodeTooMany, "%d success codes are given; the maximum is %d", len(w.SuccessCodes), MaxSuccessCodes)
 	}

@@ -32,8 +32,8 @@ type Webhook struct {
 	Auth *Auth `json:"auth,omitempty"`
 	// TLS tunes https connections; nil: the defaults of the node's system.
 	TLS *TLS `json:"tls,omitempty"`
-	// SuccessCodes are the statuses that count as success; empty: 2xx.
-	SuccessCodes []SuccessCode `json:"success_codes,omitempty"`
+	// SuccessCodes are the statuses that count as success; nil: 2xx. An empty list is refused.
+	SuccessCodes []SuccessCode `json:"success_codes,omitzero"`
 	// ExpectBody is a regular expression (RE2) that the body of a successful response must match.
 	ExpectBody string `json:"expect_body,omitempty"`
 	// CloudEvents makes each request a CloudEvent.

@@ -72,8 +72,11 @@ func expandRequest(ctx context.Context, e *expander, pointer string, m requestMo
 	w.Timeout = e.duration(pointer+"/timeout", m.Timeout, w.Timeout)
 	w.Headers = e.stringMap(pointer+"/headers", m.Headers)
 	expandOptional(e, pointer+"/body", m.Body, &w.Body)
-	for _, code := range e.stringList(pointer+"/success_codes", m.SuccessCodes) {
-		w.SuccessCodes = append(w.SuccessCodes, dispatcher.SuccessCode(code))
+	if codes := e.stringList(pointer+"/success_codes", m.SuccessCodes); codes != nil {
+		w.SuccessCodes = make([]dispatcher.SuccessCode, len(codes))
+		for i, code := range codes {
+			w.SuccessCodes[i] = dispatcher.SuccessCode(code)
+		}
 	}
 	expandOptional(e, pointer+"/expect_body", m.ExpectBody, &w.ExpectBody)
 	expandOptional(e, pointer+"/cloud_events", m.CloudEvents, &w.CloudEvents)

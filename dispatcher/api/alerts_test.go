@@ -48,6 +48,10 @@ func TestAlertsListAllTheirProblems(t *testing.T) {
 		refused(422, "/destination/webhook/routing_key alert_form", "/destination/webhook/url alert_form", "/jobs/1 alert_form",
 			"/late_after duration_min", "/mutes/0/schedule cron_empty")
 	w.do("PUT", oneAlert, `{"destination":{"webhook":{"url":"https://example.com/"}}}`).refused(422, "/failure required")
+	const told = `"failure":{},"destination":{"webhook":{"url":"https://example.com/"}}`
+	w.do("PUT", oneAlert, `{"jobs":[],`+told+`}`).refused(422, "/jobs required") // without jobs it would be for all of them
+	w.must(http.StatusCreated, "PUT", oneAlert, `{"jobs":[],"labels":{"team":"x"},`+told+`}`)
+	w.must(http.StatusNoContent, "DELETE", oneAlert, "")
 	w.do("PUT", oneAlert, `{"failure":{}}`).refused(422, "/destination/webhook required")
 	w.do("PUT", oneApp+"/jobs/j", `{"target":{"alert":{"webhook":{"url":"https://example.com/"}}}}`).refused(422, "/target/webhook required")
 }

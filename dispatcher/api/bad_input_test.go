@@ -207,7 +207,7 @@ func TestBadFieldsAreReportedAndNothingIsStored(t *testing.T) {
 		}},
 		{append(webhook, "auth"), []row{{raw + `{}`, "auth_form"}, {"basic", "json_type"}}},
 		{append(webhook, "auth", "api_key"), []row{{raw + `{"key":{"reference":"env:SECRET_X"}}`, "auth_form"}}},
-		{append(webhook, "success_codes"), []row{{raw + `"2xx"`, "json_type"}}},
+		{append(webhook, "success_codes"), []row{{raw + `"2xx"`, "json_type"}, {raw + `[]`, "required"}}},
 		{append(webhook, "expect_body"), []row{{"(", "regexp"}, {"a{2000}", "regexp"},
 			{strings.Repeat("a", 1025), "text_too_long"}, {raw + `1`, "json_type"}}},
 		{append(webhook, "tls", "min_version"), []row{{"1.1", "enum"}, {"TLS1.2", "enum"}}},
