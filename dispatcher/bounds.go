@@ -10,7 +10,8 @@ import (
 )
 
 // Bounds are what operators allow an app. Tokens that are bound to apps obey them, can read them and cannot change
-// them. A zero field means its default; WithDefaults fills them in.
+// them. A zero field means its default; WithDefaults fills them in. A list that is empty but not nil allows nothing, so that
+// a list that was computed and came out empty never opens what it was to close.
 type Bounds struct {
 	// Suspended stops the app: nodes claim no fire and send no request for it until an operator lifts the suspension.
 	// It is independent of App.Enabled, which the app's owner may change.
@@ -25,7 +26,7 @@ type Bounds struct {
 	// Quotas limit how much of the installation the app may use.
 	Quotas Quotas `json:"quotas"`
 	// Secrets are the references that jobs may use, each with * for any text, / included. One of a manager of secrets without
-	// key and version allows all of them. By default those that DefaultSecrets returns, so none of a manager.
+	// key and version allows all of them. nil: those that DefaultSecrets returns, so none of a manager. Empty: none.
 	Secrets []string `json:"secrets"`
 	// Egress are the addresses that webhooks may call.
 	Egress EgressBounds `json:"egress"`
@@ -72,12 +73,12 @@ type Quotas struct {
 
 // EgressBounds are the addresses that webhooks of an app may call. All three must allow a call, and the node as well.
 type EgressBounds struct {
-	// Hosts are the names and addresses that a URL may hold: a host, or *.example.com for all names below. Empty: any.
+	// Hosts are the names and addresses that a URL may hold: a host, or *.example.com for all names below. nil: any; empty: none.
 	Hosts []string `json:"hosts"`
-	// Ports are those that a URL may lead to. Empty: any.
+	// Ports are those that a URL may lead to. nil: any; empty: none.
 	Ports []int `json:"ports"`
 	// Networks are those that may be dialled: NetworkPublic, which is every public address, or a CIDR, which alone opens a
-	// private network. Empty: NetworkPublic, and what the node's --egress-private lists.
+	// private network. nil: NetworkPublic, and what the node's --egress-private lists. Empty: none.
 	Networks []string `json:"networks"`
 }
 
@@ -137,10 +138,23 @@ func (b Bounds) WithDefaults(app string) Bounds {
 	q.WaitingRuns = cmp.Or(q.WaitingRuns, 100_000)
 	q.RequestsPerMinute, q.ManualRunsPerMinute = cmp.Or(q.RequestsPerMinute, 6_000), cmp.Or(q.ManualRunsPerMinute, 600)
 	q.BytesKept, q.Retention = cmp.Or(q.BytesKept, 10<<30), cmp.Or(q.Retention, DefaultMostRetention)
-	if len(b.Secrets) == 0 {
+	if b.Secrets == nil {
 		b.Secrets = DefaultSecrets(app)
 	}
+	for _, list := range b.closedLists() {
+		if *list == nil {
+			*list = []string{}
+		}
+	}
+	if b.SignAsNode == nil {
+		b.SignAsNode = []SignatureBound{}
+	}
 	return b
+}
+
+// closedLists are the lists of which the default is that nothing is allowed.
+func (b *Bounds) closedLists() []*[]string {
+	return []*[]string{&b.Lambda.Functions, &b.Lambda.Roles, &b.SQS.Queues, &b.SQS.Roles, &b.SNS.Topics, &b.SNS.Roles}
 }
 
 // DefaultSecrets returns the references that an app may use if its bounds list none: variables that begin with
@@ -244,6 +258,14 @@ func (b Bounds) WithoutDefaults(app string) Bounds {
 	b.Reserved = nil
 	if slices.Equal(b.Secrets, d.Secrets) {
 		b.Secrets = nil
+	}
+	for _, list := range b.closedLists() {
+		if len(*list) == 0 {
+			*list = nil
+		}
+	}
+	if len(b.SignAsNode) == 0 {
+		b.SignAsNode = nil
 	}
 	q := &b.Quotas
 	for _, one := range []struct {

@@ -145,11 +145,11 @@ func (b Bounds) checkTokenURL(problems *Problems, at, app string, o *OAuth2Auth)
 // checkEgress checks the host and the port of a URL that nodes call for an app.
 func (b Bounds) checkEgress(problems *Problems, at, app string, u *url.URL) {
 	host := hostName(u)
-	if hosts := b.Egress.Hosts; len(hosts) > 0 && !allowsHost(hosts, host) {
+	if hosts := b.Egress.Hosts; hosts != nil && !allowsHost(hosts, host) {
 		problems.Add(at, CodeBoundEgress, "host %s is not one that app %s may call; its bounds allow %s (egress.hosts)",
 			Echo(host), app, orNone(hosts))
 	}
-	if ports := b.Egress.Ports; len(ports) > 0 && !slices.Contains(ports, portOf(u)) {
+	if ports := b.Egress.Ports; ports != nil && !slices.Contains(ports, portOf(u)) {
 		problems.Add(at, CodeBoundEgress, "port %d is not one that app %s may call; its bounds allow %s (egress.ports)",
 			portOf(u), app, orNone(strings.Fields(strings.Trim(fmt.Sprint(ports), "[]"))))
 	}

@@ -74,12 +74,9 @@ func boundsAttribute() schema.SingleNestedAttribute {
 			"weight": numberWithDefault(1, "How many turns the app gets for each turn of an app with weight 1 when fires of several "+
 				"apps wait for a node, `1` to `100`."),
 			"quotas": quotasAttribute(),
-			"secrets": schema.ListAttribute{
-				Optional: true, ElementType: types.StringType,
-				MarkdownDescription: "References that jobs may use: `env:SECRET_NAME`, `file:PATH`, `awssm:NAME`, `ssm:NAME` or `vault:PATH`, " +
-					"each with `*` for any text. One of the last three without key and version allows all of them. " +
-					"Default: `env:SECRET_<APP>_*` and `file:<app>/*`.",
-			},
+			"secrets": optionalList(types.StringType, "References that jobs may use: `env:SECRET_NAME`, `file:PATH`, `awssm:NAME`, "+
+				"`ssm:NAME` or `vault:PATH`, each with `*` for any text. One of the last three without key and version allows all of "+
+				"them; `[]`: none. Default: `env:SECRET_<APP>_*` and `file:<app>/*`."),
 			"egress":       egressAttribute(),
 			"lambda":       lambdaBoundsAttribute(),
 			"sqs":          messageBoundsAttribute("queues", "Queues"),
@@ -121,10 +118,10 @@ func quotaValues(q dispatcher.Quotas) map[string]attr.Value {
 func egressAttribute() schema.SingleNestedAttribute {
 	return optionalObject("Addresses that webhooks may call. Nodes check the address that they dial, too. "+
 		"Default: any public address, and what `--egress-private` of the nodes lists.", map[string]schema.Attribute{
-		"hosts": listWithDefault(types.StringType, "Hosts that a URL may hold, or `*.example.com` for all names below. Default: any."),
-		"ports": listWithDefault(types.NumberType, "Ports that a URL may lead to. Default: any."),
-		"networks": listWithDefault(types.StringType, "Networks that may be dialled: `public` for all public addresses, or a CIDR, "+
-			"which alone opens a private network to the app. Default: `public`, and what `--egress-private` of the nodes lists."),
+		"hosts": optionalList(types.StringType, "Hosts that a URL may hold, or `*.example.com` for all names below; `[]`: none. Default: any."),
+		"ports": optionalList(types.NumberType, "Ports that a URL may lead to; `[]`: none. Default: any."),
+		"networks": optionalList(types.StringType, "Networks that may be dialled: `public` for all public addresses, or a CIDR, "+
+			"which alone opens a private network to the app; `[]`: none. Default: `public`, and what `--egress-private` of the nodes lists."),
 	})
 }
 
@@ -268,8 +265,9 @@ func boundsModelOf(ctx context.Context, diags *diag.Diagnostics, b dispatcher.Bo
 	}
 	m.Quotas = types.ObjectValueMust(objectType(of, "quotas").AttrTypes, quotaValues(b.Quotas))
 	m.Egress = flattenObject(ctx, diags, objectType(of, "egress"), egressModel{
-		Hosts: flattenList(ctx, diags, types.StringType, b.Egress.Hosts), Ports: flattenPorts(ctx, diags, b.Egress.Ports),
-		Networks: flattenList(ctx, diags, types.StringType, b.Egress.Networks),
+		Hosts:    nullIfMissing(b.Egress.Hosts, flattenList(ctx, diags, types.StringType, b.Egress.Hosts)),
+		Ports:    nullIfMissing(b.Egress.Ports, flattenPorts(ctx, diags, b.Egress.Ports)),
+		Networks: nullIfMissing(b.Egress.Networks, flattenList(ctx, diags, types.StringType, b.Egress.Networks)),
 	})
 	m.Lambda = flattenObject(ctx, diags, objectType(of, "lambda"), lambdaBoundsModel{
 		Functions: flattenList(ctx, diags, types.StringType, b.Lambda.Functions),

@@ -2,6 +2,7 @@ package provider_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"testing"
 
@@ -117,6 +118,49 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 		},
 		resource.TestStep{Config: config("")}, // without bounds they stay
 		resource.TestStep{Config: config("") + read, Check: resource.TestCheckResourceAttr(data, "bounds.weight", "3")},
+	)
+}
+
+// A module passes [] for "none": it closes, and the second plan is empty.
+func TestEmptyListsOfBoundsAreNone(t *testing.T) {
+	need.Step(t, "provider")
+	t.Parallel()
+	f := newFixture(t)
+	with := func(bounds string) string {
+		return f.config(fmt.Sprintf("resource \"carillon_app\" \"a\" {\n name = \"crm\"\n%s\n}\n", bounds))
+	}
+	closed := func(want bool) resource.TestCheckFunc {
+		return func(*tfstate.State) error {
+			app, err := f.outside.App(t.Context(), "crm")
+			if err != nil {
+				return err
+			}
+			b := app.Bounds
+			for name, open := range map[string]bool{"secrets": len(b.Secrets) > 0, "hosts": b.Egress.Hosts == nil,
+				"ports": b.Egress.Ports == nil, "networks": b.Egress.Networks == nil} {
+				if open == want {
+					err = errors.Join(err, fmt.Errorf("%s of %+v: closed %t, want %t", name, *b, !open, want))
+				}
+			}
+			return err
+		}
+	}
+	const none = `bounds {
+		secrets = []
+		egress {
+			hosts    = []
+			ports    = []
+			networks = []
+		}
+		lambda { functions = [] }
+	}`
+	f.run(t,
+		resource.TestStep{Config: with(none), Check: closed(true)},
+		resource.TestStep{Config: with(`bounds {}`), Check: closed(false)},
+		resource.TestStep{Config: with(`bounds {
+			egress {}
+		}`), Check: closed(false)},
+		resource.TestStep{Config: with(none), Check: closed(true)},
 	)
 }
 

@@ -149,10 +149,14 @@ func (e *expander) someTime(pointer string, v durationString, otherwise dispatch
 	return d
 }
 
-// ports expands a list of ports.
+// ports expands a list of ports, as stringList does.
 func (e *expander) ports(pointer string, v types.List) []int {
-	var all []int
-	for i, element := range e.list(pointer, v) {
+	elements := e.list(pointer, v)
+	if elements == nil {
+		return nil
+	}
+	all := make([]int, 0, len(elements))
+	for i, element := range elements {
 		port, _ := element.(types.Number)
 		at := pointer + "/" + strconv.Itoa(i)
 		e.rejectNull(at, port)

@@ -80,7 +80,7 @@ func (e *expander) problemsWith(err error) dispatcher.Problems {
 	return all
 }
 
-// aboutKnown returns the problems whose values are known.
+// aboutKnown returns the problems whose values are known, and with them all that their rules depend on.
 func (e *expander) aboutKnown(problems dispatcher.Problems) dispatcher.Problems {
 	var kept dispatcher.Problems
 	for _, p := range problems {
@@ -182,9 +182,15 @@ func (e *expander) rejectNull(pointer string, v interface{ IsNull() bool }) {
 	}
 }
 
+// stringList returns nil if the list is null or unknown, and an empty one if it has no elements: that may mean none where nil
+// means the default.
 func (e *expander) stringList(pointer string, v types.List) []string {
-	var all []string
-	for i, element := range e.list(pointer, v) {
+	elements := e.list(pointer, v)
+	if elements == nil {
+		return nil
+	}
+	all := make([]string, 0, len(elements))
+	for i, element := range elements {
 		text, _ := element.(types.String)
 		at := pointer + "/" + strconv.Itoa(i)
 		e.rejectNull(at, text)

@@ -97,6 +97,14 @@ func flattenList[T any](ctx context.Context, diags *diag.Diagnostics, element at
 	return list
 }
 
+// nullIfMissing returns null for a list that the API does not have, because [] means another thing there.
+func nullIfMissing[T any](from []T, list types.List) types.List {
+	if from == nil {
+		return types.ListNull(list.ElementType(context.Background()))
+	}
+	return list
+}
+
 // flattenElement returns a value, or what a text or a model of an object becomes.
 func flattenElement(ctx context.Context, diags *diag.Diagnostics, of attr.Type, element any) attr.Value {
 	if value, is := element.(attr.Value); is {

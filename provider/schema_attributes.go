@@ -121,6 +121,11 @@ func listWithDefault(element attr.Type, description string) schema.ListAttribute
 	}
 }
 
+// optionalList is a list that means its default if it is null, and none if it is [].
+func optionalList(element attr.Type, description string) schema.ListAttribute {
+	return schema.ListAttribute{Optional: true, ElementType: element, MarkdownDescription: description}
+}
+
 func optionalObject(description string, attributes map[string]schema.Attribute) schema.SingleNestedAttribute {
 	return schema.SingleNestedAttribute{
 		Optional: true, MarkdownDescription: description, Attributes: attributes,

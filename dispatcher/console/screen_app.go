@@ -13,8 +13,42 @@ const pageLength = 50
 // appPage is one app: its pauses, what it uses of its bounds, and its objectives.
 type appPage struct {
 	dispatcher.App
+	Allowed    []allowedRow
 	Objectives []objectiveRow
 	More       string
+}
+
+// allowedRow is a list of the bounds of an app. What and Otherwise are keys of texts; Otherwise stands for a list without entries:
+// a missing one is the default, an empty one allows nothing.
+type allowedRow struct {
+	What, Otherwise string
+	Entries         []string
+}
+
+// allowed returns the lists of the bounds of an app.
+func allowed(b *dispatcher.Bounds) []allowedRow {
+	if b == nil {
+		return nil
+	}
+	orDefault := func(missing bool, text string) string {
+		if missing {
+			return text
+		}
+		return "app.nothing"
+	}
+	ports := make([]string, len(b.Egress.Ports))
+	for i, port := range b.Egress.Ports {
+		ports[i] = strconv.Itoa(port)
+	}
+	return []allowedRow{
+		{"app.secrets", "app.nothing", b.Secrets},
+		{"app.hosts", orDefault(b.Egress.Hosts == nil, "app.any"), b.Egress.Hosts},
+		{"app.ports", orDefault(b.Egress.Ports == nil, "app.any"), ports},
+		{"app.networks", orDefault(b.Egress.Networks == nil, "app.public"), b.Egress.Networks},
+		{"app.functions", "app.nothing", b.Lambda.Functions},
+		{"app.queues", "app.nothing", b.SQS.Queues},
+		{"app.topics", "app.nothing", b.SNS.Topics},
+	}
 }
 
 // objectiveRow is how a job does. Attained is empty if it had no fires.
@@ -28,7 +62,7 @@ func showApp(v *visit) (view, error) {
 	if err != nil {
 		return view{}, err
 	}
-	page := appPage{App: app}
+	page := appPage{App: app, Allowed: allowed(app.Bounds)}
 	objectives, err := v.client.Objectives(v.Context(), app.Name, v.page())
 	for _, one := range objectives.Items {
 		row := objectiveRow{ObjectiveStatus: one}

@@ -210,6 +210,10 @@ func TestAppsCallTheNetworksOfTheirBounds(t *testing.T) {
 		"metadata stay closed":      {nil, networks("169.254.0.0/16"), "http://169.254.169.254/", denied},
 		"the node stays closed":     {nil, networks("127.0.0.0/8"), "http://127.0.0.1:9/", denied},
 		"another host":              {prefixes, dispatcher.EgressBounds{Hosts: []string{"*.example.com"}}, inside, bounds},
+		"no network is allowed":     {prefixes, dispatcher.EgressBounds{Networks: []string{}}, inside, denied},
+		"no public one either":      {nil, dispatcher.EgressBounds{Networks: []string{}}, "http://93.184.215.14/", denied},
+		"no host is allowed":        {prefixes, dispatcher.EgressBounds{Hosts: []string{}}, inside, bounds},
+		"no port is allowed":        {prefixes, dispatcher.EgressBounds{Ports: []int{}}, inside, bounds},
 		"another port":              {prefixes, dispatcher.EgressBounds{Ports: []int{443}}, inside, bounds},
 	} {
 		i := invoke.New(invoke.Options{Egress: invoke.Egress{Private: tt.private}})
@@ -260,6 +264,7 @@ func TestConnectionsOfAppsWithOtherBoundsAreNotShared(t *testing.T) {
 		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}}, "", 2},
 		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}}, "", 2},
 		{"e", dispatcher.EgressBounds{Hosts: []string{"example.com"}}, dispatcher.ClassBounds, 2}, // tightened
+		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}, Networks: []string{}}, dispatcher.ClassEgressDenied, 2},
 		{"e", dispatcher.EgressBounds{Hosts: []string{"127.0.0.1"}, Networks: []string{"public"}}, "", 3},
 	} {
 		if o := call(tt.app, tt.egress); o.Class != tt.class || conns.Load() != tt.conns {

@@ -118,7 +118,10 @@ func (s scope) hash(t *dispatcher.TLS, key string) [sha256.Size]byte {
 	if t != nil {
 		add(t.MinVersion, t.CACertificates, t.ClientCertificate, key)
 	}
-	add(s.app, list(s.Ports), s.serverName, s.name)
+	add(s.app, s.serverName, s.name)
+	// A list that is missing allows what is not bounded, an empty one allows nothing.
+	add(strconv.FormatBool(s.Hosts == nil), strconv.FormatBool(s.Ports == nil), strconv.FormatBool(s.Networks == nil))
+	add(list(s.Ports))
 	add(s.Hosts...)
 	add(s.Networks...)
 	if r := s.registered; r != nil {

@@ -77,7 +77,7 @@ func (s scope) isDefault() bool {
 
 // scopeOf returns the scope of a call. Apps with the defaults share one, and with it their connections.
 func scopeOf(app string, bounds dispatcher.EgressBounds) scope {
-	if len(bounds.Hosts) == 0 && len(bounds.Ports) == 0 && len(bounds.Networks) == 0 {
+	if bounds.Hosts == nil && bounds.Ports == nil && bounds.Networks == nil {
 		return scope{}
 	}
 	return scope{app: app, EgressBounds: bounds}
@@ -149,12 +149,12 @@ func prefixes(networks []string) (all []netip.Prefix) {
 
 // public reports whether all public addresses may be called.
 func (s scope) public() bool {
-	return len(s.Networks) == 0 || slices.Contains(s.Networks, dispatcher.NetworkPublic)
+	return s.Networks == nil || slices.Contains(s.Networks, dispatcher.NetworkPublic)
 }
 
 // checkHost refuses hosts and ports that the bounds do not allow.
 func (s scope) checkHost(address string) error {
-	if len(s.Hosts) == 0 && len(s.Ports) == 0 {
+	if s.Hosts == nil && s.Ports == nil {
 		return nil
 	}
 	bounds := dispatcher.Bounds{Egress: s.EgressBounds}
@@ -215,14 +215,14 @@ func (g *guard) check(dialled netip.Addr, of scope, networks []netip.Prefix) err
 		return deny("it is in a network that --egress-deny lists")
 	case itself && !g.Loopback:
 		return deny(notLoopback)
-	case within(networks, addr), of.public() && (itself || !private), len(of.Networks) == 0 && within(g.Private, addr):
+	case within(networks, addr), of.public() && (itself || !private), of.Networks == nil && within(g.Private, addr):
 		return nil
-	case private && len(of.Networks) == 0:
+	case private && of.Networks == nil:
 		return deny("it is in a private network; an operator opens it with --egress-private of the nodes, " +
 			"or for one app with egress.networks in the bounds of the app")
 	}
 	return deny(fmt.Sprintf("it is in no network that app %s may call; its bounds allow %s (egress.networks)",
-		of.app, strings.Join(of.Networks, ", ")))
+		of.app, cmp.Or(strings.Join(of.Networks, ", "), "none")))
 }
 
 func within(networks []netip.Prefix, addr netip.Addr) bool {

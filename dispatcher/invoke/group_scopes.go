@@ -66,5 +66,8 @@ func withoutPort(text string) string {
 }
 
 func sameEgress(a, b dispatcher.EgressBounds) bool {
-	return slices.Equal(a.Hosts, b.Hosts) && slices.Equal(a.Ports, b.Ports) && slices.Equal(a.Networks, b.Networks)
+	return sameBound(a.Hosts, b.Hosts) && sameBound(a.Ports, b.Ports) && sameBound(a.Networks, b.Networks)
 }
+
+// sameBound compares two lists of bounds: a missing one differs from an empty one, which allows nothing.
+func sameBound[T comparable](a, b []T) bool { return (a == nil) == (b == nil) && slices.Equal(a, b) }

@@ -71,7 +71,7 @@ func readBounds(app, stored, longer string) (*dispatcher.Bounds, error) {
 		return nil, fmt.Errorf("app %s: stored bounds: %w", app, err)
 	}
 	all := given.WithDefaults(app)
-	if len(given.Secrets) == 0 && longer != "" {
+	if given.Secrets == nil && longer != "" {
 		all.Reserve(strings.Split(longer, ","))
 	}
 	return &all, nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -61,16 +62,18 @@ func appLines(app dispatcher.App) [][2]string {
 	if b.Suspended {
 		state = "suspended by an operator"
 	}
-	list := func(entries []string, none string) string {
-		if len(entries) == 0 {
-			return none
+	// A missing list is the default; an empty one allows nothing.
+	list := func(entries []string, otherwise string) string {
+		if entries == nil {
+			return otherwise
 		}
-		return strings.Join(entries, ", ")
+		return cmp.Or(strings.Join(entries, ", "), "none")
 	}
-	var ports, signed []string
-	for _, port := range b.Egress.Ports {
-		ports = append(ports, fmt.Sprint(port))
+	var ports []string
+	if b.Egress.Ports != nil {
+		ports = strings.Fields(strings.Trim(fmt.Sprint(b.Egress.Ports), "[]"))
 	}
+	var signed []string
 	for _, s := range b.SignAsNode {
 		signed = append(signed, s.Service+" to "+strings.Join(s.Hosts, ", "))
 	}

@@ -21,6 +21,7 @@ func boundTests() tests {
 		"two apps do not differ by - and _ only":                     testFoldedNames,
 		"only operators change bounds":                               testBoundsOfOperators,
 		"bounds that are written back stay the default":              testBoundsWrittenBack,
+		"an empty list of bounds is none, a missing one the default": testEmptyListsOfBounds,
 		"a change of bounds names the jobs that it breaks":           testBreaks,
 		"a change of bounds names the jobs whose groups it breaks":   testBreaksOfGroups,
 		"a suspended app fires nothing, not even a new job":          testSuspended,
@@ -164,6 +165,27 @@ func testBoundsWrittenBack(t *testing.T, f *fixture) {
 	f.putApp("shop-eu")
 	_, _, err = f.PutJob(t.Context(), secretJob("shop", "x", "env:SECRET_SHOP_EU_KEY"), at(t0))
 	f.wantProblem("a variable of another app, after the default was written back", err, "bound_secret "+bearerReference)
+}
+
+func testEmptyListsOfBounds(_ *testing.T, f *fixture) {
+	none := dispatcher.Bounds{Secrets: []string{}, Egress: dispatcher.EgressBounds{Hosts: []string{}, Ports: []int{}, Networks: []string{}}}
+	for range 2 { // as it is declared, and as it is shown
+		shown := f.bound(none)
+		if diff := cmp.Diff(none.WithDefaults("shop"), *shown.Bounds); diff != "" {
+			f.Errorf("bounds with empty lists are shown as other ones (-want +got):\n%s", diff)
+		}
+		read, err := f.App(f.Context(), "shop")
+		f.must(err)
+		if diff := cmp.Diff(shown.Bounds, read.Bounds); diff != "" {
+			f.Errorf("and read as other ones (-want +got):\n%s", diff)
+		}
+		none = *read.Bounds
+	}
+	keyed := secretJob("shop", "keyed", "env:SECRET_SHOP_KEY")
+	_, _, err := f.PutJob(f.Context(), keyed, operator(t0))
+	f.wantProblem("a job with a secret", err, "bound_secret "+bearerReference+", bound_egress /target/webhook/url, bound_egress /target/webhook/url")
+	f.bound(dispatcher.Bounds{})
+	f.put(keyed, t0)
 }
 
 func testBreaks(t *testing.T, f *fixture) {
