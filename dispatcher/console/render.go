@@ -149,7 +149,8 @@ func (v *visit) execute(name string, shown view) ([]byte, error) {
 	err := bound.ExecuteTemplate(&b, "layout.html", v.frame(name, shown))
 	bound.visit = nil
 	p.pool.Put(bound)
-	return b.Bytes(), err
+	// Texts of tenants may hold characters that hide or reverse what others read; none of ours has any.
+	return []byte(dispatcher.ShownText(b.String(), "\n\t\r")), err
 }
 
 // frame returns what the layout shows around a page.

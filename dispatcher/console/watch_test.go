@@ -107,8 +107,8 @@ func TestNumbersAndResponsesAreShownExactly(t *testing.T) {
 	} {
 		text := shown.Replace(b.get(at).text)
 		for _, want := range wants {
-			if !strings.Contains(text, want) {
-				t.Errorf("%s does not show %.60s", at, want)
+			if !strings.Contains(text, dispatcher.ShownText(want, "\n")) {
+				t.Errorf("%s does not show %.60q", at, want)
 			}
 		}
 	}

@@ -285,7 +285,7 @@ func TestEveryCommandByRights(t *testing.T) {
 				if code != want {
 					t.Errorf("carillon %s %s as %s: exit %d, want %d: %s%s", command, args, role, code, want, out, errs)
 				}
-				if at := strings.IndexFunc(strings.ReplaceAll(out+errs, "\n", ""), unsafeToShow); at >= 0 {
+				if at := strings.IndexFunc(strings.ReplaceAll(out+errs, "\n", ""), dispatcher.UnsafeToShow); at >= 0 {
 					t.Errorf("carillon %s %s as %s prints what a terminal obeys: %q", command, args, role, out+errs)
 				}
 				if !chosen {

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 func TestTextIsMadePlain(t *testing.T) {
@@ -34,7 +36,7 @@ func TestTextIsMadePlain(t *testing.T) {
 			t.Errorf("plainJSON(%s) = %s: %v", document, safe, err)
 		}
 		_ = json.Unmarshal(document, &original) // it was just made
-		if again != original || strings.ContainsFunc(safe, unsafeToShow) {
+		if again != original || strings.ContainsFunc(safe, dispatcher.UnsafeToShow) {
 			t.Errorf("plainJSON(%s) = %s, which is another value or not plain", document, safe)
 		}
 	}

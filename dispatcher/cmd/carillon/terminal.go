@@ -6,45 +6,22 @@ import (
 	"io"
 	"os"
 	"strings"
-	"unicode"
 	"unicode/utf16"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// plain makes foreign text safe for a terminal: nothing in it moves the cursor, changes colours, or reverses the order of
-// what follows. What would is written as a Go string has it, such as \x1b or \u202e.
-func plain(text string) string {
-	text = strings.ToValidUTF8(text, "\ufffd") // a byte of its own could be a control character, too
-	if !strings.ContainsFunc(text, unsafeToShow) {
-		return text
-	}
-	var safe strings.Builder
-	for _, r := range text {
-		switch {
-		case !unsafeToShow(r):
-			safe.WriteRune(r)
-		case r == '\n':
-			safe.WriteString(`\n`)
-		case r == '\t':
-			safe.WriteString(`\t`)
-		case r < 0x100:
-			fmt.Fprintf(&safe, `\x%02x`, r)
-		case r < 0x10000:
-			fmt.Fprintf(&safe, `\u%04x`, r)
-		default:
-			fmt.Fprintf(&safe, `\U%08x`, r)
-		}
-	}
-	return safe.String()
-}
+// plain makes foreign text safe for a terminal; see dispatcher.ShownText.
+func plain(text string) string { return dispatcher.ShownText(text, "") }
 
 // plainJSON does the same to JSON, whose value stays the same. Its line breaks and blanks are between values.
 func plainJSON(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && unsafeToShow(r) }) {
+	if !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && dispatcher.UnsafeToShow(r) }) {
 		return text
 	}
 	var safe strings.Builder
 	for _, r := range text {
-		if r == '\n' || !unsafeToShow(r) {
+		if r == '\n' || !dispatcher.UnsafeToShow(r) {
 			safe.WriteRune(r)
 			continue
 		}
@@ -53,12 +30,6 @@ func plainJSON(text string) string {
 		}
 	}
 	return safe.String()
-}
-
-// unsafeToShow tells control characters, invisible ones that format text, such as those that change its direction, and
-// separators of lines.
-func unsafeToShow(r rune) bool {
-	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp)
 }
 
 // hasColours tells whether colours are wanted: only on a terminal, and not with NO_COLOR (https://no-color.org).
