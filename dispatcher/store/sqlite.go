@@ -34,7 +34,7 @@ type sqlite struct {
 }
 
 func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error) {
-	if err := checkFileSystem(a.path, fileSystem); err != nil {
+	if err := errors.Join(checkKind(a.path), checkFileSystem(a.path, fileSystem)); err != nil {
 		return nil, err
 	}
 	var guard *os.File // closing a nil one is a harmless error
@@ -43,9 +43,15 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 			return nil, err
 		}
 	}
-	if err := createFile(a.path); err != nil {
+	created, err := createFile(a.path)
+	if err != nil {
 		return nil, errors.Join(err, guard.Close())
 	}
+	defer func() {
+		if err != nil && created {
+			err = errors.Join(err, removeEmpty(a.path))
+		}
+	}()
 	// Closing the database removes the log. It is there after a crash, or while a node is at work.
 	log, err := os.Stat(a.path + "-wal")
 	crashed := !o.AlongsideNode && err == nil && log.Size() > 0

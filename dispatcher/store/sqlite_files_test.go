@@ -1,7 +1,12 @@
 package store_test
 
 import (
+	"context"
+	"errors"
+	"io/fs"
+	"net"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -49,5 +54,41 @@ func TestFilesThatOthersCanReadAreNamed(t *testing.T) {
 	}
 	if exposed := store.ExposedFiles("postgres://localhost/x"); exposed != nil {
 		t.Errorf("exposed files of PostgreSQL are %v", exposed)
+	}
+}
+
+// A start that fails leaves no file that the next one would take for a database of which everything was lost.
+func TestDatabaseThatCannotBeMadeLeavesNoFile(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	socket, err := net.Listen("unix", filepath.Join(dir, "socket"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = socket.Close() })
+	cancelled, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, tt := range map[string]struct {
+		ctx  context.Context
+		path string
+		want string
+	}{
+		"a directory":       {t.Context(), dir, "is a directory; name a file in it, such as " + filepath.Join(dir, "carillon.db")},
+		"a socket":          {t.Context(), filepath.Join(dir, "socket"), "is not a regular file"},
+		"no such directory": {t.Context(), filepath.Join(dir, "missing", "carillon.db"), "no such file or directory"},
+		"a start that ends": {cancelled, filepath.Join(dir, "carillon.db"), "context canceled"},
+	} {
+		if err := store.Migrate(tt.ctx, "sqlite:"+tt.path); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: Migrate = %v, want %q", name, err, tt.want)
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "carillon.db")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the start that was ended left a database: %v", err)
+	}
+	if _, err := os.Stat(dir + ".lock"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("next to the directory is a lock file: %v", err)
+	}
+	if got := store.ExposedFiles("sqlite:" + dir); got != nil {
+		t.Errorf("ExposedFiles of a directory = %v, want none", got)
 	}
 }
