@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/netip"
 	"net/url"
 	"regexp"
@@ -53,7 +54,7 @@ func (g EndpointGroup) checkKind(problems *Problems) {
 	if g.AccessToken == nil {
 		problems.Add("/access_token", CodeRequired, "access_token is missing; without one, anyone could register as an executor")
 	} else {
-		g.AccessToken.check(problems, "/access_token", headerForm)
+		g.AccessToken.check(problems, "/access_token", accessTokenForm)
 	}
 	if g.Signing != nil {
 		problems.Add("/signing", CodeGroupKind, "executors of XXL-JOB check no signature; leave signing out")
@@ -65,6 +66,22 @@ func (g EndpointGroup) checkKind(problems *Problems) {
 		problems.Add("/health_check", CodeGroupKind, "executors of XXL-JOB have no path to check; leave health_check out, and choose "+
 			"strategy failover, which asks them by /beat")
 	}
+}
+
+// minAccessToken is the least length of an access token, in bytes: anyone who guesses it can register as an executor.
+const minAccessToken = 16
+
+// accessTokenForm checks the value of an access token. The value is never shown.
+func accessTokenForm(value string) error {
+	switch {
+	case value == "default_token":
+		return &Problem{Code: CodeSecretLength, Message: "access_token is the one that XXL-JOB's example configuration has, which everyone " +
+			"knows; choose another one of at least 16 bytes, here and in xxl.job.accessToken of the executors"}
+	case len(value) < minAccessToken:
+		return &Problem{Code: CodeSecretLength, Message: fmt.Sprintf("access_token has %d bytes; the minimum is %d, because anyone who "+
+			"guesses it can register as an executor", len(value), minAccessToken)}
+	}
+	return headerForm(value)
 }
 
 // ExecutorName returns the AppName that executors of g register under.
