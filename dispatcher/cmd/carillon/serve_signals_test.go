@@ -40,7 +40,10 @@ type message struct {
 
 func newManager(t *testing.T) *manager {
 	t.Helper()
-	m := &manager{t: t, path: filepath.Join(t.TempDir(), "notify")}
+	// The path of a socket has at most 107 bytes, which the name of the test would use up.
+	dir := must[string](t)(os.MkdirTemp("", "notify"))
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	m := &manager{t: t, path: filepath.Join(dir, "socket")}
 	socket := must[*net.UnixConn](t)(net.ListenUnixgram("unixgram", &net.UnixAddr{Name: m.path, Net: "unixgram"}))
 	t.Cleanup(func() { _ = socket.Close() })
 	go func() {
