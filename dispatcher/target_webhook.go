@@ -203,7 +203,7 @@ func checkHeaders(problems *Problems, path string, headers map[string]string, al
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
 			problems.Add(at, CodeHeaderName, "header name %s is not a token of letters, digits and !#$%%&'*+-.^_`|~", Echo(name))
-		case reservedHeader(lower) || also(lower):
+		case reservedHeader(lower) || also(lower), reservedHeader(foldHeader(lower)) || also(foldHeader(lower)):
 			problems.Add(at, CodeHeaderReserved, "header %s is set by Carillon or by HTTP itself; remove it", Echo(name))
 		case folded[lower] != "":
 			problems.Add(at, CodeHeaderName, "header %s is given twice, also as %s; case does not matter", Echo(name), Echo(folded[lower]))
@@ -216,6 +216,17 @@ func checkHeaders(problems *Problems, path string, headers map[string]string, al
 			problems.Add(at, CodeHeaderValue, "value of header %s holds a control character such as CR, LF or NUL", Echo(name))
 		}
 	}
+}
+
+// foldHeader returns a header name with - for each character that is no letter and no digit. CGI, WSGI and PHP give a program
+// X_A and X.A as they give it X-A (RFC 3875, section 4.1.18), so these names would pass for each other.
+func foldHeader(lower string) string {
+	return strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, lower)
 }
 
 // reservedHeader reports whether a user may not set a header: headers that frame the request, headers

@@ -137,6 +137,8 @@ var (
 		{"Host", "header_reserved"}, {"content-length", "header_reserved"}, {"Transfer-Encoding", "header_reserved"},
 		{"Connection", "header_reserved"}, {"webhook-id", "header_reserved"}, {"Webhook-Signature", "header_reserved"},
 		{"traceparent", "header_reserved"}, {"Tracestate", "header_reserved"}, {"carillon-fence", "header_reserved"},
+		{"Webhook_Id", "header_reserved"}, {"CARILLON_APP", "header_reserved"}, {"Carillon.Job", "header_reserved"},
+		{"content_length", "header_reserved"}, {"Carillon!Run", "header_reserved"},
 	}
 	badHeaderValues = []row{
 		{"a\rb", "header_value"}, {"a\nb", "header_value"}, {"a\x00b", "header_value"}, {strings.Repeat("a", 1_000_000), "header_size"},
