@@ -50,7 +50,7 @@ func (d FollowDocument) Encode(response *Response) (json.RawMessage, error) {
 		const room = MaxPayload - 16<<10 // for all but the result
 		switch raw := json.RawMessage(text); {
 		case text == "":
-		case !d.ResultTruncated && json.Valid(raw) && JSONDepth(raw) < MaxPayloadDepth-1:
+		case !d.ResultTruncated && json.Valid(raw) && JSONDepth(raw) < MaxPayloadDepth-1 && CheckJSONText(raw, 1) == nil:
 			d.Result = raw
 		default:
 			var cut bool

@@ -4,18 +4,16 @@ import (
 	"bytes"
 	"encoding/json"
 	"strconv"
+	"strings"
 	"unicode/utf16"
 	"unicode/utf8"
 )
 
-// CheckJSONText returns the strings and keys of a valid JSON text that cannot be stored as they are written, as
-// Problems, or nil: databases refuse NUL, and half of a surrogate pair is no character, so every decoder would replace
-// it by another one. most is the greatest number of problems returned.
+// CheckJSONText returns the strings, keys and numbers of a valid JSON text that cannot be stored or read as they are written,
+// as Problems, or nil: databases refuse NUL, half of a surrogate pair is no character, so every decoder would replace it by
+// another one, and receivers make infinity or an error of a number beyond the range of a double (RFC 8259, section 6). most is
+// the greatest number of problems returned.
 func CheckJSONText(text []byte, most int) error {
-	suspect := func(escape string) bool { return bytes.Contains(text, []byte(escape)) }
-	if !suspect(`\u0000`) && !suspect(`\ud`) && !suspect(`\uD`) {
-		return nil // nearly always
-	}
 	w := jsonTextWalker{text: text, most: most}
 	w.walk()
 	return w.problems.Err()
@@ -63,6 +61,13 @@ func (w *jsonTextWalker) walk() {
 			}
 			w.check(literal)
 			i = end
+		case '-', '0', '1', '2', '3', '4', '5', '6', '7', '8', '9':
+			end := i + 1
+			for end < len(w.text) && strings.IndexByte("+-.0123456789eE", w.text[end]) >= 0 {
+				end++
+			}
+			w.checkNumber(w.text[i:end])
+			i = end - 1
 		}
 	}
 }
@@ -98,6 +103,24 @@ func (w *jsonTextWalker) check(literal []byte) {
 	if half {
 		w.problems.Add(w.path(), CodeJSONUTF8, "text holds half of a surrogate pair (\\ud800 to \\udfff), which is no character; "+
 			"write both halves, or the character itself")
+	}
+}
+
+// MaxJSONNumber bounds a number in a JSON text, in bytes.
+const MaxJSONNumber = 1 << 10
+
+// checkNumber reports a number that is too long, or that no double holds.
+func (w *jsonTextWalker) checkNumber(number []byte) {
+	const always = 300 // digits that are within the range of a double
+	switch {
+	case len(number) > MaxJSONNumber:
+		w.problems.Add(w.path(), CodeJSONNumber, "number has %d bytes; the maximum is %d: write it as a text", len(number), MaxJSONNumber)
+	case len(number) <= always && !bytes.ContainsAny(number, "eE"):
+	default:
+		if _, err := strconv.ParseFloat(string(number), 64); err != nil {
+			w.problems.Add(w.path(), CodeJSONNumber, "number is beyond the range of a double (1.8e308), so receivers would read infinity; "+
+				"write it as a text")
+		}
 	}
 }
 

@@ -63,6 +63,7 @@ const (
 	CodeInternal        = "internal"
 	CodeJSONDepth       = "json_depth"
 	CodeJSONDuplicate   = "json_duplicate_key"
+	CodeJSONNumber      = "json_number"
 	CodeJSONSyntax      = "json_syntax"
 	CodeJSONTrailing    = "json_trailing"
 	CodeJSONType        = "json_type"

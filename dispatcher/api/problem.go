@@ -49,7 +49,7 @@ var statuses = []struct {
 	{http.StatusUnsupportedMediaType, []string{dispatcher.CodeMediaType}},
 	{http.StatusBadRequest, []string{
 		dispatcher.CodeJSONSyntax, dispatcher.CodeJSONTrailing, dispatcher.CodeJSONDepth, dispatcher.CodeJSONDuplicate,
-		dispatcher.CodeJSONUnknown, dispatcher.CodeJSONType, dispatcher.CodeJSONUTF8,
+		dispatcher.CodeJSONUnknown, dispatcher.CodeJSONType, dispatcher.CodeJSONUTF8, dispatcher.CodeJSONNumber,
 		dispatcher.CodePageCursor, dispatcher.CodePageLimit, dispatcher.CodeQueryUnknown,
 		dispatcher.CodeQueryDuplicate, dispatcher.CodeQuerySyntax,
 	}},
