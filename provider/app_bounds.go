@@ -265,9 +265,9 @@ func boundsModelOf(ctx context.Context, diags *diag.Diagnostics, b dispatcher.Bo
 	}
 	m.Quotas = types.ObjectValueMust(objectType(of, "quotas").AttrTypes, quotaValues(b.Quotas))
 	m.Egress = flattenObject(ctx, diags, objectType(of, "egress"), egressModel{
-		Hosts:    nullIfMissing(b.Egress.Hosts, flattenList(ctx, diags, types.StringType, b.Egress.Hosts)),
-		Ports:    nullIfMissing(b.Egress.Ports, flattenPorts(ctx, diags, b.Egress.Ports)),
-		Networks: nullIfMissing(b.Egress.Networks, flattenList(ctx, diags, types.StringType, b.Egress.Networks)),
+		Hosts:    nullIfMissing(ctx, b.Egress.Hosts, flattenList(ctx, diags, types.StringType, b.Egress.Hosts)),
+		Ports:    nullIfMissing(ctx, b.Egress.Ports, flattenPorts(ctx, diags, b.Egress.Ports)),
+		Networks: nullIfMissing(ctx, b.Egress.Networks, flattenList(ctx, diags, types.StringType, b.Egress.Networks)),
 	})
 	m.Lambda = flattenObject(ctx, diags, objectType(of, "lambda"), lambdaBoundsModel{
 		Functions: flattenList(ctx, diags, types.StringType, b.Lambda.Functions),

@@ -98,9 +98,9 @@ func flattenList[T any](ctx context.Context, diags *diag.Diagnostics, element at
 }
 
 // nullIfMissing returns null for a list that the API does not have, because [] means another thing there.
-func nullIfMissing[T any](from []T, list types.List) types.List {
+func nullIfMissing[T any](ctx context.Context, from []T, list types.List) types.List {
 	if from == nil {
-		return types.ListNull(list.ElementType(context.Background()))
+		return types.ListNull(list.ElementType(ctx))
 	}
 	return list
 }

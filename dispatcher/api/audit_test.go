@@ -25,6 +25,7 @@ type auditPage struct {
 // flush writes the refusals that wait, as the end of a node does.
 func (w *world) flush() {
 	w.t.Helper()
+	w.api.(*api.API).WriteRefusals(w.t.Context())
 	ended, cancel := context.WithCancel(w.t.Context())
 	cancel()
 	w.api.(*api.API).Run(ended)

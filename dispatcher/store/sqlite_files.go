@@ -27,8 +27,10 @@ func createFile(path string) (created bool, err error) {
 func checkKind(path string) error {
 	info, err := os.Stat(path)
 	switch {
-	case err != nil: // there is none yet, or to open it says why not
-		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // it is made
+	case err != nil:
+		return err
 	case info.IsDir():
 		return fmt.Errorf("%s is a directory; name a file in it, such as %s", path, filepath.Join(path, "carillon.db"))
 	case !info.Mode().IsRegular():
@@ -40,11 +42,10 @@ func checkKind(path string) error {
 // removeEmpty removes the file of a database that could not be made, as on a full disk: the next start would take it for a
 // database of which everything was lost.
 func removeEmpty(path string) error {
-	info, err := os.Stat(path)
-	if err != nil || info.Size() > 0 {
-		return nil
+	if info, err := os.Stat(path); err == nil && info.Size() == 0 {
+		return os.Remove(path)
 	}
-	return os.Remove(path)
+	return nil
 }
 
 // ExposedFiles lists the files of a SQLite database that others than their owner may read or write; nil for any other.

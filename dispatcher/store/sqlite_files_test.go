@@ -66,19 +66,23 @@ func TestDatabaseThatCannotBeMadeLeavesNoFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = socket.Close() })
-	cancelled, cancel := context.WithCancel(t.Context())
-	cancel()
+	begun := t.Context()
+	ended, end := context.WithCancel(begun)
+	end()
 	for name, tt := range map[string]struct {
-		ctx  context.Context
 		path string
 		want string
 	}{
-		"a directory":       {t.Context(), dir, "is a directory; name a file in it, such as " + filepath.Join(dir, "carillon.db")},
-		"a socket":          {t.Context(), filepath.Join(dir, "socket"), "is not a regular file"},
-		"no such directory": {t.Context(), filepath.Join(dir, "missing", "carillon.db"), "no such file or directory"},
-		"a start that ends": {cancelled, filepath.Join(dir, "carillon.db"), "context canceled"},
+		"a directory":       {dir, "is a directory; name a file in it, such as " + filepath.Join(dir, "carillon.db")},
+		"a socket":          {filepath.Join(dir, "socket"), "is not a regular file"},
+		"no such directory": {filepath.Join(dir, "missing", "carillon.db"), "no such file or directory"},
+		"a start that ends": {filepath.Join(dir, "carillon.db"), "context canceled"},
 	} {
-		if err := store.Migrate(tt.ctx, "sqlite:"+tt.path); err == nil || !strings.Contains(err.Error(), tt.want) {
+		ctx := begun
+		if name == "a start that ends" {
+			ctx = ended
+		}
+		if err := store.Migrate(ctx, "sqlite:"+tt.path); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: Migrate = %v, want %q", name, err, tt.want)
 		}
 	}
