@@ -21,7 +21,7 @@ import (
 const (
 	executorsApp, executorsGroup, executorsAppName = "finance", "billing", "billing-executor"
 
-	executorsToken = "default_token"
+	executorsToken = "token-of-the-executors"
 )
 
 // xxlExecutor is a running test/xxljob, which knows of Carillon only what the protocol of XXL-JOB says.
