@@ -29,6 +29,8 @@ func TestFunctionsSayWhenAndWhat(t *testing.T) {
 			`provider::carillon::describe("every 3 months", "UTC")`,
 			`provider::carillon::from_eventbridge("cron(30 2 ? * MON-FRI *)", "Europe/Berlin")`,
 			`provider::carillon::from_eventbridge("rate(5 minutes)", null)`,
+			`provider::carillon::from_eventbridge("rate(1 days)", null)`,
+			`provider::carillon::next_fires("cron(0 17 ? * FRI-MON *)", "UTC", "2026-11-30T00:00:00Z", 2)`,
 		),
 			`+ oa = [ + "2030-03-30T02:30:00+01:00", + "2030-04-01T02:30:00+02:00", ]`,
 			`+ ob = [ + "2030-01-01T01:30:00Z", + "2030-01-01T03:00:00Z", ]`,
@@ -37,6 +39,8 @@ func TestFunctionsSayWhenAndWhat(t *testing.T) {
 			`+ oe = "every 3 months on the calendar; UTC"`,
 			`+ of = { + dialect = "aws" + expression = "cron(30 2 ? * MON-FRI *)" + timezone = "Europe/Berlin" }`,
 			`+ og = { + dialect = "aws" + expression = "rate(5 minutes)" + timezone = "UTC" }`,
+			`+ oh = { + dialect = "aws" + expression = "rate(1 days)" + timezone = "UTC" }`,
+			`+ oi = [ + "2026-11-30T17:00:00Z", + "2026-12-04T17:00:00Z", ]`,
 		)
 	})
 }

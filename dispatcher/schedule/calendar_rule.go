@@ -88,7 +88,7 @@ func compileWeekdays(errs *Errors, path string, texts []string) (weekdays uint8)
 		err := problemf(CodeCronName, "not a weekday; write MON, or a range such as MON-FRI")
 		if weekdayPattern.MatchString(upper) {
 			var days dayRule
-			err = unixGrammar.parseWeekday(&days, &unixGrammar.fields[4], token{text: upper, column: 1})
+			err = quartzGrammar.parseWeekday(&days, &quartzGrammar.fields[5], token{text: upper, column: 1})
 			weekdays |= days.dow
 		}
 		errs.addProblem(fmt.Sprintf("%s/%d", path, i), text, err)

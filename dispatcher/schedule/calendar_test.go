@@ -50,6 +50,10 @@ func TestCalendarRulesExcludeMatchingTimes(t *testing.T) {
 			schedule.CalendarRule{Weekdays: []string{"sat", "SUN"}},
 			[]string{"2026-05-02T00:00:00", "2026-05-03T23:59:59"}, []string{"2026-05-01T23:59:59", "2026-05-04T00:00:00"},
 		},
+		"weekdays that wrap": {
+			schedule.CalendarRule{Weekdays: []string{"FRI-MON"}},
+			[]string{"2026-05-01T00:00:00", "2026-05-04T23:59:59"}, []string{"2026-04-30T23:59:59", "2026-05-05T00:00:00"},
+		},
 		"days of the month": {
 			schedule.CalendarRule{DaysOfMonth: []int{1, 31}},
 			[]string{"2026-05-01T12:00:00", "2026-05-31T12:00:00"}, []string{"2026-05-02T12:00:00", "2026-06-30T12:00:00"},

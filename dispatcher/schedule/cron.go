@@ -68,13 +68,17 @@ var unixGrammar = grammar{required: 5, fields: []field{
 }}
 
 // awsGrammar follows the documentation of EventBridge Scheduler for cron(...). It is Quartz's
-// grammar without seconds, without ranges that wrap and without weekday steps.
+// grammar without seconds and without weekday steps. Ranges that wrap, as in MON-SUN and 20-2, are
+// not documented, but EventBridge takes them, with Quartz's times.
 var awsGrammar = grammar{quartz: true, plainL: true, required: 6, fields: []field{
-	{name: fieldMinute, low: 0, high: 59, quartzNames: true},
-	{name: fieldHour, low: 0, high: 23, quartzNames: true},
-	{name: fieldDOM, low: 1, high: 31, quartzNames: true, days: true},
-	{name: fieldMonth, low: 1, high: 12, quartzNames: true, names: monthNames, nameLow: 1},
-	{name: fieldWeekday, low: 1, high: 7, quartzNames: true, names: weekdayNames, nameLow: 1, days: true, noSteps: true},
+	{name: fieldMinute, low: 0, high: 59, wraps: true, quartzNames: true},
+	{name: fieldHour, low: 0, high: 23, wraps: true, quartzNames: true},
+	{name: fieldDOM, low: 1, high: 31, wraps: true, quartzNames: true, days: true},
+	{name: fieldMonth, low: 1, high: 12, wraps: true, quartzNames: true, names: monthNames, nameLow: 1},
+	{
+		name: fieldWeekday, low: 1, high: 7, wraps: true, quartzNames: true,
+		names: weekdayNames, nameLow: 1, days: true, noSteps: true,
+	},
 	{name: fieldYear, low: firstYear, high: horizon, quartzNames: true},
 }}
 
@@ -155,17 +159,18 @@ func (f *fields) possible() bool {
 
 // never explains why no date matches.
 func (f *fields) never() *problem {
+	const byHand = "; for a job that is only run by hand, leave the trigger out"
 	if months := f.month.list(); len(months) == 1 {
 		month := time.Month(months[0])
 		if month == time.February && f.days.dom != 0 && f.days.dom&(1<<30-1) == 0 {
 			return problemf(CodeCronNever,
-				"February never has 30 days, so this never fires; write L for the last day of the month (quartz), or 28")
+				"February never has 30 days, so this never fires; write L for the last day of the month (quartz), or 28"+byHand)
 		}
 		return problemf(CodeCronNever,
-			"%s has no such day in the given years, so this never fires; check day, month and year", month)
+			"%s has no such day in the given years, so this never fires; check day, month and year"+byHand, month)
 	}
 	return problemf(CodeCronNever,
-		"no date matches in the given months and years, so this never fires; check day, month and year")
+		"no date matches in the given months and years, so this never fires; check day, month and year"+byHand)
 }
 
 // token is one white-space separated word of an expression.
@@ -217,6 +222,10 @@ func macro(text string) (string, *problem) {
 	if expanded, ok := macros[text]; ok {
 		return expanded, nil
 	}
+	if strings.HasPrefix(text, "@every") {
+		return "", problemf(CodeCronMacro, "@every is an interval, which dialect %s does not have; omit dialect, or write %s",
+			DialectUnix, DialectInterval)
+	}
 	advice := ""
 	if text == "@reboot" {
 		advice = "; a scheduler has no reboot"
@@ -224,5 +233,5 @@ func macro(text string) (string, *problem) {
 		advice = "; did you mean " + strings.ToLower(text) + "?"
 	}
 	return "", problemf(CodeCronMacro,
-		"unknown macro%s (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, and @every 5m)", advice)
+		"unknown macro%s (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually)", advice)
 }

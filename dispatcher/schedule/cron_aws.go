@@ -34,7 +34,8 @@ func (p *program) readAWS(text string, spec Spec, loc *timeZone) []*problem {
 	return one(problemf(CodeCronSyntax, "%q is not cron, rate or at", kind))
 }
 
-// readAWSRate reads rate(n unit), where the unit must agree with the number.
+// readAWSRate reads rate(n unit). EventBridge Scheduler takes rate(1 days) as well as rate(1 day), but no singular unit
+// after another number.
 func (p *program) readAWSRate(text, inner string) *problem {
 	value, unit, _ := strings.Cut(inner, " ")
 	switch strings.TrimSuffix(unit, "s") {
@@ -42,8 +43,8 @@ func (p *program) readAWSRate(text, inner string) *problem {
 	default:
 		return problemf(CodeRateSyntax, "write rate(n unit) with minute, minutes, hour, hours, day or days")
 	}
-	if plural := strings.HasSuffix(unit, "s"); isNumber(value) && plural == (number(value) == 1) {
-		return problemf(CodeRateSyntax, "the unit must agree with the number; write rate(1 minute) but rate(5 minutes)")
+	if !strings.HasSuffix(unit, "s") && isNumber(value) && number(value) != 1 {
+		return problemf(CodeRateSyntax, "the unit must agree with the number; write rate(%s %ss)", value, unit)
 	}
 	period, _, err := parseInterval(text)
 	p.bind = elapsed(period)

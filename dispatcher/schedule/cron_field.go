@@ -2,6 +2,7 @@ package schedule
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -98,7 +99,7 @@ func (it item) bounds() (low, high, step int, err *problem) {
 		return 0, 0, 0, it.malformed("this field takes no steps; list the values")
 	}
 	if stepped {
-		if step, err = it.step(stepText); err != nil {
+		if step, err = it.step(body, stepText); err != nil {
 			return 0, 0, 0, err
 		}
 	}
@@ -141,14 +142,56 @@ func (it item) ends(from, to string) (low, high int, err *problem) {
 		return 0, 0, err
 	}
 	if low > high && !it.wraps {
-		return 0, 0, problemf(CodeCronRange, "start %s is after end %s in the %s field; write it as two ranges, %s-%d,%d-%s",
-			from, to, it.name, from, it.high, it.low, to)
+		return 0, 0, problemf(CodeCronRange, "start %s is after end %s in the %s field; %s",
+			from, to, it.name, it.straightened(from, to, low, high))
 	}
 	return low, high, nil
 }
 
-// step reads the text after a slash.
-func (it item) step(text string) (int, *problem) {
+// straightened is the advice for a range from one value to an earlier one, where ranges do not wrap.
+func (it item) straightened(from, to string, low, high int) string {
+	_, stepText, stepped := strings.Cut(it.text, "/")
+	switch {
+	case it.name == fieldYear:
+		return fmt.Sprintf("swap the two: %s-%s", to, from)
+	case strings.HasPrefix(it.text, "H"):
+		return "H takes a range such as H(" + it.example() + ")"
+	case stepped: // two ranges would count the second from its own start
+		var values []string
+		size := it.last() - it.low + 1
+		for v := low; v <= high+size; v += number(stepText) {
+			values = append(values, strconv.Itoa(it.low+(v-it.low)%size))
+		}
+		return "list the values: " + strings.Join(values, ",")
+	}
+	first, last := strconv.Itoa(it.low), strconv.Itoa(it.last())
+	if it.names != nil && isLetter(to[0]) {
+		first = it.names[0]
+	}
+	if it.names != nil && isLetter(from[0]) {
+		last = it.names[len(it.names)-1]
+	}
+	return fmt.Sprintf("write it as two ranges: %s,%s", rangeText(from, last), rangeText(first, to))
+}
+
+// last is the last value of a round. Crontab's weekday 7 begins the next one.
+func (it item) last() int {
+	if it.name == fieldWeekday && it.low == 0 {
+		return 6
+	}
+	return it.high
+}
+
+// rangeText writes a range, or its only value.
+func rangeText(from, to string) string {
+	if from == to {
+		return from
+	}
+	return from + "-" + to
+}
+
+// step reads the text after a slash. body is the text before it.
+func (it item) step(body, text string) (int, *problem) {
 	most := it.high
 	if it.high >= firstYear {
 		most = it.high - it.low
@@ -164,9 +207,13 @@ func (it item) step(text string) (int, *problem) {
 	case n == 0:
 		return 0, problemf(CodeCronStep, "step in %q of the %s field must be at least 1", it.text, it.name)
 	case n > most:
+		start, _, _ := strings.Cut(body, "-")
+		if start == "" || start == "*" {
+			start = strconv.Itoa(it.low)
+		}
 		return 0, problemf(CodeCronStep,
-			"step %s exceeds the range %d-%d of the %s field, so it is never reached; write only the start, such as %d",
-			text, it.low, it.high, it.name, it.low)
+			"step %s exceeds the range %d-%d of the %s field, so it is never reached; write only the start, %s",
+			text, it.low, it.high, it.name, start)
 	}
 	return n, nil
 }
@@ -202,7 +249,7 @@ func (it item) malformed(advice string) *problem {
 	case strings.Contains(it.text, "?") && it.days:
 		advice = "? must be alone in its field"
 	case strings.Contains(it.text, "?"):
-		advice = "? is only valid in the day fields of dialects quartz and aws"
+		advice = "? is only valid in the day fields of dialects quartz and aws; write *"
 	case strings.ContainsAny(it.text, "LW#"):
 		advice = "L, W and # are only valid in the day fields of dialects quartz and aws"
 	case it.names != nil:

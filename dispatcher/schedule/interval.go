@@ -67,7 +67,7 @@ func readPeriod(body string) (time.Duration, *problem) {
 		return time.Duration(n) * unit, nil
 	}
 	if isNumber(body) {
-		return 0, problemf(CodeRateSyntax, "the interval has no unit; write %ss or %s seconds", quote(body), quote(body))
+		return 0, problemf(CodeRateSyntax, "the interval has no unit; write %ss or %s seconds", body, body)
 	}
 	period, err := time.ParseDuration(body)
 	if err == nil && body[0] != '+' {

@@ -115,7 +115,7 @@ func TestBadIntervalsAndEventBridgeTextAreRejected(t *testing.T) {
 		"cron(0 12 * * ? 2200)":              schedule.CodeCronRange,
 		"cron(0 12 LW * ? *)":                schedule.CodeCronSyntax,
 		"cron(0 12 ? * 2/2 *)":               schedule.CodeCronSyntax,
-		"cron(0 22-2 * * ? *)":               schedule.CodeCronRange,
+		"cron(0 12 * * ? 2030-2028)":         schedule.CodeCronRange,
 		"cron(0 12 * * ?)":                   schedule.CodeCronFields,
 		"0 0 H(1-31) * *":                    schedule.CodeCronHash,
 		"delay(10ms)":                        schedule.CodeRateMin,
@@ -126,7 +126,7 @@ func TestBadIntervalsAndEventBridgeTextAreRejected(t *testing.T) {
 	}
 	for spec, want := range map[schedule.Spec]string{
 		{Expression: "at(2026-05-01T10:00:00Z)", Dialect: schedule.DialectAWS}: "expression " + schedule.CodeTimeInvalid,
-		{Expression: "rate(1 minutes)", Dialect: schedule.DialectAWS}:          "expression " + schedule.CodeRateSyntax,
+		{Expression: "rate(2 minute)", Dialect: schedule.DialectAWS}:           "expression " + schedule.CodeRateSyntax,
 		{Expression: "rate(30 seconds)", Dialect: schedule.DialectAWS}:         "expression " + schedule.CodeRateSyntax,
 		{Expression: "cron(0 12 * * ? *)", Dialect: schedule.DialectQuartz}:    "expression " + schedule.CodeCronSyntax,
 		{Expression: "0 12 * * *", Dialect: schedule.DialectQuartz}:            "expression " + schedule.CodeCronFields,

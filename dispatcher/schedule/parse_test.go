@@ -190,14 +190,15 @@ func TestMessagesNameTextRuleAndRemedy(t *testing.T) {
 		"* * * *":    "expected 5 fields (unix) or 6 or 7 (quartz), found 4",
 		"60 * * * *": "minute 60 is not in 0-59",
 		"*/100 * * * *": "step 100 exceeds the range 0-59 of the minute field, so it is never reached" +
-			"; write only the start, such as 0",
-		"5-1 * * * *": "start 5 is after end 1 in the minute field; write it as two ranges, 5-59,0-1",
+			"; write only the start, 0",
+		"14 16-23/24 * * *": "step 24 exceeds the range 0-23 of the hour field, so it is never reached; write only the start, 16",
+		"5-1 * * * *":       "start 5 is after end 1 in the minute field; write it as two ranges: 5-59,0-1",
 		"0 0 30 2 *": "February never has 30 days, so this never fires" +
-			"; write L for the last day of the month (quartz), or 28",
+			"; write L for the last day of the month (quartz), or 28; for a job that is only run by hand, leave the trigger out",
 		"* 5W * * *": "\"5W\" in the hour field at column 3 is not understood" +
 			"; L, W and # are only valid in the day fields of dialects quartz and aws",
 		"@reboot": "unknown macro" +
-			"; a scheduler has no reboot (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually, and @every 5m)",
+			"; a scheduler has no reboot (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually)",
 	} {
 		_, err := schedule.Parse(schedule.Spec{Expression: expr})
 		if err == nil {
