@@ -28,7 +28,7 @@ func (p *program) readAWS(text string, spec Spec, loc *timeZone) []*problem {
 			spec.Timezone = "UTC"
 		}
 		at, err := readAt(text, spec, loc)
-		p.source = at
+		p.source, p.meaning = at, meaning{times: at}
 		return one(err)
 	}
 	return one(problemf(CodeCronSyntax, "%q is not cron, rate or at", kind))
@@ -47,7 +47,7 @@ func (p *program) readAWSRate(text, inner string) *problem {
 		return problemf(CodeRateSyntax, "the unit must agree with the number; write rate(%s %ss)", value, unit)
 	}
 	period, _, err := parseInterval(text)
-	p.bind = elapsed(period)
+	p.setElapsed(period)
 	return err
 }
 

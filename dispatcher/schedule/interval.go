@@ -80,6 +80,11 @@ func readPeriod(body string) (time.Duration, *problem) {
 	return 0, problemf(CodeRateSyntax, "the interval is not understood; write it as 30s, 5m, 1h30m or 5 minutes")
 }
 
+// setElapsed lets p fire once per period, counted from the origin.
+func (p *program) setElapsed(period time.Duration) {
+	p.bind, p.meaning = elapsed(period), meaning{times: elapsedTimes{period.Milliseconds()}}
+}
+
 // elapsed returns a source that fires once per period, counted from the origin.
 func elapsed(period time.Duration) func(origin) source {
 	return func(from origin) source {
@@ -112,8 +117,10 @@ func (iv interval) count(a, b int64) int64 {
 	return max(0, floorDiv(b-iv.base, iv.period)-low)
 }
 
-// nth returns the n-th instant, counted from 1.
-func (iv interval) nth(n int64) int64 { return iv.base + (iv.first+n-1)*iv.period }
+// nth returns the n-th instant strictly after a time, counted from 1.
+func (iv interval) nth(after, n int64) int64 {
+	return iv.base + (max(iv.first-1, floorDiv(after-iv.base, iv.period))+n)*iv.period
+}
 
 func floorDiv(a, b int64) int64 {
 	q := a / b

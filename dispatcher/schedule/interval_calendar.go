@@ -67,12 +67,17 @@ func (p *program) readCalendarInterval(text string, spec Spec, loc *timeZone) *p
 		return err
 	}
 	if !s.onCalendar() {
-		p.bind = elapsed(time.Duration(s.n) * units[s.unit])
+		p.setElapsed(time.Duration(s.n) * units[s.unit])
 		return nil
 	}
 	overlap := spec.Overlap
 	if overlap == "" {
 		overlap = OverlapFirst
+	}
+	days, months := s.length()
+	p.meaning = meaning{times: calendarTimes{days, months}, gap: spec.Gap, overlap: overlap, zoned: true}
+	if overlap == OverlapBoth { // a step fires once
+		p.meaning.overlap = OverlapLast
 	}
 	p.bind = func(from origin) source {
 		z := &zoned{zone: loc}

@@ -52,7 +52,7 @@ func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
 		}
 		d.days = rule.dow
 	}
-	p.source = d
+	p.source, p.meaning = d, meaning{times: dailyTimes{d.period, d.from, d.to, d.days}, zoned: true}
 	return nil
 }
 

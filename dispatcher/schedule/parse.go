@@ -20,6 +20,8 @@ type program struct {
 	// delay is the period of a fixed delay, else 0.
 	delay time.Duration
 	bind  func(origin) source
+	// meaning is what the expression means, however it is written.
+	meaning meaning
 }
 
 // origin is the instant from which a schedule counts, in Unix milliseconds.
@@ -121,10 +123,10 @@ func (p *program) read(text string, spec Spec, loc *timeZone) []*problem {
 		return p.readAWS(text, spec, loc)
 	case DialectInterval:
 		period, delay, err := parseInterval(text)
-		p.bind = elapsed(period)
+		p.setElapsed(period)
 		if delay {
 			p.delay = period
-			p.bind = delayed(period)
+			p.bind, p.meaning = delayed(period), meaning{times: delayTimes{period.Milliseconds()}}
 		}
 		return one(err)
 	case DialectCalendarInterval:
@@ -133,7 +135,7 @@ func (p *program) read(text string, spec Spec, loc *timeZone) []*problem {
 		return one(p.readDailyInterval(text, loc))
 	case DialectAt:
 		at, err := readAt(text, spec, loc)
-		p.source = at
+		p.source, p.meaning = at, meaning{times: at}
 		return one(err)
 	}
 	return nil // an unknown dialect is reported by checkEnums
@@ -159,7 +161,7 @@ func (p *program) readCron(g *grammar, text string, spec Spec, loc *timeZone) []
 			overlap = OverlapBoth
 		}
 	}
-	p.source = seconds{&zoned{wall: newWallClock(f), zone: loc, gap: spec.Gap, overlap: overlap}}
+	p.source, p.meaning = seconds{&zoned{wall: newWallClock(f), zone: loc, gap: spec.Gap, overlap: overlap}}, meaningOf(f, spec.Gap, overlap)
 	return nil
 }
 

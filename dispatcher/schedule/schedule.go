@@ -7,7 +7,8 @@ import (
 
 // Schedule is a checked schedule. It is immutable and safe for concurrent use.
 type Schedule struct {
-	spec Spec
+	spec    Spec
+	program *program
 	// source produces the instants of the expression; fires also applies the calendar.
 	source, fires source
 	// start and end are the inclusive bounds, in Unix milliseconds.
@@ -25,7 +26,7 @@ type Schedule struct {
 func newSchedule(spec Spec, p *program) *Schedule {
 	spec = spec.normalised()
 	spec.Dialect, spec.Timezone = p.dialect, p.zone
-	s := &Schedule{spec: spec, delay: p.delay, source: p.source, start: firstInstant, end: lastInstant}
+	s := &Schedule{spec: spec, program: p, delay: p.delay, source: p.source, start: firstInstant, end: lastInstant}
 	if !spec.EndAt.IsZero() {
 		s.end = min(s.end, spec.EndAt.UnixMilli())
 	}
@@ -51,15 +52,25 @@ func newSchedule(spec Spec, p *program) *Schedule {
 		move := spec.OnExcluded == OnExcludedNextIncluded
 		s.fires = excluding{source: s.source, calendar: spec.Calendar, move: move, start: s.start}
 	}
-	repeats := int64(spec.RepeatCount)
-	switch iv, ok := s.fires.(interval); {
-	case repeats == 0:
-	case ok:
-		s.end = min(s.end, iv.nth(repeats))
-	default:
-		s.last = sync.OnceValues(func() (int64, bool) { return s.nth(from.at+from.first()-1, repeats) })
-	}
+	s.limit(from)
 	return s
+}
+
+// limit ends the schedule at its last counted instant.
+func (s *Schedule) limit(from origin) {
+	counted, repeats := from.at+from.first()-1, int64(s.spec.RepeatCount-s.spec.Used)
+	if !s.spec.CountFrom.IsZero() {
+		counted = s.spec.CountFrom.UnixMilli()
+	}
+	switch iv, ok := s.fires.(interval); {
+	case s.spec.RepeatCount == 0:
+	case repeats <= 0:
+		s.end = min(s.end, counted)
+	case ok:
+		s.end = min(s.end, iv.nth(counted, repeats))
+	default:
+		s.last = sync.OnceValues(func() (int64, bool) { return s.nth(counted, repeats) })
+	}
 }
 
 // The years that RFC 3339 can express, 1 to 9999, in Unix milliseconds.

@@ -21,6 +21,10 @@ type Spec struct {
 	// RepeatCount is how many times the schedule fires in total; 0 means no limit. Fires are
 	// counted from StartAt (inclusive) or, without it, from Anchor (exclusive).
 	RepeatCount int
+	// Used is how many of RepeatCount were used up by CountFrom, after which the others are counted. Instants up to CountFrom are
+	// not counted. The zero time means that all are counted as RepeatCount says.
+	Used      int
+	CountFrom time.Time
 	// Anchor is the time at which the schedule was made or last changed. Without StartAt,
 	// intervals and repeat counts are counted from it. The zero time means the Unix epoch,
 	// which is enough for validation, where only the problems matter.
@@ -138,7 +142,7 @@ func checkEnum[E ~string](errs *Errors, field string, value E, allowed ...E) {
 
 // normalised returns s with its times in UTC and whole milliseconds, so that == compares specs.
 func (s Spec) normalised() Spec {
-	for _, t := range []*time.Time{&s.StartAt, &s.EndAt, &s.Anchor} {
+	for _, t := range []*time.Time{&s.StartAt, &s.EndAt, &s.CountFrom, &s.Anchor} {
 		if !t.IsZero() {
 			*t = time.UnixMilli(t.UnixMilli()).UTC()
 		}
