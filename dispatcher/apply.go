@@ -46,11 +46,12 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 	var missed []Misfire
 	var problems Problems
 	budget := newMissedBudget()
+	change := triggerChange{old: old, job: job, prior: prior, calendars: calendars, now: now, budget: budget}
 	for _, name := range sortedKeys(declared.Triggers) {
-		t, dropped, err := applyTrigger(budget, old, job, name, prior, calendars, now)
+		t, decided, err := change.apply(name)
 		problems.AddError(Pointer("triggers", name), err)
 		job.Triggers[name] = t
-		missed = append(missed, dropped...)
+		missed = append(missed, decided...)
 	}
 	if old != nil {
 		problems.AddError("", job.CheckKept(*old))
@@ -107,112 +108,6 @@ func (j *Job) resolve() {
 	if j.Triggers == nil {
 		j.Triggers = map[string]Trigger{}
 	}
-}
-
-// resolve writes out what was recognised or left out, as parsed has it, so that the stored definition is complete.
-func (t *Trigger) resolve(parsed *schedule.Schedule) {
-	t.Schedule.resolve(parsed)
-	t.MisfirePolicy = cmp.Or(t.MisfirePolicy, FireOnce)
-	t.CatchUpWindow = cmp.Or(t.CatchUpWindow, MaxCatchUpWindow)
-}
-
-// applyTrigger returns the trigger of job with that name as it is to be stored, and the misfires of
-// its old schedule.
-func applyTrigger(budget *schedule.Budget, old *Job, job Job, name string, prior Prior, calendars Calendars, now time.Time) (
-	Trigger, []Misfire, error,
-) {
-	t := job.Triggers[name]
-	t.Paused, t.Error, t.PrevFireTime, t.NextFireTime, t.DueAt, t.Fired = false, "", nil, nil, nil, 0
-	t.State, t.AnchorAt, t.Pause = TriggerWaiting, now, Pause{}
-	s, err := t.Parse(job.Identity(name), t.AnchorAt, calendars)
-	if err != nil {
-		return t, nil, err
-	}
-	t.resolve(s)
-	var missed []Misfire
-	unchanged := false
-	if before, known := old.trigger(name); known {
-		t.Paused, t.Pause, t.PrevFireTime = before.Paused, before.Pause, before.PrevFireTime
-		if unchanged = before.Same(t.Schedule); unchanged {
-			wasOn, isOn := old.Enabled && before.Enabled, job.Enabled && t.Enabled
-			if wasOn && isOn && before.State != TriggerError {
-				t.State, t.NextFireTime, t.DueAt = before.State.Stored(), before.NextFireTime, before.DueAt
-				t.AnchorAt, t.Fired = before.AnchorAt, before.Fired
-				return t, nil, nil
-			}
-			if s, err = t.continued(before, s, job.Identity(name), calendars); err != nil {
-				return t, nil, err
-			}
-		}
-		missed = dropDue(budget, *old, name, calendars, now, "the trigger was changed")
-	} else if fired := prior.Fired[name]; fired.After(now) {
-		t.PrevFireTime = &fired
-	}
-	if !job.Enabled || !t.Enabled {
-		return t, missed, nil
-	}
-	if err := t.scheduleNext(s, t.afterLast(now)); err != nil {
-		return t, nil, err
-	}
-	// A schedule that ended while its job was disabled, or with a fire that was claimed a moment ago, is
-	// complete. Only a new one that is over is a mistake worth refusing.
-	if t.State == TriggerComplete && !unchanged && !t.afterLast(now).After(now) {
-		if err := t.over(s, calendars, now); err != nil {
-			return t, nil, err
-		}
-	}
-	return t, missed, nil
-}
-
-// continued lets t count on from where before stopped, and returns its schedule, anchored there. Only
-// a fixed delay starts again: it counts from the end of a run, and that run is over.
-func (t *Trigger) continued(before Trigger, s *schedule.Schedule, identity string, calendars Calendars) (*schedule.Schedule, error) {
-	t.Fired = before.Fired
-	if _, delayed := s.FixedDelay(); delayed {
-		return s, nil
-	}
-	t.AnchorAt = before.AnchorAt
-	return t.Parse(identity, t.AnchorAt, calendars)
-}
-
-// afterLast is now, or the last fire if a node claimed it ahead of time.
-func (t Trigger) afterLast(now time.Time) time.Time {
-	if t.PrevFireTime != nil && t.PrevFireTime.After(now) {
-		return *t.PrevFireTime
-	}
-	return now
-}
-
-// over explains why t, whose schedule is s, has no fire left, if a time in its definition shows it.
-func (t Trigger) over(s *schedule.Schedule, calendars Calendars, now time.Time) error {
-	var problems Problems
-	if t.EndAt != nil && !t.EndAt.After(now) {
-		problems.Add("/end_at", CodeAtPast, "end_at %s is in the past (it is %s), so the trigger would never fire; "+
-			"give a later one, or remove the trigger",
-			FormatInstant(*t.EndAt), now.Format(time.RFC3339))
-	}
-	if t.Dialect != schedule.DialectAt {
-		return problems.Err()
-	}
-	spec := s.Spec()
-	spec.StartAt, spec.EndAt, spec.Calendar = time.Time{}, time.Time{}, nil
-	unbounded, err := schedule.Parse(spec)
-	if err != nil {
-		return err
-	}
-	switch at, ok := unbounded.Next(now); {
-	case !ok:
-		problems.Add("/expression", CodeAtPast, "time %s is in the past (it is %s); give a later one, or remove the trigger",
-			Echo(t.Expression), now.Format(time.RFC3339))
-	case len(problems) > 0:
-	case t.Calendar != "" && !s.Spec().Calendar.Includes(at):
-		problems.Add("/calendar", schedule.CodeCronNever, "calendar %s excludes time %s, so the trigger would never fire",
-			Echo(t.Calendar), Echo(t.Expression))
-	default:
-		problems.Add("/expression", schedule.CodeCronNever, "time %s is not between start_at and end_at, so the trigger would never fire",
-			Echo(t.Expression))
-	}
-	return problems.Err()
 }
 
 // trigger looks a trigger up; j may be nil.

@@ -146,13 +146,13 @@ func TestApplyToTriggerDueAtTen(t *testing.T) {
 			old: job(minutely), declared: job("*/5 * * * *"), after: time.Minute,
 			next: "10:05:00", state: dispatcher.TriggerWaiting, anchor: "10:01:00", missed: 1,
 		},
-		"a changed bound is a changed schedule": {
+		"a changed bound keeps a fire that is due": {
 			old: job(minutely), after: 90 * time.Second,
 			declared: job(minutely, withTrigger(func(t *dispatcher.Trigger) {
 				end := monday.Add(time.Hour)
 				t.EndAt = &end
 			})),
-			next: "10:02:00", state: dispatcher.TriggerWaiting, anchor: "10:01:30", missed: 1,
+			next: "10:01:00", state: dispatcher.TriggerWaiting, anchor: "10:00:00",
 		},
 		"an interval is anchored again when it changes": {
 			old: job("rate(5 minutes)"), declared: job("rate(7 minutes)"), after: time.Minute,
@@ -200,8 +200,12 @@ func TestApplyToTriggerDueAtTen(t *testing.T) {
 			count := 0
 			for _, m := range missed {
 				count += m.Count
-				if m.Decision != dispatcher.DecisionSkip || m.Reason == "" {
-					t.Errorf("misfire %+v does not say that it was skipped and why", m)
+				want := dispatcher.DecisionFireOnce
+				if tt.next == "none" { // it was disabled
+					want = dispatcher.DecisionSkip
+				}
+				if m.Decision != want || m.Reason == "" {
+					t.Errorf("misfire %+v, want %s and why", m, want)
 				}
 			}
 			if count != tt.missed {

@@ -65,8 +65,9 @@ type ExportedTrigger struct {
 	// NextFireTime is the first scheduled time that is owed; it may have passed.
 	PrevFireTime *time.Time `json:"prev_fire_time,omitempty"`
 	NextFireTime *time.Time `json:"next_fire_time,omitempty"`
-	// Fired counts the fires of a fixed delay.
-	Fired int `json:"fired,omitempty"`
+	// Fired counts the fires of a fixed delay, or those before CountedFrom.
+	Fired       int        `json:"fired,omitempty"`
+	CountedFrom *time.Time `json:"counted_from,omitempty"`
 }
 
 // ExportedRun is a run that waits: it is queued, or retrying.
@@ -271,7 +272,7 @@ func importedPause(paused bool, by string, asked PauseRequest, now time.Time) Pa
 // restore returns t where it stood. A scheduled time that is none here, because this version knows other rules of
 // a time zone, gives way to the first one from then on.
 func (t Trigger) restore(at ExportedTrigger, identity string, calendars Calendars) (Trigger, error) {
-	t.Paused, t.Error, t.AnchorAt, t.Fired = at.Paused, at.Error, at.AnchorAt.UTC(), at.Fired
+	t.Paused, t.Error, t.AnchorAt, t.Fired, t.CountedFrom = at.Paused, at.Error, at.AnchorAt.UTC(), at.Fired, at.CountedFrom
 	t.PrevFireTime, t.NextFireTime, t.DueAt, t.State = at.PrevFireTime, nil, nil, at.State.Stored()
 	s, err := t.Parse(identity, t.AnchorAt, calendars)
 	if err != nil {

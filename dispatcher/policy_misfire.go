@@ -59,6 +59,8 @@ type Misfire struct {
 	Reason   string   `json:"reason"`
 	// Run is the id of the catch-up run, empty if there is none.
 	Run string `json:"run,omitempty"`
+	// RunDueAt is when that run is due, if a change of the definition decided; it is not stored.
+	RunDueAt time.Time `json:"-"`
 	// Node is the node that decided; nil if a change of the definition did.
 	Node      *NodeID   `json:"node,omitempty"`
 	DecidedAt time.Time `json:"decided_at"`
@@ -76,7 +78,7 @@ type Decision string
 const (
 	DecisionFireOnce Decision = "fire_once" // one catch-up run for all of them
 	DecisionSkip     Decision = "skip"      // none of them runs
-	// DecisionFireAll runs a fire late, as itself: its run explains it, so no Misfire has this
+	// DecisionFireAll runs a fire late, as itself: its run explains it, so no stored Misfire has this
 	// decision.
 	DecisionFireAll Decision = "fire_all"
 )

@@ -1,10 +1,14 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
 
 // RescheduleForCalendar returns the enabled triggers of job whose calendar is among changed, by name,
-// with new fire times at now. Fires that were due and that the changed calendar excludes come back as
-// misfires, so that they are explained; fires that it still allows stay due.
+// with new fire times at now. Fires that were due and that the changed calendar excludes are settled by the misfire
+// policy; fires that it still allows stay due.
 func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calendars, now time.Time) (map[string]Trigger, []Misfire) {
 	triggers := map[string]Trigger{}
 	var missed []Misfire
@@ -20,16 +24,14 @@ func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calen
 			triggers[name] = t
 			continue
 		}
-		_, delayed := s.FixedDelay()
-		switch due := t.NextFireTime != nil && !t.NextFireTime.After(now); {
-		case due && s.Matches(*t.NextFireTime):
-			t.fireAt(s, *t.NextFireTime)
+		was, err := t.Parse(job.Identity(name), t.AnchorAt, before)
+		if err != nil {
+			was = nil
+		}
+		if _, delayed := s.FixedDelay(); !delayed || t.NextFireTime != nil { // else its run decides, or it is complete
 			t.Error = ""
-		case delayed && t.NextFireTime == nil: // its run decides, or it is complete
-		default:
-			missed = append(missed, dropDue(newMissedBudget(), job, name, before, now, "its calendar was changed")...)
-			t.Error = ""
-			_ = t.scheduleNext(s, t.afterLast(now)) // the trigger says what is wrong
+			decided := t.moveTo(s, pendingChange{job: job, name: name, was: was, now: now, reason: "its calendar was changed"})
+			missed = append(missed, decided...)
 		}
 		triggers[name] = t
 	}
@@ -38,7 +40,7 @@ func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calen
 
 // RescheduleForZones returns a trigger of job that has a next fire, with the fire time that this
 // program's time zone database gives it at now. A due fire stays due if it is still a scheduled time;
-// otherwise it comes back as a misfire.
+// otherwise the misfire policy settles it.
 func RescheduleForZones(job Job, name string, calendars Calendars, now time.Time) (Trigger, []Misfire) {
 	t := job.Triggers[name]
 	t.State = t.State.Stored()
@@ -47,8 +49,19 @@ func RescheduleForZones(job Job, name string, calendars Calendars, now time.Time
 		t.State, t.Error = TriggerError, err.Error()
 		return t, nil
 	}
-	if !t.NextFireTime.After(now) && s.Matches(*t.NextFireTime) {
-		return t, nil
+	return t, t.moveTo(s, pendingChange{job: job, name: name, was: s, now: now, reason: "the time zone database was changed"})
+}
+
+// moveTo gives t the fires of s, the schedule that it has since the rules of its calendar or zone were changed, and returns what
+// is decided about pending fires that s does not have.
+func (t *Trigger) moveTo(s *schedule.Schedule, change pendingChange) []Misfire {
+	change.before, change.after, change.is = *t, *t, s
+	change.otherTimes, change.left, change.budget = true, -1, newMissedBudget()
+	next, due, decided := change.settle()
+	if next != nil {
+		t.State, t.NextFireTime, t.DueAt = TriggerWaiting, next, due
+	} else {
+		_ = t.scheduleNext(s, t.afterLast(change.now)) // the trigger says what is wrong
 	}
-	return SkipDue(job, name, calendars, now, "the time zone database was changed")
+	return decided
 }

@@ -41,8 +41,11 @@ func Identity(app, job, trigger string) string { return app + "/" + job + "/" + 
 // a calendar that s names excludes nothing. The error is a *Problem or schedule.Errors.
 func (s Schedule) Parse(identity string, anchor time.Time, calendars Calendars) (*schedule.Schedule, error) {
 	spec := s.Spec(identity, anchor)
+	return s.parse(spec, calendars)
+}
+
+func (s Schedule) parse(spec schedule.Spec, calendars Calendars) (parsed *schedule.Schedule, err error) {
 	if s.Calendar != "" {
-		var err error
 		if spec.Calendar, err = calendars.Find(s.Calendar); err != nil {
 			return nil, err
 		}
@@ -99,13 +102,15 @@ func (s *Schedule) resolve(parsed *schedule.Schedule) {
 	s.Dialect, s.Timezone, s.Gap, s.Overlap = spec.Dialect, spec.Timezone, spec.Gap, spec.Overlap
 }
 
-// Same reports whether two resolved schedules give the same fires.
+// Same reports whether two schedules of one trigger have the same fires, however they are written.
 func (s Schedule) Same(other Schedule) bool {
-	if !sameInstant(s.StartAt, other.StartAt) || !sameInstant(s.EndAt, other.EndAt) {
+	const identity = "a/b/c" // the same for both, so that its hashes are, too
+	one, err := s.Parse(identity, time.Time{}, nil)
+	if err != nil {
 		return false
 	}
-	s.StartAt, s.EndAt, other.StartAt, other.EndAt = nil, nil, nil, nil
-	return s == other
+	two, err := other.Parse(identity, time.Time{}, nil)
+	return err == nil && s.Calendar == other.Calendar && one.SameFires(two)
 }
 
 func sameInstant(a, b *time.Time) bool {

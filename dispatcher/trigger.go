@@ -35,13 +35,17 @@ type Trigger struct {
 	NextFireTime *time.Time `json:"next_fire_time,omitempty"`
 	// DueAt is when the next fire runs: NextFireTime plus its jitter.
 	DueAt *time.Time `json:"due_at,omitempty"`
-	// AnchorAt is when the schedule was declared or last changed. Intervals without a start and
+	// AnchorAt is when the times of the schedule were declared or last changed. Intervals without a start and
 	// repeat counts are counted from it. A fixed delay counts from the end of its latest run.
 	AnchorAt time.Time `json:"anchor_at"`
+	// CountedFrom is when Fired of RepeatCount had been used up, after which the others are counted. It is the time of a change
+	// that kept AnchorAt; nil: there was none. A fixed delay has none.
+	CountedFrom *time.Time `json:"counted_from,omitempty"`
+	// Fired counts the fires of a fixed delay that have ended or were skipped, against RepeatCount. For another schedule, see
+	// CountedFrom.
+	Fired int `json:"fired,omitempty"`
 	// Origin is to the trigger what Job.Origin is to its job.
 	Origin string `json:"origin,omitempty"`
-	// Fired counts the fires of a fixed delay that have ended or were skipped, against RepeatCount.
-	Fired int `json:"-"`
 }
 
 // DefaultMisfireAfter is how late a fire may be before it counts as missed.
@@ -69,6 +73,20 @@ func (t Trigger) check(problems *Problems, identity string) {
 	t.Schedule.check(problems, identity)
 	t.MisfireAfter.check(problems, "/misfire_after", time.Second, MaxDuration)
 	t.checkMisfires(problems)
+}
+
+// Parse returns the schedule of a trigger of that identity, anchored, whose repeats go on from CountedFrom. See Schedule.Parse.
+func (t Trigger) Parse(identity string, anchor time.Time, calendars Calendars) (*schedule.Schedule, error) {
+	return t.parse(t.Spec(identity, anchor), calendars)
+}
+
+// Spec is Schedule.Spec, with the repeats that are left.
+func (t Trigger) Spec(identity string, anchor time.Time) schedule.Spec {
+	spec := t.Schedule.Spec(identity, anchor)
+	if t.CountedFrom != nil {
+		spec.Used, spec.CountFrom = t.Fired, *t.CountedFrom
+	}
+	return spec
 }
 
 // scheduleNext sets the first fire after now; without one the trigger is complete. If it cannot be

@@ -47,7 +47,7 @@ func (j Job) declared() (Job, error) {
 		}
 		t.resolve(s)
 		t.Paused, t.Pause, t.State, t.Error, t.AnchorAt = false, Pause{}, "", "", time.Time{}
-		t.PrevFireTime, t.NextFireTime, t.DueAt, t.Origin = nil, nil, nil, ""
+		t.PrevFireTime, t.NextFireTime, t.DueAt, t.Origin, t.Fired, t.CountedFrom = nil, nil, nil, "", 0, nil
 		for _, at := range []**time.Time{&t.StartAt, &t.EndAt} {
 			if *at != nil {
 				*at = new((*at).UTC().Truncate(time.Millisecond))

@@ -27,7 +27,7 @@ var readOnly = map[reflect.Type][]string{
 	},
 	reflect.TypeFor[dispatcher.Trigger](): {
 		"paused", "paused_by", "paused_at", "pause_reason", "paused_until", "state", "error", "prev_fire_time", "next_fire_time",
-		"due_at", "anchor_at", "origin",
+		"due_at", "anchor_at", "counted_from", "fired", "origin",
 	},
 	reflect.TypeFor[dispatcher.Calendar]():      {"removal_requested_at", "revision", "created_at", "updated_at"},
 	reflect.TypeFor[dispatcher.EndpointGroup](): {"revision", "created_at", "updated_at"},

@@ -114,6 +114,25 @@ func (s *Schedule) ChargeRepeats(b *Budget) {
 	}
 }
 
+// CountWithin is Count within a budget.
+func (s *Schedule) CountWithin(budget *Budget, a, b time.Time, limit int) (int, error) {
+	if _, ok := s.fires.(interval); ok {
+		return s.Count(a, b, limit), nil
+	}
+	n := 0
+	for at := a; n < limit; n++ {
+		next, ok, err := s.FindWithin(budget, at)
+		if err != nil {
+			return n, err
+		}
+		if !ok || next.After(b) {
+			break
+		}
+		at = next
+	}
+	return n, nil
+}
+
 // BetweenWithin is Between within a budget.
 func (s *Schedule) BetweenWithin(budget *Budget, a, b time.Time, limit int) ([]time.Time, error) {
 	var out []time.Time

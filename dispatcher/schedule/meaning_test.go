@@ -134,6 +134,8 @@ func TestRepeatsGoOnCounting(t *testing.T) {
 		"of steps on the calendar": {schedule.Spec{Expression: "every 1 day", RepeatCount: 2, Used: 1}, []string{"2026-05-02T10:00:00Z"}},
 		"with a start to come": {schedule.Spec{Expression: "rate(1h)", RepeatCount: 2, StartAt: instant(t, "2026-06-01T00:00:00Z")},
 			[]string{"2026-06-01T00:00:00Z", "2026-06-01T01:00:00Z"}},
+		"of an expression with a start to come": {schedule.Spec{Expression: "0 0 * * * ?", RepeatCount: 3, Used: 1, StartAt: instant(t, "2026-06-01T00:00:00Z")},
+			[]string{"2026-06-01T00:00:00Z", "2026-06-01T01:00:00Z"}},
 		"none is left":             {schedule.Spec{Expression: "0 * * * * ?", RepeatCount: 3, Used: 3}, nil},
 		"none is left of a period": {schedule.Spec{Expression: "rate(1m)", RepeatCount: 3, Used: 5}, nil},
 	} {

@@ -60,7 +60,7 @@ func newSchedule(spec Spec, p *program) *Schedule {
 func (s *Schedule) limit(from origin) {
 	counted, repeats := from.at+from.first()-1, int64(s.spec.RepeatCount-s.spec.Used)
 	if !s.spec.CountFrom.IsZero() {
-		counted = s.spec.CountFrom.UnixMilli()
+		counted = max(counted, s.spec.CountFrom.UnixMilli())
 	}
 	switch iv, ok := s.fires.(interval); {
 	case s.spec.RepeatCount == 0:

@@ -187,7 +187,7 @@ func (t *tx) auditedJob(ctx context.Context, job *dispatcher.Job) (any, error) {
 		return nil, err
 	}
 	for _, trigger := range triggers {
-		without(trigger, "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at")
+		without(trigger, "state", "error", "prev_fire_time", "next_fire_time", "due_at", "anchor_at", "counted_from", "fired")
 	}
 	parts["triggers"], err = json.Marshal(triggers)
 	return parts, err

@@ -70,10 +70,11 @@ var (
 	}
 	misfireColumns = []column{
 		{"from_at", bigint}, {"to_at", bigint}, {"trigger_id", bigint}, {"job_id", bigint}, {"missed", bigint},
-		{"decision", text}, {"reason", text}, {"decided_at", bigint},
+		{"decision", text}, {"reason", text}, {"decided_at", bigint}, {"run_at", bigint},
 	}
 	countColumns   = []column{{"minutes", bigint}, {"from_at", bigint}, {"good", bigint}, {"late", bigint}, {"missed", bigint}}
 	fireKeyColumns = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", bigint}}
+	settledColumns = append(keyColumns[:3:3], column{"due", bigint})
 	endColumns     = append(keyColumns[:5:5], column{"error", text})
 	slotColumns    = append(keyColumns[:5:5], column{"node", bigint}, column{"job_id", bigint}, column{"endpoint", text})
 	idColumns      = []column{{"id", bigint}}

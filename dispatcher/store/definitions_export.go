@@ -187,7 +187,8 @@ func (s *store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]dis
 		for name, t := range job.Triggers {
 			one.Triggers[name] = dispatcher.ExportedTrigger{
 				Paused: t.Paused, PauseReason: t.PauseReason, PausedUntil: t.PausedUntil, State: t.State, Error: t.Error,
-				AnchorAt: t.AnchorAt, PrevFireTime: t.PrevFireTime, NextFireTime: t.NextFireTime, Fired: t.Fired, Origin: t.Origin,
+				AnchorAt: t.AnchorAt, PrevFireTime: t.PrevFireTime, NextFireTime: t.NextFireTime, Fired: t.Fired, CountedFrom: t.CountedFrom,
+				Origin: t.Origin,
 			}
 		}
 		jobs = append(jobs, one)

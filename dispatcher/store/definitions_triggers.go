@@ -35,6 +35,7 @@ var triggerFields = fields[triggerRow]{
 	{"anchor_at", bigint, func(t *triggerRow) any { return instantColumn(&t.AnchorAt) }, always, ""},
 	{"jitter", bigint, func(t *triggerRow) any { return durationColumn(&t.Jitter) }, always, ""},
 	{"fired", integer, func(t *triggerRow) any { return &t.Fired }, always, ""},
+	{"counted_from", bigint, func(t *triggerRow) any { return optionalColumn(&t.CountedFrom) }, always, ""},
 	{"drift_hour", boolean, func(t *triggerRow) any { return &t.DriftHour }, always, ""},
 	{"calendar", text, func(t *triggerRow) any { return &t.Calendar }, always, ""},
 	{"on_excluded", text, func(t *triggerRow) any { return &t.OnExcluded }, always, ""},

@@ -37,6 +37,8 @@ var revisionFields = fields[revisionRow]{
 	{name: "jitter", ref: func(r *revisionRow) any { return durationColumn(&r.Jitter) }},
 	{name: "misfire_after", ref: func(r *revisionRow) any { return durationColumn(&r.MisfireAfter) }},
 	{name: "anchor_at", ref: func(r *revisionRow) any { return instantColumn(&r.AnchorAt) }},
+	{name: "fired", ref: func(r *revisionRow) any { return &r.Fired }},
+	{name: "counted_from", ref: func(r *revisionRow) any { return optionalColumn(&r.CountedFrom) }},
 	{name: "enabled", ref: func(r *revisionRow) any { return &r.Enabled }, read: `t.enabled AND j.enabled AND t.deleted_at IS NULL`},
 	{name: "paused", ref: func(r *revisionRow) any { return &r.Paused }, read: `t.paused OR t.job_paused`},
 	{name: "labels", ref: func(r *revisionRow) any { return labelsColumn(&r.Labels) }, read: "j.labels"},

@@ -132,34 +132,81 @@ func (s *store) misfiresOfJobs(ctx context.Context, app int64, of conditions, li
 		append(of.args[:len(of.args):len(of.args)], s.batch(jobs)...)...)
 }
 
-// insertMisfires records what a change of a definition decided.
+// insertMisfires records what a change of a definition decided, and queues the runs that follow from it.
 func (t *tx) insertMisfires(ctx context.Context, missed []dispatcher.Misfire) error {
 	if len(missed) == 0 {
 		return nil
 	}
 	var from, to, trigger, job, count, decided []int64
 	var decision, reason []string
+	var catchUp []*int64
+	var runs []dispatcher.Misfire
 	for _, m := range missed {
+		if m.Run != "" {
+			runs = append(runs, m)
+		}
+		if m.Decision == dispatcher.DecisionFireAll {
+			continue // its run explains it
+		}
 		from, to = append(from, m.From.UnixMilli()), append(to, m.To.UnixMilli())
 		trigger, job = append(trigger, m.TriggerID), append(job, m.JobID)
 		count, decided = append(count, int64(m.Count)), append(decided, m.DecidedAt.UnixMilli())
 		decision, reason = append(decision, string(m.Decision)), append(reason, m.Reason)
+		catchUp = append(catchUp, nil)
+		if m.Run != "" {
+			catchUp[len(catchUp)-1] = new(m.To.UnixMilli())
+		}
 	}
+	if err := t.queueSettled(ctx, runs); err != nil || len(from) == 0 {
+		return err
+	}
+	batch := t.batch(from, to, trigger, job, count, decision, reason, decided, catchUp)
 	// From $1 on: misfireColumns
 	insert := t.rows(0, 1, "", misfireColumns...) + ` INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision,
-		reason, node, decided_at)
-		SELECT b.from_at, b.to_at, b.trigger_id, b.job_id, b.missed, b.decision, b.reason, 0, b.decided_at FROM b WHERE 1 = 1
+		reason, catch_up, node, decided_at)
+		SELECT b.from_at, b.to_at, b.trigger_id, b.job_id, b.missed, b.decision, b.reason, b.run_at, 0, b.decided_at FROM b WHERE 1 = 1
 		ON CONFLICT DO NOTHING`
-	if _, err := t.ExecContext(ctx, insert, t.batch(from, to, trigger, job, count, decision, reason, decided)...); err != nil {
-		return fmt.Errorf("insert %d misfires: %w", len(missed), err)
+	if _, err := t.ExecContext(ctx, insert, batch...); err != nil {
+		return fmt.Errorf("insert %d misfires: %w", len(from), err)
 	}
 	// From $1 on: misfireColumns
 	follow := t.rows(0, 1, "", misfireColumns...) + ` INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt,
 		http_status, state, class, error)
 		SELECT b.decided_at, b.trigger_id, b.from_at, 0, b.job_id, 0, 0, '', '', '' FROM b
 		JOIN jobs AS j ON j.id = b.job_id AND j.follows <> 0 WHERE (j.follows & 12) <> 0 ON CONFLICT DO NOTHING`
-	if _, err := t.ExecContext(ctx, follow, t.batch(from, to, trigger, job, count, decision, reason, decided)...); err != nil {
-		return fmt.Errorf("follow %d misfires: %w", len(missed), err)
+	if _, err := t.ExecContext(ctx, follow, batch...); err != nil {
+		return fmt.Errorf("follow %d misfires: %w", len(from), err)
 	}
 	return t.notifyEnds(ctx)
+}
+
+// queueSettled queues the runs of pending fires that a change of a definition settled. They wait as retries do: until they are
+// due, and as long as a pause or a switch holds the job or the trigger.
+func (t *tx) queueSettled(ctx context.Context, settled []dispatcher.Misfire) error {
+	runs, due := make([]queuedRun, 0, len(settled)), make(map[dispatcher.RunKey]int64, len(settled))
+	for _, m := range settled {
+		key, err := dispatcher.ParseRunKey(m.Run)
+		if err != nil {
+			return fmt.Errorf("run %s: %w", m.Run, err)
+		}
+		runs, due[key] = append(runs, queuedRun{RunKey: key, jobID: m.JobID}), m.RunDueAt.UnixMilli()
+	}
+	queued, err := t.queueRuns(ctx, runs)
+	if err != nil || len(queued) == 0 {
+		return err
+	}
+	k := newKeys(len(queued))
+	dueAt := make([]int64, 0, len(queued))
+	for _, key := range queued {
+		k.add(key, 0, 0)
+		dueAt = append(dueAt, due[key])
+	}
+	// From $1 on: settledColumns
+	wait := t.rows(0, 1, "", settledColumns...) + ` UPDATE live_runs AS r SET state = 'retrying', next_attempt_at = b.due,
+		revision = (SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id)
+		FROM b WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id AND r.kind = b.kind`
+	if _, err := t.ExecContext(ctx, wait, t.batch(k.at, k.trigger, k.kind, dueAt)...); err != nil {
+		return fmt.Errorf("queue %d runs of pending fires: %w", len(queued), err)
+	}
+	return nil
 }

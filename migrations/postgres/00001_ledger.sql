@@ -222,7 +222,8 @@ CREATE TABLE triggers (
   end_at            BIGINT,
   jitter            BIGINT   NOT NULL,    -- milliseconds
   repeat_count      INTEGER  NOT NULL,
-  fired             INTEGER  NOT NULL,    -- runs of a fixed delay that have ended
+  fired             INTEGER  NOT NULL,    -- runs of a fixed delay that have ended, or what counted_from says
+  counted_from      BIGINT,               -- when so many of repeat_count were used up; NULL: they are counted from anchor_at
   enabled           BOOLEAN  NOT NULL,
   paused            BOOLEAN  NOT NULL,    -- an operator's wish; schedulers never write it
   pause             TEXT,                 -- JSON: by whom, when and why; NULL: it is not paused
@@ -799,6 +800,8 @@ CREATE TABLE trigger_revisions (
   jitter            BIGINT  NOT NULL,
   misfire_after     BIGINT  NOT NULL,
   anchor_at         BIGINT  NOT NULL,
+  fired             INTEGER NOT NULL DEFAULT 0,
+  counted_from      BIGINT,
   enabled           BOOLEAN NOT NULL,     -- of trigger and job
   paused            BOOLEAN NOT NULL,     -- of trigger or job
   labels            TEXT    NOT NULL,     -- the job's: they tell which pauses of the app held it

@@ -65,8 +65,9 @@ func testBackfillKeepsCalendars(_ *testing.T, f *fixture) {
 	b.wantQueued("after the calendar changed", 2)
 	f.putEvery("tick", time.Minute)
 	f.must(f.DeleteCalendar(f.Context(), "shop", "freeze", at(b.now)))
-	f.expect("what is queued once it is deleted", b.finishAll(), []int{5, 6})
-	b.want("at the end", "complete total=4 queued=4 skipped=0 running=0 succeeded=4 failed=0 cancelled=0")
+	// The change of the calendar let one catch-up run stand for the fires that were missed, up to that of minute 6.
+	f.expect("what is queued once it is deleted", b.finishAll(), []int{5})
+	b.want("at the end", "complete total=4 queued=3 skipped=1 running=0 succeeded=3 failed=0 cancelled=0")
 }
 
 // The job and the trigger are renamed in the middle: the runs are those of the same trigger.

@@ -239,8 +239,9 @@ func testEdits(t *testing.T, f *fixture) {
 	got := map[string]int{}
 	for _, m := range misfires {
 		got[m.Trigger] = m.Count
-		if m.Node != nil || m.Decision != dispatcher.DecisionSkip || !m.DecidedAt.Equal(now) {
-			t.Errorf("misfire: got %+v, want a skip by no node, decided at %s", m, now)
+		want := map[string]dispatcher.Decision{"changed": dispatcher.DecisionFireOnce, "removed": dispatcher.DecisionSkip}[m.Trigger]
+		if m.Node != nil || m.Decision != want || !m.DecidedAt.Equal(now) {
+			t.Errorf("misfire: got %+v, want %s by no node, decided at %s", m, want, now)
 		}
 	}
 	if diff := cmp.Diff(map[string]int{"changed": 2, "removed": 2}, got); diff != "" {
