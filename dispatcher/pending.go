@@ -48,7 +48,7 @@ func (c *pendingChange) settle() (next, due *time.Time, decided []Misfire) {
 	if c.before.NextFireTime == nil || c.before.NextFireTime.After(c.now) {
 		return nil, nil, nil
 	}
-	if c.was != nil && !c.otherTimes && c.before.Calendar == c.after.Calendar && c.endsLater() && c.was.SameInstants(c.is) {
+	if c.was != nil && !c.otherTimes && c.before.Calendar == c.after.Calendar && c.sameUntilNow() && c.was.SameInstants(c.is) {
 		return c.before.NextFireTime, c.before.DueAt, nil
 	}
 	p := c.pending()
@@ -71,10 +71,11 @@ func (c *pendingChange) settle() (next, due *time.Time, decided []Misfire) {
 	return next, due, c.decide(p)
 }
 
-// endsLater reports whether no fire is lost to a new end or repeat count.
-func (c *pendingChange) endsLater() bool {
-	return (c.after.EndAt == nil || !c.after.EndAt.Before(c.now)) &&
-		(c.after.RepeatCount == 0 || c.before.RepeatCount > 0 && c.after.RepeatCount >= c.before.RepeatCount)
+// sameUntilNow reports whether end and repeat count of both leave the same fires up to now.
+func (c *pendingChange) sameUntilNow() bool {
+	goesOn := func(end *time.Time) bool { return end == nil || !end.Before(c.now) }
+	return goesOn(c.before.EndAt) && goesOn(c.after.EndAt) && c.before.RepeatCount == c.after.RepeatCount &&
+		(c.after.RepeatCount == 0 || sameInstant(c.before.CountedFrom, c.after.CountedFrom))
 }
 
 // pending lists the fires that were due.

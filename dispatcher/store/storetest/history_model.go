@@ -77,8 +77,16 @@ func (l *life) set(change func(*dispatcher.Trigger)) {
 func (l *life) edit() {
 	l.job.Description = fmt.Sprint(l.now)
 	l.set(func(t *dispatcher.Trigger) {
-		t.Expression = rapid.SampledFrom([]string{"rate(1m)", "rate(45s)", "*/20 * * * * ?", "0 * * * * ?"}).Draw(l.r, "expression")
+		t.Expression = rapid.SampledFrom([]string{
+			"rate(1m)", " rate(60s)", "rate(45s)", "*/20 * * * * ?", "0,20,40 * * * * ?", "0 * * * * ?", "* * * * *",
+		}).Draw(l.r, "expression")
 		t.StartAt = nil
+		t.Jitter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{0, 0, 40 * time.Second}).Draw(l.r, "jitter"))
+		t.RepeatCount = rapid.SampledFrom([]int{0, 0, 0, 3, 8}).Draw(l.r, "repeat_count")
+		t.MisfirePolicy = rapid.SampledFrom([]dispatcher.MisfirePolicy{
+			dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip,
+		}).Draw(l.r, "policy")
+		t.CatchUpWindow = dispatcher.Duration(rapid.SampledFrom([]time.Duration{0, 2 * time.Minute}).Draw(l.r, "catch_up_window"))
 		t.Calendar = rapid.SampledFrom([]string{"", "freeze"}).Draw(l.r, "calendar")
 	})
 }
@@ -95,20 +103,25 @@ func (l *life) next(lead time.Duration) (a dispatcher.Advance, found bool) {
 		if d.ID != dispatcher.TriggerID("shop", l.job.Name, "tick") {
 			continue
 		}
-		v := l.version(d.ID)
-		_, all, err := l.AppCalendars(l.Context(), "shop")
-		l.must(err)
-		if v.Calendar != "" {
-			v.Spec.Calendar, err = dispatcher.CompileCalendars(all).Find(v.Calendar)
-			l.must(err)
-		}
-		s, err := schedule.Parse(v.Spec)
-		l.must(err)
 		a = l.advance(d)
-		a.Then, _ = s.Next(d.NextFireTime)
+		a.Then, _ = l.schedule(d.ID).Next(d.NextFireTime)
 		return a, true
 	}
 	return a, false
+}
+
+// schedule is that of the trigger, as a node evaluates it.
+func (l *life) schedule(trigger int64) *schedule.Schedule {
+	v := l.version(trigger)
+	_, all, err := l.AppCalendars(l.Context(), "shop")
+	l.must(err)
+	if v.Calendar != "" {
+		v.Spec.Calendar, err = dispatcher.CompileCalendars(all).Find(v.Calendar)
+		l.must(err)
+	}
+	s, err := schedule.Parse(v.Spec)
+	l.must(err)
+	return s
 }
 
 // fire claims the next fire, a little ahead of its instant perhaps.
@@ -125,11 +138,7 @@ func (l *life) miss() {
 	if !found {
 		return
 	}
-	trigger := l.job.Triggers["tick"]
-	_, all, err := l.AppCalendars(l.Context(), "shop")
-	l.must(err)
-	s, err := trigger.Parse("", l.version(a.TriggerID).Spec.Anchor, dispatcher.CompileCalendars(all))
-	l.must(err)
+	s := l.schedule(a.TriggerID)
 	last, count, next, err := dispatcher.Missed(s, a.Next, l.now)
 	l.must(err)
 	a.Then = time.Time{}
