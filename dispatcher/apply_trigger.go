@@ -62,10 +62,7 @@ func (c *triggerChange) replace(name string, before, t Trigger) (Trigger, []Misf
 	same := grid && before.Calendar == t.Calendar && was.SameFires(s)
 	wasOn, isOn := c.old.Enabled && before.Enabled, c.job.Enabled && t.Enabled
 	if grid {
-		t.AnchorAt, t.Fired, t.CountedFrom = before.AnchorAt, before.Fired, before.CountedFrom
-		if !same {
-			c.keepCount(&t, before, was)
-		}
+		t = t.Continuing(before, was, s, c.now)
 		if _, delayed := s.FixedDelay(); delayed && c.startsAgain(t, before, wasOn) {
 			t.AnchorAt = c.now
 		}
@@ -104,7 +101,7 @@ func (c *triggerChange) reschedule(name string, before, t Trigger, was, s *sched
 		reason: "the trigger was changed",
 	}
 	if grid && t.RepeatCount > 0 && before.NextFireTime != nil {
-		pending.left = t.RepeatCount - c.used(before, was, before.NextFireTime.Add(-time.Millisecond), t.RepeatCount)
+		pending.left = t.RepeatCount - before.used(was, before.NextFireTime.Add(-time.Millisecond), t.RepeatCount)
 	}
 	next, due, decided := pending.settle()
 	if next != nil {
@@ -131,18 +128,24 @@ func (c *triggerChange) schedule(t *Trigger, s *schedule.Schedule, refuse bool) 
 	return nil
 }
 
-// keepCount lets the repeats of t, which replaces before and counts the same instants, go on: those that before has used up
-// are used up.
-func (c *triggerChange) keepCount(t *Trigger, before Trigger, was *schedule.Schedule) {
-	if _, delayed := was.FixedDelay(); delayed || t.RepeatCount == 0 {
-		return
+// Continuing returns t with the anchor and the count that it has if it replaces before at now; was and is are their schedules. A
+// schedule with the same instants keeps both: the repeats that before has used up are used up.
+func (t Trigger) Continuing(before Trigger, was, is *schedule.Schedule, now time.Time) Trigger {
+	if !was.SameGrid(is) {
+		return t
 	}
-	until := before.afterLast(c.now)
-	t.Fired, t.CountedFrom = c.used(before, was, until, t.RepeatCount), &until
+	t.AnchorAt, t.Fired, t.CountedFrom = before.AnchorAt, before.Fired, before.CountedFrom
+	_, delayed := was.FixedDelay()
+	if delayed || t.RepeatCount == 0 || before.Calendar == t.Calendar && was.SameFires(is) {
+		return t
+	}
+	until := before.afterLast(now)
+	t.Fired, t.CountedFrom = before.used(was, until, t.RepeatCount), &until
+	return t
 }
 
-// used returns how many repeats a trigger has used up by a time, most at most.
-func (c *triggerChange) used(t Trigger, s *schedule.Schedule, until time.Time, most int) int {
+// used returns how many repeats of t, whose schedule is s, are used up by a time, most at most.
+func (t Trigger) used(s *schedule.Schedule, until time.Time, most int) int {
 	if _, delayed := s.FixedDelay(); delayed {
 		return min(t.Fired, most)
 	}
@@ -155,8 +158,8 @@ func (c *triggerChange) used(t Trigger, s *schedule.Schedule, until time.Time, m
 	case t.StartAt != nil:
 		from = t.StartAt.Add(-time.Millisecond)
 	}
-	// What cannot be counted within bounds is not used up.
-	n, _ := s.CountWithin(c.budget, from, until, max(most-used, 0))
+	// Fires that cannot be counted within bounds are not used up.
+	n, _ := s.CountWithin(newMissedBudget(), from, until, max(most-used, 0))
 	return min(used+n, most)
 }
 

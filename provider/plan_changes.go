@@ -56,7 +56,7 @@ func (r *jobResource) keepsFires(
 	calendars := r.conn.calendarChange(ctx, after.App, reads)
 	if names = scheduleChanges(before, after, calendars.changed); len(names) > 0 {
 		r.warnOfFires(diags, &e, names, &fireReport{
-			before: r.conn.withClocks(ctx, before, renames, names), after: after, now: r.now().UTC(),
+			before: r.conn.withClocks(ctx, before, after, renames, names), after: after, now: r.now().UTC(),
 			calendars: calendars, budget: schedule.NewSteps(firesBudget),
 		})
 	}
@@ -111,6 +111,9 @@ type fireReport struct {
 // section describes the change of one trigger; empty: its fires stay the same.
 func (f *fireReport) section(name string) string {
 	was, is := f.schedule(f.before, f.calendars.before, name), f.schedule(f.after, f.calendars.after, name)
+	if is != nil {
+		is = f.continuing(name, is)
+	}
 	if f.isDelay(name) {
 		return fmt.Sprintf("Trigger %s counts from the end of each run, so its fires are not known ahead.\n", name)
 	}
@@ -135,7 +138,7 @@ func (f *fireReport) section(name string) string {
 		what = "Disabled trigger " + name
 	}
 	text := fmt.Sprintf("%s, times in %s:\n%s", what, zone, compared.text(zone))
-	if is != nil && countsFromApply(f.after.Triggers[name]) {
+	if is != nil && countsFromApply(f.after.Triggers[name]) && (was == nil || !was.SameGrid(is)) {
 		text += "  The new fires count from the time of the apply.\n"
 	}
 	if c := f.after.Triggers[name].Calendar; c != "" {
@@ -158,10 +161,15 @@ func (c comparison) same() bool {
 
 // schedule returns what a trigger of job fires; nil: nothing. Validate has reported what cannot be parsed.
 func (f *fireReport) schedule(job dispatcher.Job, calendars dispatcher.Calendars, name string) *schedule.Schedule {
-	t := job.Triggers[name]
 	if !isOn(job, name) {
 		return nil
 	}
+	return f.parse(job, calendars, name)
+}
+
+// parse is schedule, whether the trigger is enabled or not.
+func (f *fireReport) parse(job dispatcher.Job, calendars dispatcher.Calendars, name string) *schedule.Schedule {
+	t := job.Triggers[name]
 	anchor := t.AnchorAt
 	if anchor.IsZero() {
 		anchor = f.now
@@ -174,6 +182,25 @@ func (f *fireReport) schedule(job dispatcher.Job, calendars dispatcher.Calendars
 		return nil
 	}
 	return s
+}
+
+// continuing returns what a trigger fires, whose planned schedule is is, with the anchor and count that it keeps.
+func (f *fireReport) continuing(name string, is *schedule.Schedule) *schedule.Schedule {
+	before, existed := f.before.Triggers[name]
+	if !existed {
+		return is
+	}
+	was := f.parse(f.before, f.calendars.before, name)
+	if was == nil || !was.SameGrid(is) {
+		return is
+	}
+	if before.AnchorAt.IsZero() {
+		before.AnchorAt = f.now
+	}
+	kept := f.after
+	kept.Triggers = maps.Clone(f.after.Triggers)
+	kept.Triggers[name] = f.after.Triggers[name].Continuing(before, was, is, f.now)
+	return f.parse(kept, f.calendars.after, name)
 }
 
 // isDelay reports whether the trigger counts, or counted, from the end of a run.
@@ -223,9 +250,9 @@ func foretells(s *schedule.Schedule, t dispatcher.Trigger) bool {
 // withClocks returns a job from the state with what only the API knows of its changed triggers, where it has its former
 // names: when those that count from then were declared, and when those that depend on names fire next. If it cannot be
 // read, they count from now.
-func (c *connection) withClocks(ctx context.Context, job dispatcher.Job, renames renaming, names []string) dispatcher.Job {
+func (c *connection) withClocks(ctx context.Context, job, after dispatcher.Job, renames renaming, names []string) dispatcher.Job {
 	asks := func(name string) bool {
-		return countsFromApply(job.Triggers[name]) || dependsOnNames(job.Triggers[name])
+		return countsFromApply(job.Triggers[name]) || countsFromApply(after.Triggers[name]) || dependsOnNames(job.Triggers[name])
 	}
 	if !slices.ContainsFunc(names, asks) {
 		return job
@@ -239,6 +266,7 @@ func (c *connection) withClocks(ctx context.Context, job dispatcher.Job, renames
 	for name, t := range job.Triggers {
 		there := stored.Triggers[name]
 		t.AnchorAt, t.NextFireTime, t.DueAt = there.AnchorAt, there.NextFireTime, there.DueAt
+		t.PrevFireTime, t.CountedFrom, t.Fired = there.PrevFireTime, there.CountedFrom, there.Fired
 		job.Triggers[name] = t
 	}
 	return job

@@ -81,7 +81,9 @@ func (l *life) edit() {
 			"rate(1m)", " rate(60s)", "rate(45s)", "*/20 * * * * ?", "0,20,40 * * * * ?", "0 * * * * ?", "* * * * *",
 		}).Draw(l.r, "expression")
 		t.StartAt = nil
-		t.Jitter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{0, 0, 40 * time.Second}).Draw(l.r, "jitter"))
+		if l.job.Objective == nil { // which would have to be longer
+			t.Jitter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{0, 0, 40 * time.Second}).Draw(l.r, "jitter"))
+		}
 		t.RepeatCount = rapid.SampledFrom([]int{0, 0, 0, 3, 8}).Draw(l.r, "repeat_count")
 		t.MisfirePolicy = rapid.SampledFrom([]dispatcher.MisfirePolicy{
 			dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip,
