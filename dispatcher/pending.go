@@ -37,13 +37,13 @@ type pendingChange struct {
 type pending struct {
 	older MissedRange
 	times []time.Time
-	// until is the last time that the new repeat count allows.
+	// until is the last time that the new repeat count allows. stays tells which of times stay.
 	until time.Time
+	stays []bool
 }
 
-// settle returns the first pending fire that stays, nil if there is none, and when it is due, and what is decided about
-// those before it. A fire stays with its trigger if the two schedules agree from it on; if it is not yet missed, and the
-// new schedule has more or fewer fires after it, a run of its own is queued for it.
+// settle returns the first pending fire that stays, nil if there is none, and when it is due, and what is decided about the
+// others. Fires stay if the trigger, from the first of them on, owes nothing but them by the new schedule.
 func (c *pendingChange) settle() (next, due *time.Time, decided []Misfire) {
 	if c.before.NextFireTime == nil || c.before.NextFireTime.After(c.now) {
 		return nil, nil, nil
@@ -58,17 +58,46 @@ func (c *pendingChange) settle() (next, due *time.Time, decided []Misfire) {
 	} else if c.left >= 0 && k < len(p.times) {
 		p.until = p.times[k-1]
 	}
-	stays := len(p.times)
-	for stays > 0 && c.agreeFrom(p, stays-1) {
-		stays--
+	p.stays = c.staying(p)
+	for i, stays := range p.stays {
+		if stays {
+			dueAt := c.dueAt(p.times[i])
+			next, due = &p.times[i], &dueAt
+			break
+		}
 	}
-	if stays < len(p.times) {
-		at := p.times[stays]
-		dueAt := c.dueAt(at)
-		next, due = &at, &dueAt
-	}
-	p.times = p.times[:stays]
 	return next, due, c.decide(p)
+}
+
+// staying reports which pending fires stay. The new schedule may have no other time between the first of them and now, because
+// the trigger would owe that, too. With fire_once, one run is to stand for all others, and so these are in one piece.
+func (c *pendingChange) staying(p pending) []bool {
+	stays := make([]bool, len(p.times))
+	var following *time.Time
+	for i := len(p.times) - 1; i >= 0; i-- {
+		if !c.contains(p, p.times[i]) {
+			continue
+		}
+		next, ok, err := c.is.FindWithin(c.budget, p.times[i])
+		costly := err != nil && following == nil && c.budget.Left() > 0 // a node will put the trigger into state error
+		owed := ok && !next.After(c.now)
+		if err != nil && !costly || owed != (following != nil) || owed && !next.Equal(*following) {
+			break
+		}
+		stays[i], following = true, &p.times[i]
+	}
+	pieces, last := 0, -1
+	for i := range stays {
+		if !stays[i] {
+			if last = i; i == 0 || stays[i-1] {
+				pieces++
+			}
+		}
+	}
+	if pieces > 1 && c.after.MisfirePolicy != FireAll && c.after.MisfirePolicy != Skip {
+		clear(stays[:last])
+	}
+	return stays
 }
 
 // sameUntilNow reports whether end and repeat count of both leave the same fires up to now.
@@ -85,13 +114,16 @@ func (c *pendingChange) pending() (p pending) {
 		return pending{times: []time.Time{first}}
 	}
 	at := first
-	if last, count, latest, err := MissedButLatest(c.was, first, c.now, MostCaughtUp); err != nil || c.budget.Left() < missedSteps/2 {
-		last, count, _, _, err = missedFires(c.budget, c.was, first, c.now)
-		if err != nil {
+	last, count, latest, err := MissedButLatest(c.was, first, c.now, MostCaughtUp)
+	switch {
+	case err != nil && c.contains(pending{until: c.now}, first): // the others cannot be found, neither here nor by a node
+		return pending{times: []time.Time{first}}
+	case err != nil || c.budget.Left() < missedSteps/2: // they are counted as far as that goes
+		if last, count, _, _, err = missedFires(c.budget, c.was, first, c.now); err != nil {
 			last = c.now
 		}
 		return pending{older: MissedRange{first, last, count}}
-	} else if count > 0 {
+	case count > 0:
 		p.older, at = MissedRange{first, last, count}, latest
 	}
 	for ok := true; ok && !at.After(c.now); {
@@ -102,18 +134,6 @@ func (c *pendingChange) pending() (p pending) {
 		}
 	}
 	return p
-}
-
-// agreeFrom reports whether the new schedule has one pending fire, and after it exactly those that follow, up to now.
-func (c *pendingChange) agreeFrom(p pending, i int) bool {
-	if !c.contains(p, p.times[i]) {
-		return false
-	}
-	next, ok, err := c.is.FindWithin(c.budget, p.times[i])
-	if i+1 < len(p.times) {
-		return err == nil && ok && next.Equal(p.times[i+1])
-	}
-	return err == nil && (!ok || next.After(c.now))
 }
 
 func (c *pendingChange) contains(p pending, at time.Time) bool {
@@ -141,84 +161,80 @@ func (c *pendingChange) onTime(p pending, at time.Time) bool {
 	return !c.dueAt(at).Add(after.Std()).Before(c.now) && c.contains(p, at)
 }
 
-// decide settles pending fires: those that are on time run as themselves, and the misfire policy decides about the others.
+// fate is what becomes of a pending fire.
+type fate int
+
+const (
+	fateStays fate = iota
+	fateRuns       // as itself: it is on time and in the new schedule, but cannot stay
+	fateTooOld
+	fateMissed // the misfire policy decides
+)
+
+func (c *pendingChange) fateOf(p pending, i int) fate {
+	switch {
+	case p.stays[i]:
+		return fateStays
+	case c.onTime(p, p.times[i]):
+		return fateRuns
+	}
+	return c.fateAt(p.times[i])
+}
+
+// fateAt is the fate of a fire that is missed.
+func (c *pendingChange) fateAt(at time.Time) fate {
+	window := c.after.CatchUpWindow
+	if c.after.MisfirePolicy != Skip && window > 0 && at.Before(c.now.Add(-window.Std())) {
+		return fateTooOld
+	}
+	return fateMissed
+}
+
+// decide settles the pending fires that do not stay, in pieces of one fate.
 func (c *pendingChange) decide(p pending) (decided []Misfire) {
-	oldest := c.now.Add(-c.after.CatchUpWindow.Std())
-	if c.after.MisfirePolicy != Skip && c.after.CatchUpWindow > 0 {
-		var old pending
-		old, p = p.before(oldest)
-		decided = c.all(old, DecisionSkip, fmt.Sprintf("older than the catch-up window of %s", c.after.CatchUpWindow))
+	span, of, runAt := p.older, c.fateAt(p.older.To), c.now
+	if c.after.MisfirePolicy == FireAll && span.Count > 0 && of == fateMissed {
+		decided = append(decided, c.misfire(span, DecisionSkip, fmt.Sprintf("more than the latest %d, which are caught up", MostCaughtUp)))
+		span = MissedRange{}
 	}
-	if c.after.MisfirePolicy == FireAll {
-		return append(decided, c.fireAll(p)...)
-	}
-	decision := DecisionFireOnce
-	if c.after.MisfirePolicy == Skip {
-		decision = DecisionSkip
-	}
-	missed := pending{older: p.older}
-	for _, at := range p.times {
-		if !c.onTime(p, at) {
-			missed.times = append(missed.times, at)
-			continue
+	for i, at := range p.times {
+		next := c.fateOf(p, i)
+		if next != of {
+			decided, span, of = append(decided, c.all(span, of)...), MissedRange{}, next
 		}
-		decided = append(decided, c.all(missed, decision, goneReason)...)
-		decided = append(decided, c.run(at, c.dueAt(at), "still in the schedule"))
-		missed = pending{}
+		switch {
+		case next == fateStays:
+		case next == fateRuns:
+			decided = append(decided, c.run(at, c.dueAt(at), "still in the schedule"))
+		case next == fateMissed && c.after.MisfirePolicy == FireAll:
+			decided = append(decided, c.run(at, runAt, goneReason))
+			runAt = runAt.Add(catchUpPause)
+		case span.Count == 0:
+			span = MissedRange{at, at, 1}
+		default:
+			span.To, span.Count = at, span.Count+1
+		}
 	}
-	return append(decided, c.all(missed, decision, goneReason)...)
+	return append(decided, c.all(span, of)...)
 }
 
 // goneReason is why a decision was made about pending fires. Those that were missed already and that the new schedule contains
 // are settled with the others.
 const goneReason = "missed, or no longer in the schedule"
 
-// fireAll gives each fire a run of its own, the latest MostCaughtUp at most.
-func (c *pendingChange) fireAll(p pending) []Misfire {
-	decided := c.all(pending{older: p.older}, DecisionSkip, fmt.Sprintf("more than the latest %d, which are caught up", MostCaughtUp))
-	next := c.now
-	for _, at := range p.times {
-		if c.onTime(p, at) {
-			decided = append(decided, c.run(at, c.dueAt(at), "still in the schedule"))
-			continue
-		}
-		decided = append(decided, c.run(at, next, goneReason))
-		next = next.Add(catchUpPause)
-	}
-	return decided
-}
-
-// before parts pending fires at a time. A range is older than all that are known, and is not parted.
-func (p pending) before(oldest time.Time) (old, rest pending) {
-	n := 0
-	for n < len(p.times) && p.times[n].Before(oldest) {
-		n++
-	}
-	rest.times, rest.until = p.times[n:], p.until
-	if p.older.Count > 0 && !p.older.To.Before(oldest) {
-		rest.older = p.older
-		return pending{}, rest
-	}
-	return pending{older: p.older, times: p.times[:n]}, rest
-}
-
-// all is one decision about pending fires; none if there are none.
-func (c *pendingChange) all(p pending, decision Decision, why string) []Misfire {
-	span := p.older
-	if n := len(p.times); n > 0 {
-		if span.Count == 0 {
-			span.From = p.times[0]
-		}
-		span.To, span.Count = p.times[n-1], span.Count+n
-	}
-	if span.Count == 0 {
+// all is the decision about a range of one fate; none if it is empty.
+func (c *pendingChange) all(span MissedRange, of fate) []Misfire {
+	switch {
+	case span.Count == 0:
 		return nil
+	case of == fateTooOld:
+		return []Misfire{c.misfire(span, DecisionSkip, fmt.Sprintf("older than the catch-up window of %s", c.after.CatchUpWindow))}
+	case c.after.MisfirePolicy == Skip:
+		return []Misfire{c.misfire(span, DecisionSkip, goneReason)}
 	}
-	m := c.misfire(span, decision, why)
-	if decision == DecisionFireOnce {
-		m.RunDueAt = c.now
-		m.Run = RunKey{TriggerID: m.TriggerID, ScheduledAt: span.To, Kind: KindCatchUp}.String()
-	}
+	m := c.misfire(span, DecisionFireOnce, goneReason)
+	m.RunDueAt = c.now
+	m.Run = RunKey{TriggerID: m.TriggerID, ScheduledAt: span.To, Kind: KindCatchUp}.String()
 	return []Misfire{m}
 }
 

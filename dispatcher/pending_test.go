@@ -63,12 +63,21 @@ func TestPendingFiresSurviveAChange(t *testing.T) {
 		next          string // empty: as it was
 		want          []string
 	}{
-		"one more space":         {old: with("* * * * *"), declared: with("*  * * * *"), after: 10 * time.Minute},
-		"another dialect":        {old: with("* * * * *"), declared: with("0 * * * * ?"), after: 10 * time.Minute},
-		"jitter":                 {old: with("* * * * *"), declared: with("* * * * *", jitter(time.Minute)), after: 90 * time.Second},
-		"an end to come":         {old: with("* * * * *"), declared: with("* * * * *", end(time.Hour)), after: 10 * time.Minute},
-		"no more jitter":         {old: with("0 * * * *", jitter(time.Hour)), declared: with("0 * * * *"), after: time.Hour + time.Second},
-		"a sparser schedule":     {old: with("* * * * *"), declared: with("*/5 * * * *"), after: 5*time.Minute + time.Second, next: "10:05:00", want: []string{"fire_once 4 10:01:00-10:04:00, run catch_up at 10:05:01"}},
+		"one more space":     {old: with("* * * * *"), declared: with("*  * * * *"), after: 10 * time.Minute},
+		"another dialect":    {old: with("* * * * *"), declared: with("0 * * * * ?"), after: 10 * time.Minute},
+		"jitter":             {old: with("* * * * *"), declared: with("* * * * *", jitter(time.Minute)), after: 90 * time.Second},
+		"an end to come":     {old: with("* * * * *"), declared: with("* * * * *", end(time.Hour)), after: 10 * time.Minute},
+		"no more jitter":     {old: with("0 * * * *", jitter(time.Hour)), declared: with("0 * * * *"), after: time.Hour + time.Second},
+		"a sparser schedule": {old: with("* * * * *"), declared: with("*/5 * * * *"), after: 5*time.Minute + time.Second, next: "10:05:00", want: []string{"fire_once 4 10:01:00-10:04:00, run catch_up at 10:05:01"}},
+		"the first of them":  {old: with("* * * * *"), declared: with("1 * * * *"), after: 3*time.Minute + time.Second, next: "10:01:00", want: []string{"fire_once 2 10:02:00-10:03:00, run catch_up at 10:03:01"}},
+		"one in the middle, once": {old: with("* * * * *"), declared: with("2 * * * *"), after: 3 * time.Minute, next: "11:02:00", want: []string{
+			"fire_once 1 10:01:00-10:01:00, run catch_up at 10:03:00", "fire_all 1 10:02:00-10:02:00, run schedule at 10:02:00", "fire_once 1 10:03:00-10:03:00, run catch_up at 10:03:00"}},
+		"one in the middle, long ago": {old: with("* * * * *"), declared: with("2 * * * *"), after: 5 * time.Minute, next: "11:02:00", want: []string{
+			"fire_once 5 10:01:00-10:05:00, run catch_up at 10:05:00"}},
+		"one in the middle, skip": {old: with("* * * * *"), declared: with("2 * * * *", policy(dispatcher.Skip)), after: 3*time.Minute + time.Second, next: "10:02:00", want: []string{
+			"skip 1 10:01:00-10:01:00", "skip 1 10:03:00-10:03:00"}},
+		"one in the middle, all": {old: with("* * * * *"), declared: with("2 * * * *", policy(dispatcher.FireAll)), after: 3*time.Minute + time.Second, next: "10:02:00", want: []string{
+			"fire_all 1 10:01:00-10:01:00, run schedule at 10:03:01", "fire_all 1 10:03:00-10:03:00, run schedule at 10:03:02"}},
 		"another schedule, once": {old: with("* * * * *"), declared: with("30 12 * * *"), after: time.Minute + time.Second, next: "12:30:00", want: []string{"fire_once 1 10:01:00-10:01:00, run catch_up at 10:01:01"}},
 		"another schedule, skip": {old: with("* * * * *"), declared: with("30 12 * * *", policy(dispatcher.Skip)), after: 3*time.Minute + time.Second, next: "12:30:00", want: []string{"skip 3 10:01:00-10:03:00"}},
 		"another schedule, all": {old: with("* * * * *"), declared: with("30 12 * * *", policy(dispatcher.FireAll)), after: 2*time.Minute + time.Second, next: "12:30:00", want: []string{

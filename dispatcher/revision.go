@@ -134,10 +134,8 @@ var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 // At returns the revision that decides about a time, and the span that contains the time. The span
 // is nil if the revision did not schedule then; the revision is nil before the first one.
 func (h *TriggerHistory) At(t time.Time) (*TriggerRevision, *Span) {
-	for _, s := range slices.Backward(h.Spans()) {
-		if s.Contains(t) {
-			return s.Revision, &s
-		}
+	if spans := h.SpansAt(t); len(spans) > 0 {
+		return spans[0].Revision, &spans[0]
 	}
 	for i := range slices.Backward(h.Revisions) {
 		if !h.Revisions[i].From.After(t) {
@@ -145,6 +143,17 @@ func (h *TriggerHistory) At(t time.Time) (*TriggerRevision, *Span) {
 		}
 	}
 	return nil, nil
+}
+
+// SpansAt returns the spans that contain a time, the latest first. There are several if a fire was pending when the schedule
+// changed: one that the new schedule did not contain belongs to an earlier span.
+func (h *TriggerHistory) SpansAt(t time.Time) (all []Span) {
+	for _, s := range slices.Backward(h.Spans()) {
+		if s.Contains(t) {
+			all = append(all, s)
+		}
+	}
+	return all
 }
 
 // PastSchedules evaluates the schedules of an app as they were at earlier revisions.

@@ -47,8 +47,8 @@ var revisionFields = fields[revisionRow]{
 	// A removed trigger's revision has ended as it begins.
 	{name: "to_at", use: onlyNew, read: `CASE WHEN t.deleted_at IS NOT NULL THEN b.now END`},
 	{name: "zones", ref: func(r *revisionRow) any { return &r.Zones }, read: `$3`},
-	{name: "settled_at", ref: func(r *revisionRow) any { return instantColumn(&r.Settled) }, read: `CASE WHEN c.next_fire_time <= b.now
-		THEN c.next_fire_time - 1 WHEN c.prev_fire_time > b.now THEN c.prev_fire_time ELSE b.now END`},
+	{name: "settled_at", ref: func(r *revisionRow) any { return instantColumn(&r.Settled) },
+		read: `CASE WHEN c.prev_fire_time > b.now THEN c.prev_fire_time ELSE b.now END`},
 }
 
 var revisionRead = revisionFields.read()
@@ -60,8 +60,8 @@ type revisionRow struct {
 }
 
 // remember records triggers as they have just been written. A change owes no more of what was
-// before it than the instants up to itself, or to a fire that was claimed ahead of it; but a
-// fire that is due stays due where it was kept, and belongs to what comes.
+// before it than the instants up to itself, or to a fire that was claimed ahead of it. A fire that is
+// due and was kept belongs to what was before and to what comes.
 func (t *tx) remember(ctx context.Context, cause dispatcher.Cause, ids []int64) error {
 	if len(ids) == 0 {
 		return nil

@@ -35,7 +35,10 @@ func (k *knownSchedules) at(ctx context.Context, identity string, in *dispatcher
 // schedule adds the schedule that was in force, and returns the span in which it scheduled the
 // time. If there is none, schedule decides why not.
 func (e *explainer) schedule(ctx context.Context) (*dispatcher.Span, error) {
-	revision, span := e.history.At(e.At)
+	revision, span, err := e.decisive(ctx)
+	if err != nil {
+		return nil, err
+	}
 	if revision == nil {
 		e.undeclared()
 		return nil, nil
@@ -72,6 +75,29 @@ func (e *explainer) schedule(ctx context.Context) (*dispatcher.Span, error) {
 		}
 	}
 	return nil, e.unscheduled(ctx, revision, parsed)
+}
+
+// decisive returns the revision that decides about the time, and the span that contains the time. If a later revision does not
+// schedule it, an earlier one may have: the fire was pending when the definition changed.
+func (e *explainer) decisive(ctx context.Context) (*dispatcher.TriggerRevision, *dispatcher.Span, error) {
+	spans := e.history.SpansAt(e.At)
+	for i := range spans {
+		if len(spans) == 1 || e.At.Equal(e.history.Next) {
+			break
+		}
+		parsed, err := e.schedules.at(ctx, e.history.Identity, spans[i].Revision)
+		var unreadable *dispatcher.UnreadableError
+		switch {
+		case errors.As(err, &unreadable):
+			continue
+		case err != nil:
+			return nil, nil, err
+		case parsed.Matches(e.At):
+			return spans[i].Revision, &spans[i], nil
+		}
+	}
+	revision, span := e.history.At(e.At)
+	return revision, span, nil
 }
 
 // inForce adds the steps that say which definition was in force.

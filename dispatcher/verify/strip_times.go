@@ -122,8 +122,11 @@ func (c *candidates) ofSpan(
 			return nil
 		}
 		c.leftOut(s, loose, at, end)
-		c.past = append(c.past, stretch{at, at})
-		c.scheduled++
+		// A fire that was pending when the definition changed is in two spans.
+		if !slices.Contains(c.past, stretch{at, at}) {
+			c.past = append(c.past, stretch{at, at})
+			c.scheduled++
+		}
 		end = at
 	}
 	return nil
