@@ -42,16 +42,19 @@ func attributeChanges() []attributeChange {
 		{"`expression`, with another meaning", nil, set(func(t tr) { t.Expression = "30 12 * * *" }), fresh, restarts, stay},
 		{"`expression`, with another spelling", nil, set(func(t tr) { t.Expression = " 0 0-59 * * * ?" }), kept, goesOn, all},
 		{"`dialect`, written out", nil, set(func(t tr) { t.Dialect = schedule.DialectUnix }), kept, goesOn, all},
-		{"`timezone`, with other rules", func(t tr) { t.Expression = "* 10 * * *" }, set(func(t tr) { t.Timezone = "Asia/Tokyo" }), fresh, restarts, stay},
+		{"`timezone`, with other rules", func(t tr) { t.Expression = "* 10 * * *" },
+			set(func(t tr) { t.Timezone = "Asia/Tokyo" }), fresh, restarts, stay},
 		{"`timezone`, with the same rules, or of an interval", nil, set(func(t tr) { t.Timezone = "Etc/UTC" }), kept, goesOn, all},
 		{"`start_at`", nil, set(func(t tr) { t.StartAt = new(monday.Add(time.Hour)) }), fresh, restarts, stay},
 		{"`end_at`", nil, set(func(t tr) { t.EndAt = new(monday.Add(time.Hour)) }), kept, goesOn, stay},
 		{"`repeat_count`", nil, set(func(t tr) { t.RepeatCount = 9 }), kept, goesOn, stay},
 		{"`gap`", nil, set(func(t tr) { t.Gap = schedule.GapNext }), kept, goesOn, stay},
 		{"`overlap`", nil, set(func(t tr) { t.Overlap = schedule.OverlapFirst }), kept, goesOn, stay},
-		{"`drift_hour`", func(t tr) { t.Expression = "every 1 day"; t.StartAt = new(monday.Add(time.Minute)) }, set(func(t tr) { t.DriftHour = true }), kept, goesOn, stay},
+		{"`drift_hour`", func(t tr) { t.Expression = "every 1 day"; t.StartAt = new(monday.Add(time.Minute)) },
+			set(func(t tr) { t.DriftHour = true }), kept, goesOn, stay},
 		{"`calendar`", nil, set(func(t tr) { t.Calendar = "nights" }), kept, goesOn, stay},
-		{"`on_excluded`", func(t tr) { t.Calendar = "nights" }, set(func(t tr) { t.OnExcluded = schedule.OnExcludedNextIncluded }), kept, goesOn, stay},
+		{"`on_excluded`", func(t tr) { t.Calendar = "nights" },
+			set(func(t tr) { t.OnExcluded = schedule.OnExcludedNextIncluded }), kept, goesOn, stay},
 		{"`jitter`", nil, set(func(t tr) { t.Jitter = dispatcher.Duration(time.Minute) }), kept, goesOn, dueStays},
 		{"`misfire_after`", nil, set(func(t tr) { t.MisfireAfter = dispatcher.Duration(time.Hour) }), kept, goesOn, all},
 		{"`misfire_policy`", nil, set(func(t tr) { t.MisfirePolicy = dispatcher.Skip }), kept, goesOn, all},
@@ -104,7 +107,8 @@ func TestAttributesDoWhatTheReferenceSays(t *testing.T) {
 			pending = dueStays
 		}
 		stays := is.NextFireTime != nil && is.NextFireTime.Equal(*was.NextFireTime)
-		moved := one.attribute == "`start_at`" || strings.HasSuffix(one.attribute, "another meaning") || strings.HasSuffix(one.attribute, "other rules")
+		moved := one.attribute == "`start_at`" || strings.HasSuffix(one.attribute,
+			"another meaning") || strings.HasSuffix(one.attribute, "other rules")
 		if (pending != skipped && !moved) != stays {
 			t.Errorf("%s: next fire at %s, it was at %s", one.attribute, instant(is.NextFireTime), instant(was.NextFireTime))
 		}

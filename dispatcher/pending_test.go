@@ -11,7 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
-// every returns a change of the trigger of job.
+// with returns a job with a trigger that changes make.
 func with(expression string, changes ...func(*dispatcher.Trigger)) dispatcher.Job {
 	return job(expression, withTrigger(func(t *dispatcher.Trigger) {
 		for _, change := range changes {
@@ -63,41 +63,60 @@ func TestPendingFiresSurviveAChange(t *testing.T) {
 		next          string // empty: as it was
 		want          []string
 	}{
-		"one more space":     {old: with("* * * * *"), declared: with("*  * * * *"), after: 10 * time.Minute},
-		"another dialect":    {old: with("* * * * *"), declared: with("0 * * * * ?"), after: 10 * time.Minute},
-		"jitter":             {old: with("* * * * *"), declared: with("* * * * *", jitter(time.Minute)), after: 90 * time.Second},
-		"an end to come":     {old: with("* * * * *"), declared: with("* * * * *", end(time.Hour)), after: 10 * time.Minute},
-		"no more jitter":     {old: with("0 * * * *", jitter(time.Hour)), declared: with("0 * * * *"), after: time.Hour + time.Second},
-		"a sparser schedule": {old: with("* * * * *"), declared: with("*/5 * * * *"), after: 5*time.Minute + time.Second, next: "10:05:00", want: []string{"fire_once 4 10:01:00-10:04:00, run catch_up at 10:05:01"}},
-		"the first of them":  {old: with("* * * * *"), declared: with("1 * * * *"), after: 3*time.Minute + time.Second, next: "10:01:00", want: []string{"fire_once 2 10:02:00-10:03:00, run catch_up at 10:03:01"}},
-		"one in the middle, once": {old: with("* * * * *"), declared: with("2 * * * *"), after: 3 * time.Minute, next: "11:02:00", want: []string{
-			"fire_once 1 10:01:00-10:01:00, run catch_up at 10:03:00", "fire_all 1 10:02:00-10:02:00, run schedule at 10:02:00", "fire_once 1 10:03:00-10:03:00, run catch_up at 10:03:00"}},
-		"one in the middle, long ago": {old: with("* * * * *"), declared: with("2 * * * *"), after: 5 * time.Minute, next: "11:02:00", want: []string{
-			"fire_once 5 10:01:00-10:05:00, run catch_up at 10:05:00"}},
-		"one in the middle, skip": {old: with("* * * * *"), declared: with("2 * * * *", policy(dispatcher.Skip)), after: 3*time.Minute + time.Second, next: "10:02:00", want: []string{
-			"skip 1 10:01:00-10:01:00", "skip 1 10:03:00-10:03:00"}},
-		"one in the middle, all": {old: with("* * * * *"), declared: with("2 * * * *", policy(dispatcher.FireAll)), after: 3*time.Minute + time.Second, next: "10:02:00", want: []string{
-			"fire_all 1 10:01:00-10:01:00, run schedule at 10:03:01", "fire_all 1 10:03:00-10:03:00, run schedule at 10:03:02"}},
-		"another schedule, once": {old: with("* * * * *"), declared: with("30 12 * * *"), after: time.Minute + time.Second, next: "12:30:00", want: []string{"fire_once 1 10:01:00-10:01:00, run catch_up at 10:01:01"}},
-		"another schedule, skip": {old: with("* * * * *"), declared: with("30 12 * * *", policy(dispatcher.Skip)), after: 3*time.Minute + time.Second, next: "12:30:00", want: []string{"skip 3 10:01:00-10:03:00"}},
-		"another schedule, all": {old: with("* * * * *"), declared: with("30 12 * * *", policy(dispatcher.FireAll)), after: 2*time.Minute + time.Second, next: "12:30:00", want: []string{
-			"fire_all 1 10:01:00-10:01:00, run schedule at 10:02:01", "fire_all 1 10:02:00-10:02:00, run schedule at 10:02:02"}},
-		"older than the window": {old: with("* * * * *"), declared: with("30 12 * * *", window(2*time.Minute)), after: 4 * time.Minute, next: "12:30:00", want: []string{
-			"skip 1 10:01:00-10:01:00", "fire_once 3 10:02:00-10:04:00, run catch_up at 10:04:00"}},
+		"one more space":  {old: with("* * * * *"), declared: with("*  * * * *"), after: 10 * time.Minute},
+		"another dialect": {old: with("* * * * *"), declared: with("0 * * * * ?"), after: 10 * time.Minute},
+		"jitter":          {old: with("* * * * *"), declared: with("* * * * *", jitter(time.Minute)), after: 90 * time.Second},
+		"an end to come":  {old: with("* * * * *"), declared: with("* * * * *", end(time.Hour)), after: 10 * time.Minute},
+		"no more jitter":  {old: with("0 * * * *", jitter(time.Hour)), declared: with("0 * * * *"), after: time.Hour + time.Second},
+		"a sparser schedule": {old: with("* * * * *"), declared: with("*/5 * * * *"), after: 5*time.Minute + time.Second,
+			next: "10:05:00", want: []string{"fire_once 4 10:01:00-10:04:00, run catch_up at 10:05:01"}},
+		"the first of them": {old: with("* * * * *"), declared: with("1 * * * *"), after: 3*time.Minute + time.Second,
+			next: "10:01:00", want: []string{"fire_once 2 10:02:00-10:03:00, run catch_up at 10:03:01"}},
+		"one in the middle, once": {old: with("* * * * *"), declared: with("2 * * * *"), after: 3 * time.Minute,
+			next: "11:02:00", want: []string{
+				"fire_once 1 10:01:00-10:01:00, run catch_up at 10:03:00",
+				"fire_all 1 10:02:00-10:02:00, run schedule at 10:02:00", "fire_once 1 10:03:00-10:03:00, run catch_up at 10:03:00"}},
+		"one in the middle, long ago": {old: with("* * * * *"), declared: with("2 * * * *"), after: 5 * time.Minute,
+			next: "11:02:00", want: []string{
+				"fire_once 5 10:01:00-10:05:00, run catch_up at 10:05:00"}},
+		"one in the middle, skip": {old: with("* * * * *"), declared: with("2 * * * *", policy(dispatcher.Skip)),
+			after: 3*time.Minute + time.Second, next: "10:02:00", want: []string{
+				"skip 1 10:01:00-10:01:00", "skip 1 10:03:00-10:03:00"}},
+		"one in the middle, all": {old: with("* * * * *"), declared: with("2 * * * *", policy(dispatcher.FireAll)),
+			after: 3*time.Minute + time.Second, next: "10:02:00", want: []string{
+				"fire_all 1 10:01:00-10:01:00, run schedule at 10:03:01", "fire_all 1 10:03:00-10:03:00, run schedule at 10:03:02"}},
+		"another schedule, once": {old: with("* * * * *"), declared: with("30 12 * * *"),
+			after: time.Minute + time.Second, next: "12:30:00",
+			want: []string{"fire_once 1 10:01:00-10:01:00, run catch_up at 10:01:01"}},
+		"another schedule, skip": {old: with("* * * * *"), declared: with("30 12 * * *", policy(dispatcher.Skip)),
+			after: 3*time.Minute + time.Second, next: "12:30:00", want: []string{"skip 3 10:01:00-10:03:00"}},
+		"another schedule, all": {old: with("* * * * *"), declared: with("30 12 * * *", policy(dispatcher.FireAll)),
+			after: 2*time.Minute + time.Second, next: "12:30:00", want: []string{
+				"fire_all 1 10:01:00-10:01:00, run schedule at 10:02:01", "fire_all 1 10:02:00-10:02:00, run schedule at 10:02:02"}},
+		"older than the window": {old: with("* * * * *"), declared: with("30 12 * * *", window(2*time.Minute)),
+			after: 4 * time.Minute, next: "12:30:00", want: []string{
+				"skip 1 10:01:00-10:01:00", "fire_once 3 10:02:00-10:04:00, run catch_up at 10:04:00"}},
 		// The new schedule has times that the old one had not: a fire that is on time gets a run of its own.
-		"a denser schedule": {old: with("* * * * *"), declared: with("0/20 * * * * ?"), after: time.Minute + 30*time.Second, next: "10:01:40", want: []string{
-			"fire_all 1 10:01:00-10:01:00, run schedule at 10:01:00"}},
-		"a denser schedule, missed": {old: with("* * * * *"), declared: with("0/20 * * * * ?"), after: 3*time.Minute + 30*time.Second, next: "10:03:40", want: []string{
-			"fire_once 2 10:01:00-10:02:00, run catch_up at 10:03:30", "fire_all 1 10:03:00-10:03:00, run schedule at 10:03:00"}},
-		"an end that has passed but for a fire": {old: with("* * * * *"), declared: with("* * * * *", end(4*time.Minute), repeat(9)), after: 3 * time.Minute},
-		"a repeat count that is used up": {old: with("* * * * *"), declared: with("* * * * *", repeat(2)), after: 4 * time.Minute, next: "none", want: []string{
-			"fire_once 4 10:01:00-10:04:00, run catch_up at 10:04:00"}},
-		"a single time becomes a schedule": {old: with("at(2026-03-02T10:01:00Z)"), declared: with("0 12 * * *"), after: 2 * time.Minute, next: "12:00:00", want: []string{
-			"fire_once 1 10:01:00-10:01:00, run catch_up at 10:02:00"}},
-		"a fixed delay becomes longer": {old: with("delay(1m)"), declared: with("delay(2m)"), after: 90 * time.Second, next: "10:03:30", want: []string{
-			"fire_once 1 10:01:00-10:01:00, run catch_up at 10:01:30"}},
-		"a fixed delay gets jitter": {old: with("delay(1m)"), declared: with("delay(60s)", jitter(time.Minute)), after: 90 * time.Second},
-		"a fixed delay, respelled":  {old: with("delay(1m)"), declared: with(" delay(60s) "), after: 30 * time.Second},
+		"a denser schedule": {old: with("* * * * *"), declared: with("0/20 * * * * ?"),
+			after: time.Minute + 30*time.Second, next: "10:01:40", want: []string{
+				"fire_all 1 10:01:00-10:01:00, run schedule at 10:01:00"}},
+		"a denser schedule, missed": {old: with("* * * * *"), declared: with("0/20 * * * * ?"),
+			after: 3*time.Minute + 30*time.Second, next: "10:03:40", want: []string{
+				"fire_once 2 10:01:00-10:02:00, run catch_up at 10:03:30", "fire_all 1 10:03:00-10:03:00, run schedule at 10:03:00"}},
+		"an end that has passed but for a fire": {old: with("* * * * *"), declared: with("* * * * *", end(4*time.Minute),
+			repeat(9)), after: 3 * time.Minute},
+		"a repeat count that is used up": {old: with("* * * * *"), declared: with("* * * * *", repeat(2)),
+			after: 4 * time.Minute, next: "none", want: []string{
+				"fire_once 4 10:01:00-10:04:00, run catch_up at 10:04:00"}},
+		"a single time becomes a schedule": {old: with("at(2026-03-02T10:01:00Z)"), declared: with("0 12 * * *"),
+			after: 2 * time.Minute, next: "12:00:00", want: []string{
+				"fire_once 1 10:01:00-10:01:00, run catch_up at 10:02:00"}},
+		"a fixed delay becomes longer": {old: with("delay(1m)"), declared: with("delay(2m)"), after: 90 * time.Second,
+			next: "10:03:30", want: []string{
+				"fire_once 1 10:01:00-10:01:00, run catch_up at 10:01:30"}},
+		"a fixed delay gets jitter": {old: with("delay(1m)"), declared: with("delay(60s)", jitter(time.Minute)),
+			after: 90 * time.Second},
+		"a fixed delay, respelled": {old: with("delay(1m)"), declared: with(" delay(60s) "), after: 30 * time.Second},
 		"a schedule in another zone": {old: with("0 11 * * *", func(t *dispatcher.Trigger) { t.Timezone = "Europe/Berlin" }),
 			declared: with("0 10 * * *"), after: time.Second, next: "10:00:00"},
 	} {
@@ -139,7 +158,8 @@ func TestPendingFiresBeyondTheLatestThousand(t *testing.T) {
 	}
 	if kept, missed := revise(t, &old, with(" rate(1000ms)", jitter(time.Second)), now); len(missed) != 0 ||
 		!kept.Triggers["t"].NextFireTime.Equal(monday.Add(time.Second)) {
-		t.Errorf("of the same schedule with jitter: next %v and %v, want all to stay", kept.Triggers["t"].NextFireTime, decisions(missed))
+		t.Errorf("of the same schedule with jitter: next %v and %v, want all to stay", kept.Triggers["t"].NextFireTime,
+			decisions(missed))
 	}
 	if _, missed := revise(t, &old, with("rate(3s)"), now); len(missed) != 1 || missed[0].Decision != dispatcher.DecisionFireOnce {
 		t.Errorf("of another interval: %v, want one catch-up run", decisions(missed))
@@ -183,16 +203,18 @@ func TestRepeatCountGoesOnThroughAChange(t *testing.T) {
 		left          int
 		anchor        string
 	}{
-		"one more space":         {with("* * * * * ?", repeat(3)), with("*  * * * * ?", repeat(3)), 0, "10:00:00"},
-		"a gap":                  {with("* * * * * ?", repeat(3)), with("* * * * * ?", repeat(3), func(t *dispatcher.Trigger) { t.Gap = schedule.GapNext }), 0, "10:00:00"},
-		"jitter":                 {with("* * * * * ?", repeat(3)), with("* * * * * ?", repeat(3), jitter(time.Second)), 0, "10:00:00"},
-		"one more":               {with("* * * * * ?", repeat(3)), with("* * * * * ?", repeat(4)), 1, "10:00:00"},
-		"one less":               {with("* * * * * ?", repeat(3)), with("* * * * * ?", repeat(2)), 0, "10:00:00"},
-		"one more of a rate":     {with("rate(7s)", repeat(3)), with("rate(7s)", repeat(4)), 1, "10:00:00"},
-		"one more of steps":      {with("every 7 seconds", repeat(3)), with("every 7 seconds", repeat(4)), 1, "10:00:00"},
-		"one more, with a start": {with("rate(7s)", repeat(3), startAt(monday.Add(time.Second))), with("rate(7s)", repeat(4), startAt(monday.Add(time.Second))), 1, "10:00:00"},
-		"another schedule":       {with("* * * * * ?", repeat(3)), with("0/2 * * * * ?", repeat(3)), 3, "10:10:00"},
-		"another period":         {with("rate(7s)", repeat(3)), with("rate(8s)", repeat(3)), 3, "10:10:00"},
+		"one more space": {with("* * * * * ?", repeat(3)), with("*  * * * * ?", repeat(3)), 0, "10:00:00"},
+		"a gap": {with("* * * * * ?", repeat(3)), with("* * * * * ?", repeat(3),
+			func(t *dispatcher.Trigger) { t.Gap = schedule.GapNext }), 0, "10:00:00"},
+		"jitter":             {with("* * * * * ?", repeat(3)), with("* * * * * ?", repeat(3), jitter(time.Second)), 0, "10:00:00"},
+		"one more":           {with("* * * * * ?", repeat(3)), with("* * * * * ?", repeat(4)), 1, "10:00:00"},
+		"one less":           {with("* * * * * ?", repeat(3)), with("* * * * * ?", repeat(2)), 0, "10:00:00"},
+		"one more of a rate": {with("rate(7s)", repeat(3)), with("rate(7s)", repeat(4)), 1, "10:00:00"},
+		"one more of steps":  {with("every 7 seconds", repeat(3)), with("every 7 seconds", repeat(4)), 1, "10:00:00"},
+		"one more, with a start": {with("rate(7s)", repeat(3), startAt(monday.Add(time.Second))), with("rate(7s)",
+			repeat(4), startAt(monday.Add(time.Second))), 1, "10:00:00"},
+		"another schedule": {with("* * * * * ?", repeat(3)), with("0/2 * * * * ?", repeat(3)), 3, "10:10:00"},
+		"another period":   {with("rate(7s)", repeat(3)), with("rate(8s)", repeat(3)), 3, "10:10:00"},
 	} {
 		old, _ := revise(t, nil, tt.old, monday)
 		withTrigger(func(t *dispatcher.Trigger) { // its three fires have run
@@ -206,8 +228,10 @@ func TestRepeatCountGoesOnThroughAChange(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if left := len(s.Between(now, now.AddDate(1, 0, 0), 10)); left != tt.left || instant(&got.AnchorAt) != tt.anchor || len(missed) > 0 {
-				t.Errorf("%s: %d fires left from anchor %s with %v, want %d from %s", name, left, instant(&got.AnchorAt), decisions(missed), tt.left, tt.anchor)
+			if left := len(s.Between(now, now.AddDate(1, 0, 0),
+				10)); left != tt.left || instant(&got.AnchorAt) != tt.anchor || len(missed) > 0 {
+				t.Errorf("%s: %d fires left from anchor %s with %v, want %d from %s", name, left, instant(&got.AnchorAt),
+					decisions(missed), tt.left, tt.anchor)
 			}
 			if (got.NextFireTime != nil) != (tt.left > 0) {
 				t.Errorf("%s: next fire at %s in state %s, %d are left", name, instant(got.NextFireTime), got.State, tt.left)
