@@ -33,8 +33,9 @@ type Attention struct {
 	// Retention is history that should have been gone for more than RetentionLate; for tokens that are bound to apps, that of
 	// these apps.
 	Retention Newest[LateRetention] `json:"retention"`
-	// SetAside are ends of runs, and misfires, of which what follows could not be queued, the earliest first.
-	SetAside Newest[SetAsideEnd] `json:"set_aside"`
+	// SetAside are rows on which work failed because of what is stored in them: runs and other rows, and then ends of runs and
+	// misfires of which what follows could not be queued, the earliest first.
+	SetAside Newest[SetAside] `json:"set_aside"`
 	// Nodes are those that are not well, MaxAttention at most, and Rollback is one that is not settled. Tokens that are bound to
 	// apps see neither. Of nodes that vanished it has those whose latest heartbeat lies in AttentionSpan before At.
 	Nodes []NodeAttention `json:"nodes,omitempty"`

@@ -9,6 +9,8 @@ type Census struct {
 	// hold in their first attempt mostly have none.
 	Runs  map[RunState]int
 	Nodes map[NodeState]int
+	// SetAside counts the rows that work goes on without.
+	SetAside map[Work]int
 	// Overdue is how many triggers are due for longer than asked for and not claimed. Oldest is when the oldest of them was due;
 	// zero: there is none.
 	Overdue int

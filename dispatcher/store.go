@@ -27,6 +27,7 @@ type Store interface {
 	Revisions
 	Locks
 	States
+	Asides
 	Zones
 	Switches
 	Forecast

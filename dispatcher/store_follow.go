@@ -21,21 +21,7 @@ type FollowedEnds struct {
 	// Latest is when the latest of Ends and SetAside ended; zero: there was none.
 	Latest time.Time
 	// SetAside are the ends that could not be followed.
-	SetAside []SetAsideEnd
-}
-
-// SetAsideEnd is an end that could not be followed. It stays among the pending ends, keeps no other from being followed, and is
-// tried again after pauses that grow.
-type SetAsideEnd struct {
-	// App and Job are empty if the job is gone.
-	App string `json:"app,omitempty"`
-	Job string `json:"job,omitempty"`
-	// Run is the id of the run that ended; empty: fires were missed.
-	Run string `json:"run,omitempty"`
-	// Problem is why it could not be followed at the latest of Tries, and TryAt when it is tried again.
-	Problem string    `json:"problem"`
-	Tries   int       `json:"tries"`
-	TryAt   time.Time `json:"try_at"`
+	SetAside []SetAside
 }
 
 // Follows are what follows a run. The end of a run of a job with a FollowMask leaves a row among the pending ends, in the

@@ -203,7 +203,7 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"EndingCertificate": reflect.TypeFor[dispatcher.EndingCertificate](), "LateRetention": reflect.TypeFor[dispatcher.LateRetention](),
 		"QuarantinedTrigger": reflect.TypeFor[dispatcher.QuarantinedTrigger](), "OpenCircuit": reflect.TypeFor[dispatcher.OpenCircuit](),
 		"StandingPause": reflect.TypeFor[dispatcher.StandingPause](), "NodeAttention": reflect.TypeFor[dispatcher.NodeAttention](),
-		"SetAsideEnd":   reflect.TypeFor[dispatcher.SetAsideEnd](),
+		"SetAside":      reflect.TypeFor[dispatcher.SetAside](),
 		"UpcomingFires": reflect.TypeFor[dispatcher.UpcomingFires](),
 		"Misfire":       reflect.TypeFor[dispatcher.Misfire](), "Node": reflect.TypeFor[dispatcher.Node](),
 		"PauseRequest": reflect.TypeFor[dispatcher.PauseRequest](), "AppPauseRequest": reflect.TypeFor[dispatcher.AppPauseRequest](),

@@ -161,12 +161,16 @@ func watchedAttention(n int) dispatcher.Attention {
 				Behind: dispatcher.Duration(75 * time.Hour)}
 		}),
 	}
-	a.SetAside = newest(n, func(name string) dispatcher.SetAsideEnd {
-		end := dispatcher.SetAsideEnd{App: "billing", Job: "invoices", Run: name, Problem: hostile, Tries: 3, TryAt: later}
-		if name == "one-01" { // missed fires of a job that is gone
-			end.App, end.Job, end.Run = "", "", ""
+	a.SetAside = newest(n, func(name string) dispatcher.SetAside {
+		row := dispatcher.SetAside{Work: dispatcher.WorkAdopt, App: "billing", Job: "invoices", Run: name, Problem: hostile, Tries: 3,
+			TryAt: later}
+		switch name {
+		case "one-01": // missed fires of a job that is gone
+			row.Work, row.App, row.Job, row.Run = dispatcher.WorkFollow, "", "", ""
+		case "one-02":
+			row.Work, row.Job, row.Run, row.Item = dispatcher.WorkStatistics, "", "", "app billing"
 		}
-		return end
+		return row
 	})
 	if n > 0 {
 		a.MoreNodes = 3

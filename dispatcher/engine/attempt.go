@@ -83,8 +83,11 @@ func (e *Engine) attempt(ctx context.Context, run heldRun) {
 
 // resolve finds what to call. If there is nothing to call, it records that.
 func (e *Engine) resolve(ctx context.Context, a *attempt) result {
-	var err error
-	if a.call, err = e.callOf(ctx, a.run); err == nil {
+	err := dispatcher.WithoutPanic(func() (err error) {
+		a.call, err = e.callOf(ctx, a.run)
+		return err
+	})
+	if err == nil {
 		return proceed
 	}
 	return e.unresolved(ctx, a, err)
@@ -112,7 +115,10 @@ func (e *Engine) unresolved(ctx context.Context, a *attempt, err error) result {
 		class := dispatcher.ClassOther
 		var template *dispatcher.TemplateError
 		var outside *outsideError
+		var panicked *dispatcher.PanicError
 		switch {
+		case errors.As(err, &panicked):
+			class = dispatcher.ClassPanic
 		case errors.As(err, &template):
 			class = dispatcher.ClassTemplate
 		case errors.Is(err, errNoGroup):

@@ -127,7 +127,12 @@ func (e *Engine) advances(due []*entry, now time.Time) (claimable []*entry, adva
 	advances = make([]dispatcher.Advance, 0, len(due))
 	claimable, broken := due, false
 	for i, d := range due {
-		then, ok, err := d.schedule.Find(d.NextFireTime)
+		var then time.Time
+		ok := false
+		err := dispatcher.WithoutPanic(func() (err error) {
+			then, ok, err = d.schedule.Find(d.NextFireTime)
+			return err
+		})
 		switch {
 		case err != nil:
 			if !broken {

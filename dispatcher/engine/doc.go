@@ -97,7 +97,8 @@
 // what there is. These
 // steps run under locks, one for the fleet and one for each app that needs it, so that one node does the
 // work of a window. Every write is a compare-and-swap as well, so a node that freezes under a lock does no
-// harm. For itself, each node reclaims runs that the database gives to it and that it does not have.
+// harm. For itself, each node reclaims runs that the database gives to it and that it does not have, and lets
+// rows be tried again that were set aside because they made their batch fail.
 //
 // # Nodes
 //

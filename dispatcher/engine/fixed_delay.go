@@ -79,7 +79,7 @@ func (e *Engine) scheduleNext(ctx context.Context, ids []int64, now time.Time) e
 	delayed := make([]dispatcher.DelayedFire, 0, len(entries))
 	for i := range entries {
 		next := &entries[i]
-		if err := next.scheduleAfter(byID[next.ID]); err != nil {
+		if err := dispatcher.WithoutPanic(func() error { return next.scheduleAfter(byID[next.ID]) }); err != nil {
 			e.quarantine(ctx, next.DueTrigger, err)
 			continue
 		}

@@ -34,10 +34,6 @@ func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
 		if done.Queued > 0 {
 			wake(e.wakeAdopt)
 		}
-		for _, aside := range done.SetAside {
-			e.log.ErrorContext(ctx, "end of a run set aside", "app", aside.App, "job", aside.Job, "run", aside.Run, "tries", aside.Tries,
-				"try_at", aside.TryAt, "err", aside.Problem)
-		}
 		if !done.More {
 			e.floors.ends.end(look, time.Time{}, now.Add(-retriesMargin))
 			return nil

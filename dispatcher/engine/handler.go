@@ -43,6 +43,7 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 		{"reschedule for time zones", e.rescheduleForZones},
 		{"settle misfires", e.settleMisfires},
 		{"reclaim runs", e.reclaimInDoubt},
+		{"try again what is set aside", e.retrySetAside},
 		{"count upcoming fires", e.countUpcoming},
 		{"count what there is", e.takeCensus},
 		{"report bytes of responses", e.reportBytes},
@@ -159,15 +160,13 @@ func (e *Engine) takeOver(ctx context.Context) error {
 	turned(ctx)
 	lost, err := e.store.FailLostRuns(ctx, time.Time{})
 	if err != nil {
-		return fmt.Errorf("fail begun runs of dead nodes: %w", err)
+		err = fmt.Errorf("fail begun runs of dead nodes: %w", err)
 	}
 	if lost > 0 {
 		e.log.WarnContext(ctx, "runs lost", "reason", "dead_node_at_most_once", "count", lost)
 	}
-	if _, err := e.store.EndBroadcasts(ctx, nil, time.Time{}); err != nil {
-		return err
-	}
-	return e.store.GrantWaiting(ctx)
+	_, broadcasts := e.store.EndBroadcasts(ctx, nil, time.Time{})
+	return errors.Join(err, broadcasts, e.store.GrantWaiting(ctx))
 }
 
 // handleRollback reports a rollback of the database that no operator has resolved, and carries out a

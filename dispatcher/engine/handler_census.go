@@ -61,6 +61,7 @@ type censusGauges struct {
 	engine                                                         *Engine
 	jobs, runs, nodes, overdue, overdueAge, tokenExpiry, daysAhead *prometheus.Desc
 	forgotten, silentGroups, certificateExpiry, retentionBehind    *prometheus.Desc
+	setAside                                                       *prometheus.Desc
 }
 
 func newCensusGauges(e *Engine) *censusGauges {
@@ -83,6 +84,8 @@ func newCensusGauges(e *Engine) *censusGauges {
 			"Endpoint groups that enabled jobs call and that have no endpoint for them, 100,000 at most."),
 		certificateExpiry: gauge("carillon_target_certificate_expiry_timestamp_seconds",
 			"When the first client certificate for a target expires, in Unix seconds; absent if there is none."),
+		setAside: gauge("carillon_set_aside",
+			"Rows that work goes on without, because they made their batch fail, by work, 100,000 of each at most.", "work"),
 		retentionBehind: gauge("carillon_retention_behind_seconds", "For how long the oldest history should have been gone; 0 if it is kept."),
 		daysAhead:       gauge("carillon_partitions_ahead", "Days after today with partitions for the history, on databases that have them."),
 	}
@@ -91,7 +94,7 @@ func newCensusGauges(e *Engine) *censusGauges {
 // Describe sends the descriptions of the metrics.
 func (g *censusGauges) Describe(to chan<- *prometheus.Desc) {
 	for _, one := range []*prometheus.Desc{g.jobs, g.runs, g.nodes, g.overdue, g.overdueAge, g.tokenExpiry, g.daysAhead,
-		g.forgotten, g.silentGroups, g.certificateExpiry, g.retentionBehind} {
+		g.forgotten, g.silentGroups, g.certificateExpiry, g.retentionBehind, g.setAside} {
 		to <- one
 	}
 }
@@ -115,6 +118,9 @@ func (g *censusGauges) Collect(to chan<- prometheus.Metric) {
 	}
 	for _, state := range dispatcher.NodeStates {
 		send(g.nodes, float64(found.Nodes[state]), string(state))
+	}
+	for _, work := range dispatcher.Works {
+		send(g.setAside, float64(found.SetAside[work]), string(work))
 	}
 	send(g.overdue, float64(found.Overdue))
 	age := 0.0

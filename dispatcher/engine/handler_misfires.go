@@ -158,7 +158,11 @@ func (e *Engine) settleMissed(ctx context.Context, missed []entry, now time.Time
 		ranges, schedules := map[int64]*dispatcher.MissedRange{}, map[int64]*schedule.Schedule{}
 		var more, settled []entry
 		for i := range missed {
-			step, err := missed[i].decide(now)
+			var step dispatcher.Settlement
+			err := dispatcher.WithoutPanic(func() (err error) {
+				step, err = missed[i].decide(now)
+				return err
+			})
 			if err != nil {
 				e.quarantine(ctx, missed[i].DueTrigger, err)
 				continue

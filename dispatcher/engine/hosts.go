@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -71,13 +72,13 @@ func (e *Engine) probeHosts(ctx context.Context, now time.Time) error {
 	}
 	due, err := e.store.DueHosts(ctx, query)
 	for _, wait := range due {
-		if err != nil {
-			break
-		}
 		turned(ctx)
-		var later time.Duration
-		if later, err = e.probeHost(ctx, wait); later > 0 {
+		later, wrong := e.probeHost(ctx, wait) // of one host keeps no other from its probe
+		if err = errors.Join(err, wrong); later > 0 {
 			e.retries.remind(reminder{now.Add(later), wait.ID}, e.clock.until)
+		}
+		if ctx.Err() != nil {
+			break
 		}
 	}
 	return err

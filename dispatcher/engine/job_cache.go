@@ -153,8 +153,11 @@ func (j *jobCache) clear() {
 func prepare(v dispatcher.JobVersion) *preparedJob {
 	d := &preparedJob{JobVersion: v, triggers: make(map[int64]string, len(v.TriggerNames))}
 	d.host, d.atOnce = v.Target.Host()
-	var err error
-	if d.templates, err = v.Target.Templates(); err != nil && d.Err == nil {
+	err := dispatcher.WithoutPanic(func() (err error) {
+		d.templates, err = v.Target.Templates()
+		return err
+	})
+	if err != nil && d.Err == nil {
 		d.Err = fmt.Errorf("job %s/%s: stored target: %w", v.App, v.Name, err)
 	}
 	if v.Bounds != nil && d.Err == nil {

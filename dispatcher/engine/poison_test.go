@@ -73,18 +73,111 @@ func TestUnreadableRowsStopNoOtherJob(t *testing.T) {
 // poison runs a statement on the rows of the jobs "bad" and "bad-late", past the store.
 func (r *rig) poison(set string) {
 	r.t.Helper()
-	db, err := sql.Open("sqlite", "file:"+r.file+"?_pragma=busy_timeout(5000)")
-	if err != nil {
-		r.t.Fatal(err)
-	}
-	defer db.Close()
 	for _, job := range []string{"bad", "bad-late"} {
 		column := "id"
 		if set[:len("UPDATE triggers")] == "UPDATE triggers" {
 			column = "job_id"
 		}
-		if _, err := db.ExecContext(r.t.Context(), fmt.Sprintf("%s WHERE %s = %d", set, column, dispatcher.JobID("app", job))); err != nil {
-			r.t.Fatal(err)
+		r.exec(fmt.Sprintf("%s WHERE %s = %d", set, column, dispatcher.JobID("app", job)))
+	}
+}
+
+// exec runs a statement past the store.
+func (r *rig) exec(statement string) {
+	r.t.Helper()
+	db, err := sql.Open("sqlite", "file:"+r.file+"?_pragma=busy_timeout(5000)")
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	defer db.Close()
+	if _, err := db.ExecContext(r.t.Context(), statement); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+// An app whose bounds cannot be read fires nothing, and keeps no other app from firing. So does one with a calendar that cannot be
+// read.
+func TestUnreadableAppStopsNoOtherApp(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]string{
+		"bounds":   `UPDATE apps SET bounds = '{"quotas":' WHERE name = 'evil'`,
+		"calendar": `UPDATE calendars SET definition = '{'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRig(t, nil)
+			change := dispatcher.Change{Actor: "test", Now: r.now}
+			_, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "evil", Enabled: true}, change)
+			if err == nil {
+				_, _, err = r.store.PutCalendar(t.Context(), dispatcher.Calendar{App: "evil", Name: "holidays"}, change)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.declare("good", "rate(4s)", nil)
+			bad, err := r.store.Job(t.Context(), "app", "good")
+			if err == nil {
+				tick := bad.Triggers["only"]
+				bad.App, tick.Calendar = "evil", "holidays"
+				bad.Triggers["only"] = tick
+				_, _, err = r.store.PutJob(t.Context(), bad, change)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			r.exec(set)
+			r.now = r.now.Add(6 * time.Second)
+			if err := r.handleOnce(t.Context(), r.now); err != nil {
+				t.Fatal(err)
+			}
+			r.poll(0)
+			r.claimOnce(t.Context(), r.now)
+			for _, run := range r.settled() {
+				if run.Job == "good" {
+					return
+				}
+			}
+			t.Error("the job of the other app did not fire")
+		})
+	}
+}
+
+// A run that cannot be adopted is set aside, the manual run of the other job is made, and the round of the handler tries it again.
+func TestRunThatCannotBeAdoptedStopsNoOther(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	for _, job := range []string{"bad", "good"} {
+		r.declare(job, "rate(1h)", nil)
+		if _, err := r.store.RequestRun(t.Context(), "app", job, nil, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+			t.Fatal(err)
 		}
+	}
+	ofBad := fmt.Sprintf(" WHERE job_id = %d", dispatcher.JobID("app", "bad"))
+	r.exec("UPDATE live_runs SET attempt = 9223372036854775807" + ofBad)
+	states := func() map[string]dispatcher.RunState {
+		t.Helper()
+		all := map[string]dispatcher.RunState{}
+		for _, run := range r.settled() {
+			all[run.Job] = run.State
+		}
+		return all
+	}
+	for range 2 {
+		if err := r.adopt(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := states(); got["good"] != dispatcher.RunSucceeded || got["bad"] != dispatcher.RunQueued {
+		t.Fatalf("the runs are %v, want that of good succeeded and that of bad queued", got)
+	}
+	r.exec("UPDATE live_runs SET attempt = 0" + ofBad)
+	if err := r.retrySetAside(t.Context(), time.Now().Add(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := states(); got["bad"] != dispatcher.RunSucceeded {
+		t.Errorf("once it can be adopted, the run is %s", got["bad"])
 	}
 }

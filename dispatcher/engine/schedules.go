@@ -39,7 +39,10 @@ func (e *Engine) prepare(ctx context.Context, all []candidate, remember bool) ([
 		}
 		known, err := one.known, error(nil)
 		if known == nil {
-			known, err = e.parse(ctx, one, job)
+			err = dispatcher.WithoutPanic(func() (err error) {
+				known, err = e.parse(ctx, one, job)
+				return err
+			})
 		}
 		var unread *unreadError
 		switch {

@@ -48,6 +48,7 @@ type upkeep interface {
 	ExpirePauses(ctx context.Context, limit int, now time.Time) (int, error)
 	FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error)
 	ExpireEndpoints(ctx context.Context, limit int, now time.Time) (int, error)
+	dispatcher.Asides
 	RollUp(ctx context.Context, limit int) (dispatcher.RolledUp, error)
 	RollUpObjectives(ctx context.Context, limit int, now time.Time) (dispatcher.ObjectivesRolled, error)
 	RollUpStatistics(ctx context.Context, now time.Time) (dispatcher.StatisticsRolled, error)

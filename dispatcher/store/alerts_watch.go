@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -40,35 +41,66 @@ func (s *store) WatchAlerts(ctx context.Context, after *dispatcher.LateFire, lim
 
 // sweepAlertsOfApps lets the next jobs of an app follow its alerts.
 func (s *store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time, done *dispatcher.AlertsWatched) error {
-	const pending = `SELECT id FROM apps WHERE alerts_swept_to IS NOT NULL ORDER BY id LIMIT 1`
-	app, found, err := first(ctx, s.read, scanInt, pending)
-	if err != nil || !found {
+	// $1 limit
+	const pending = `SELECT name FROM apps WHERE alerts_swept_to IS NOT NULL ORDER BY id LIMIT $1`
+	apps, err := collect(ctx, s.read, scanText, pending, 1+s.asides.count(dispatcher.WorkAlerts))
+	apps = withoutAsides(s, dispatcher.WorkAlerts, apps, appItem, now)
+	if err != nil || len(apps) == 0 {
 		return err
 	}
 	var portion swept
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
-		portion, err = t.sweepAlerts(ctx, app, limit)
-		return err
-	})
+	err = s.orAside(ctx, func() error {
+		return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+			portion, err = t.sweepAlerts(ctx, dispatcher.AppID(apps[0]), limit)
+			return err
+		})
+	}, func(why error) error { return s.setAppAside(ctx, dispatcher.WorkAlerts, apps[0], why, now) })
 	done.Jobs, done.Notified, done.More = done.Jobs+portion.jobs, done.Notified+portion.notified, true // another app may be next
 	return err
 }
+
+// dueState is a state of an alert that is to be looked at.
+type dueState struct{ id, job int64 }
 
 // lookAtAlerts looks at the states that are due.
 func (s *store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done *dispatcher.AlertsWatched) error {
 	// $1 now, $2 limit
 	const due = `SELECT s.id, s.job_id FROM alert_states AS s WHERE s.check_at <= $1 ORDER BY s.check_at LIMIT $2`
-	var ids, jobs []int64
-	_, err := collect(ctx, s.read, func(row scanner) (struct{}, error) {
-		var id, job int64
-		err := row.Scan(&id, &job)
-		ids, jobs = append(ids, id), append(jobs, job)
-		return struct{}{}, err
+	states, err := collect(ctx, s.read, func(row scanner) (d dueState, err error) {
+		err = row.Scan(&d.id, &d.job)
+		return d, err
 	}, due, now.UnixMilli(), limit)
-	if err != nil || len(ids) == 0 {
+	if err != nil || len(states) == 0 {
 		return err
 	}
-	notified := 0
+	err = inParts(ctx, s, states, func(part []dueState) error {
+		notified, err := s.lookAtStates(ctx, part, now)
+		done.Notified += notified
+		return err
+	}, func(state dueState, why error) error { return s.setStateAside(ctx, state, why, now) })
+	done.Looked, done.More = done.Looked+len(states), done.More || len(states) == limit
+	return err
+}
+
+// setStateAside sets a state of an alert aside, and defers the next look at it.
+func (s *store) setStateAside(ctx context.Context, state dueState, why error, now time.Time) error {
+	item := "alert state " + strconv.FormatInt(state.id, 10)
+	if err := s.setAside(ctx, asideRow{work: dispatcher.WorkAlerts, item: item, job: state.job}, why, now); err != nil {
+		return err
+	}
+	// $1 work, $2 item, $3 state
+	const deferLook = `UPDATE alert_states SET check_at = (SELECT x.try_at FROM set_aside AS x WHERE x.work = $1 AND x.item = $2)
+		WHERE id = $3`
+	_, err := affect(ctx, s.write, deferLook, dispatcher.WorkAlerts, item, state.id)
+	return err
+}
+
+// lookAtStates looks at some states, and returns how many notifications that queued.
+func (s *store) lookAtStates(ctx context.Context, states []dueState, now time.Time) (notified int, err error) {
+	ids, jobs := make([]int64, len(states)), make([]int64, len(states))
+	for i, state := range states {
+		ids[i], jobs[i] = state.id, state.job
+	}
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		j, err := t.judge(ctx, jobs)
 		if err != nil {
@@ -84,8 +116,7 @@ func (s *store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done
 		notified, err = j.finish(ctx)
 		return err
 	})
-	done.Looked, done.Notified, done.More = done.Looked+len(ids), done.Notified+notified, done.More || len(ids) == limit
-	return err
+	return notified, err
 }
 
 // look looks at a state. Somebody else may have changed it meanwhile; then there is nothing to do.

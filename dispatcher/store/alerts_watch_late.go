@@ -38,19 +38,21 @@ func (s *store) findLateFires(ctx context.Context, after *dispatcher.LateFire, l
 		return nil, fmt.Errorf("read runs that wait: %w", err)
 	}
 	var late []lateFire
-	var jobs []int64
 	for _, f := range append(fires, waiting...) {
 		if f.after != nil && now.Sub(f.scheduled).Milliseconds() > *f.after {
-			late, jobs = append(late, f), append(jobs, f.job)
+			late = append(late, f)
 		}
 	}
-	if len(late) > 0 {
-		notified, err := s.tellLate(ctx, late, jobs, now)
-		if err != nil {
-			return nil, err
-		}
-		done.Late, done.Notified = done.Late+len(late), done.Notified+notified
+	late = withoutAsides(s, dispatcher.WorkAlerts, late, func(f lateFire) string { return jobItem(f.job) }, now)
+	err = inParts(ctx, s, late, func(part []lateFire) error {
+		notified, err := s.tellLate(ctx, part, now)
+		done.Notified += notified
+		return err
+	}, func(f lateFire, why error) error { return s.setJobAside(ctx, dispatcher.WorkAlerts, f.job, why, now) })
+	if err != nil {
+		return nil, err
 	}
+	done.Late += len(late)
 	if next.AllDue && next.AllWaiting {
 		return nil, nil
 	}
@@ -110,7 +112,11 @@ func (s *store) lateWaiting(ctx context.Context, next *dispatcher.LateFire, limi
 const notBegun = `r.attempt = 0 AND r.kind = 1`
 
 // tellLate lets the alerts of jobs judge that fires of theirs have not begun.
-func (s *store) tellLate(ctx context.Context, fires []lateFire, jobs []int64, now time.Time) (notified int, err error) {
+func (s *store) tellLate(ctx context.Context, fires []lateFire, now time.Time) (notified int, err error) {
+	jobs := make([]int64, len(fires))
+	for i, f := range fires {
+		jobs[i] = f.job
+	}
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		j, err := t.judge(ctx, jobs)
 		if err != nil {

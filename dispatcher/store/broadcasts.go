@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -209,28 +210,18 @@ func (s *store) EndBroadcasts(ctx context.Context, parents []dispatcher.RunKey, 
 		if err != nil {
 			break
 		}
-		var run dispatcher.HeldRun
-		var hasSlot, over bool
-		err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
-			if _, err := t.lockRun(ctx, key, keyArgs(key)); err != nil {
-				return err
+		err = s.orAside(ctx, func() error {
+			run, over, err := s.endBroadcast(ctx, key, now)
+			if over {
+				ended++
 			}
-			var err error
-			if over, err = t.endBroadcast(ctx, key); err != nil || !over {
-				return err
+			if run != nil {
+				bounded = append(bounded, *run)
 			}
-			// $1 scheduled instant, $2 trigger, $3 kind
-			const slot = `SELECT job_id FROM slots WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
-			run.RunKey = key
-			run.JobID, hasSlot, err = first(ctx, t, scanInt, slot, keyArgs(key)...)
 			return err
+		}, func(why error) error {
+			return s.setRunAside(ctx, failedRun{dispatcher.WorkBroadcast, key, 0, why}, now)
 		})
-		if over {
-			ended++
-		}
-		if hasSlot {
-			bounded = append(bounded, run)
-		}
 	}
 	if err == nil && len(bounded) > 0 {
 		// The slots of jobs that are locked are passed on by the handler.
@@ -244,18 +235,50 @@ func (s *store) EndBroadcasts(ctx context.Context, parents []dispatcher.RunKey, 
 	return ended, nil
 }
 
+// endBroadcast ends a run if all its shards have ended, and returns it if its job has slots.
+func (s *store) endBroadcast(ctx context.Context, key dispatcher.RunKey, now time.Time) (
+	bounded *dispatcher.HeldRun, over bool, err error,
+) {
+	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		bounded = nil
+		if _, err := t.lockRun(ctx, key, keyArgs(key)); err != nil {
+			return err
+		}
+		var err error
+		if over, err = t.endBroadcast(ctx, key); err != nil || !over {
+			return err
+		}
+		// $1 scheduled instant, $2 trigger, $3 kind
+		const slot = `SELECT job_id FROM slots WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+		job, hasSlot, err := first(ctx, t, scanInt, slot, keyArgs(key)...)
+		if hasSlot {
+			bounded = &dispatcher.HeldRun{RunKey: key, JobID: job}
+		}
+		return err
+	})
+	return bounded, over && err == nil, err
+}
+
 // cancelOrphans cancels shards whose parent has ended: when it is given up, skipped or lost, nothing else ends them.
 func (s *store) cancelOrphans(ctx context.Context, now time.Time) error {
-	parents, err := collect(ctx, s.read, scanRunKey, s.hot.broadcast.orphaned, endBatch)
+	parents, err := collect(ctx, s.read, scanRunKey, s.hot.broadcast.orphaned, endBatch+s.asides.count(dispatcher.WorkBroadcast))
 	if err != nil || len(parents) == 0 {
 		return err
 	}
-	return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		// One may have been brought back meanwhile.
-		if parents, err = collect(ctx, t, scanRunKey, t.hot.broadcast.orphaned, endBatch); err != nil {
-			return err
-		}
-		return t.cancelShards(ctx, parents, t.now.UnixMilli(), "the run that it is part of has ended")
+	item := func(key dispatcher.RunKey) string { return "shards of " + key.String() }
+	parents = withoutAsides(s, dispatcher.WorkBroadcast, parents, item, wallClock())
+	return inParts(ctx, s, parents, func(some []dispatcher.RunKey) error {
+		return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+			// One may have been brought back meanwhile.
+			orphaned, err := collect(ctx, t, scanRunKey, t.hot.broadcast.orphaned, endBatch+s.asides.count(dispatcher.WorkBroadcast))
+			if err != nil {
+				return err
+			}
+			still := slices.DeleteFunc(slices.Clone(some), func(key dispatcher.RunKey) bool { return !slices.Contains(orphaned, key) })
+			return t.cancelShards(ctx, still, t.now.UnixMilli(), "the run that it is part of has ended")
+		})
+	}, func(key dispatcher.RunKey, why error) error {
+		return s.setAside(ctx, asideRow{work: dispatcher.WorkBroadcast, item: item(key)}, why, now)
 	})
 }
 

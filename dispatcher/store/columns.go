@@ -46,7 +46,7 @@ var (
 	claimColumns  = append(advanceColumns[:8:8], column{"live", boolean})
 	settleColumns = append(advanceColumns[:8:8],
 		column{"to_at", bigint}, column{"missed", bigint}, column{"decision", text}, column{"reason", text}, column{"run_at", bigint})
-	keyColumns     = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"token", bigint}, {"attempt", integer}}
+	keyColumns     = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"token", bigint}, {"attempt", bigint}}
 	outcomeColumns = []column{{"node", bigint}, {"started_at", bigint}, {"ended_at", bigint}, {"http_status", integer},
 		{"state", text}, {"class", text}, {"error", text}}
 	recordColumns = append(keyColumns[:5:5], outcomeColumns...)
@@ -129,13 +129,13 @@ func appendOptional[V int64 | string | bool](b []byte, column []*V, i int) []byt
 
 // keys are the columns of a batch of runs.
 type keys struct {
-	at, trigger, token []int64
-	kind, attempt      []int32
+	at, trigger, token, attempt []int64 // attempt is wider than its column, so that none that SQLite has is cut off
+	kind                        []int32
 }
 
 func newKeys(rows int) keys {
-	ids, codes := func() []int64 { return make([]int64, 0, rows) }, func() []int32 { return make([]int32, 0, rows) }
-	return keys{at: ids(), trigger: ids(), token: ids(), kind: codes(), attempt: codes()}
+	ids := func() []int64 { return make([]int64, 0, rows) }
+	return keys{at: ids(), trigger: ids(), token: ids(), attempt: ids(), kind: make([]int32, 0, rows)}
 }
 
 func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
@@ -143,7 +143,7 @@ func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
 	k.trigger = append(k.trigger, key.TriggerID)
 	k.kind = append(k.kind, int32(key.Code()))
 	k.token = append(k.token, int64(token))
-	k.attempt = append(k.attempt, int32(attempt))
+	k.attempt = append(k.attempt, int64(attempt))
 }
 
 // keysOf returns the batch of runs, in the order in which all statements lock them.

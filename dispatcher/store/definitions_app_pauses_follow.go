@@ -134,15 +134,27 @@ func (s *store) ExpirePauses(ctx context.Context, limit int, now time.Time) (int
 // expireAppPauses ends pauses of apps.
 func (s *store) expireAppPauses(ctx context.Context, limit int, now time.Time) (ended int, err error) {
 	// $1 now, $2 limit
-	const over = `SELECT ` + pauseColumns + ` FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
+	const over = `SELECT a.name, p.id FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 		WHERE p.until_at IS NOT NULL AND p.ended_at IS NULL AND p.until_at <= $1 ORDER BY p.until_at LIMIT $2`
-	pauses, err := collect(ctx, s.read, scanAppPause, over, now.UnixMilli(), limit)
+	pauses, err := collect(ctx, s.read, func(row scanner) (p dispatcher.AppPause, err error) {
+		err = row.Scan(&p.App, &p.ID)
+		return p, err
+	}, over, now.UnixMilli(), limit+s.asides.count(dispatcher.WorkPauses))
 	if err != nil {
 		return 0, fmt.Errorf("look for pauses of apps that are over: %w", err)
 	}
 	var errs []error
-	for _, pause := range pauses {
-		err := s.EndAppPause(ctx, pause.App, pause.ID, dispatcher.Change{Actor: pausesActor, Now: now})
+	item := func(p dispatcher.AppPause) string { return "pause " + p.ID }
+	for _, pause := range withoutAsides(s, dispatcher.WorkPauses, pauses, item, now) {
+		err := dispatcher.WithoutPanic(func() error {
+			return s.EndAppPause(ctx, pause.App, pause.ID, dispatcher.Change{Actor: pausesActor, Now: now})
+		})
+		if s.ofPause(ctx, err) {
+			row := asideRow{work: dispatcher.WorkPauses, item: item(pause), app: dispatcher.AppID(pause.App)}
+			if err = s.setAside(ctx, row, err, now); err == nil {
+				continue
+			}
+		}
 		switch {
 		case err == nil:
 			ended++
@@ -151,6 +163,11 @@ func (s *store) expireAppPauses(ctx context.Context, limit int, now time.Time) (
 		}
 	}
 	return ended, errors.Join(errs...)
+}
+
+// ofPause tells whether an error of the end of a pause is about what is stored, and not that somebody else was faster.
+func (s *store) ofPause(ctx context.Context, err error) bool {
+	return s.ofStored(ctx, err) && !errors.Is(err, dispatcher.ErrNotFound) && !errors.Is(err, dispatcher.ErrPrecondition)
 }
 
 // pausesActor is who ends a pause whose time is over, as the audit log names it.
@@ -173,14 +190,24 @@ func (s *store) expireJobPauses(ctx context.Context, limit int, now time.Time) (
 	found, err := collect(ctx, s.read, func(row scanner) (p paused, err error) {
 		err = row.Scan(&p.app, &p.job, &p.trigger, &p.revision)
 		return p, err
-	}, over, now.UnixMilli(), limit)
+	}, over, now.UnixMilli(), limit+s.asides.count(dispatcher.WorkPauses))
 	if err != nil {
 		return 0, fmt.Errorf("look for pauses of jobs that are over: %w", err)
 	}
 	var errs []error
-	for _, p := range found {
+	item := func(p paused) string { return jobItem(dispatcher.JobID(p.app, p.job)) }
+	for _, p := range withoutAsides(s, dispatcher.WorkPauses, found, item, now) {
 		change := dispatcher.Change{Actor: pausesActor, IfRevision: p.revision, Now: now}
-		_, err := s.PauseJob(ctx, p.app, p.job, p.trigger, false, change)
+		err := dispatcher.WithoutPanic(func() error {
+			_, err := s.PauseJob(ctx, p.app, p.job, p.trigger, false, change)
+			return err
+		})
+		if s.ofPause(ctx, err) {
+			row := asideRow{work: dispatcher.WorkPauses, item: item(p), job: dispatcher.JobID(p.app, p.job)}
+			if err = s.setAside(ctx, row, err, now); err == nil {
+				continue
+			}
+		}
 		switch {
 		case err == nil:
 			ended++

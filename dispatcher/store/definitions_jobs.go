@@ -86,7 +86,8 @@ func scanJob(row scanner) (jobRow, error) {
 	}
 	var err error
 	if j.Bounds, err = readBounds(j.App, j.bounds, j.longer); err != nil {
-		return j, err
+		none := dispatcher.Bounds{}.WithDefaults(j.App)
+		j.Bounds, j.Err = &none, fmt.Errorf("job %s/%s: %w", j.App, j.Name, err)
 	}
 	if err := j.decode(); err != nil {
 		j.Target, j.Payload, j.TriggerNames, j.TriggerOrigins = dispatcher.Target{}, nil, nil, nil

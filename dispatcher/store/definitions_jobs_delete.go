@@ -63,6 +63,9 @@ func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) e
 	if err := t.endAlertsOf(ctx, id); err != nil {
 		return err
 	}
+	if err := t.endAsides(ctx, id); err != nil {
+		return err
+	}
 	t.notify(dispatcher.Notification{JobID: id})
 	err = t.auditJob(ctx, auditEntry{action: action, app: job.App, subject: "job " + job.Name, revision: job.Revision}, &job, nil)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -143,11 +144,12 @@ func (s *store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 		ofSwitch = `SELECT name FROM apps WHERE switched_to IS NOT NULL ORDER BY id LIMIT $1`
 		ofPauses = `SELECT name FROM apps WHERE paused_to IS NOT NULL ORDER BY id LIMIT $1`
 	)
-	switched, err := collect(ctx, s.read, scanText, ofSwitch, pendingMost)
+	most := pendingMost + s.asides.count(dispatcher.WorkPauses)
+	switched, err := collect(ctx, s.read, scanText, ofSwitch, most)
 	if err != nil {
 		return 0, false, fmt.Errorf("look for switched apps: %w", err)
 	}
-	pausing, err := collect(ctx, s.read, scanText, ofPauses, pendingMost)
+	pausing, err := collect(ctx, s.read, scanText, ofPauses, most)
 	if err != nil {
 		return 0, false, fmt.Errorf("look for apps whose pauses changed: %w", err)
 	}
@@ -155,33 +157,43 @@ func (s *store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 	if err != nil {
 		return 0, false, err
 	}
+	more = len(switched) == most || len(pausing) == most || len(sets) == pendingMost
 	var errs []error
-	for _, app := range switched {
-		n, err := s.follow(ctx, dispatcher.Notification{App: app}, func(ctx context.Context, t *tx) (int, error) {
-			return t.followApp(ctx, dispatcher.AppID(app), limit)
+	step := func(what, item string, app string, do func() (int, bool, error)) {
+		err := s.orAside(ctx, func() error {
+			n, left, err := do()
+			followed, more = followed+n, more || left
+			return err
+		}, func(why error) error {
+			row := asideRow{work: dispatcher.WorkPauses, item: item}
+			if app != "" {
+				row.app = dispatcher.AppID(app)
+			}
+			return s.setAside(ctx, row, why, time.Time{})
 		})
 		if err != nil {
-			errs = append(errs, fmt.Errorf("let %d triggers follow the switch of app %s: %w", limit, app, err))
+			errs = append(errs, fmt.Errorf("let %d triggers follow %s: %w", limit, what, err))
 		}
-		followed, more = followed+n, more || n == limit
 	}
-	for _, app := range pausing {
-		n, left, err := s.followPauses(ctx, app, limit)
-		if err != nil {
-			errs = append(errs, err)
-		}
-		followed, more = followed+n, more || left
+	for _, app := range withoutAsides(s, dispatcher.WorkPauses, switched, appItem, wallClock()) {
+		step("the switch of app "+app, appItem(app), app, func() (int, bool, error) {
+			n, err := s.follow(ctx, dispatcher.Notification{App: app}, func(ctx context.Context, t *tx) (int, error) {
+				return t.followApp(ctx, dispatcher.AppID(app), limit)
+			})
+			return n, n == limit, err
+		})
+	}
+	for _, app := range withoutAsides(s, dispatcher.WorkPauses, pausing, appItem, wallClock()) {
+		step("the pauses of app "+app, appItem(app), app, func() (int, bool, error) { return s.followPauses(ctx, app, limit) })
 	}
 	for _, labels := range sets {
-		n, err := s.follow(ctx, dispatcher.Notification{}, func(ctx context.Context, t *tx) (int, error) {
-			return t.followLabels(ctx, labels, limit)
+		step("whether a node has labels "+labels, "labels "+labels, "", func() (int, bool, error) {
+			n, err := s.follow(ctx, dispatcher.Notification{}, func(ctx context.Context, t *tx) (int, error) {
+				return t.followLabels(ctx, labels, limit)
+			})
+			return n, n == limit, err
 		})
-		if err != nil {
-			errs = append(errs, fmt.Errorf("let %d triggers follow whether a node has labels %s: %w", limit, labels, err))
-		}
-		followed, more = followed+n, more || n == limit
 	}
-	more = more || len(switched) == pendingMost || len(pausing) == pendingMost || len(sets) == pendingMost
 	return followed, more && len(errs) == 0, errors.Join(errs...)
 }
 

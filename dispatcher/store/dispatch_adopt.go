@@ -1,6 +1,7 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -127,11 +128,33 @@ func (s *store) lookArgs(query dispatcher.AdoptQuery, names, served []string) []
 		orZero(query.After.ScheduledAt), query.After.TriggerID, int64(query.After.Code())}, s.batch(names, served)...)
 }
 
-// Adopt gives a node those of runs that it may still adopt.
+// Adopt gives a node those of runs that it may still adopt. Runs that cannot be adopted are set aside.
 func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
+	work := dispatcher.WorkAdopt
+	if query.Retries || query.WaitsFor != 0 {
+		work = dispatcher.WorkRetry
+	}
+	var held []dispatcher.HeldRun
+	item := func(run dispatcher.Adoptable) string { return run.String() }
+	runs = withoutAsides(s, work, runs, item, cmp.Or(query.Now, wallClock())) // those that could not even be set aside
+	err := inParts(ctx, s, runs, func(part []dispatcher.Adoptable) error {
+		adopted, err := s.adoptPart(ctx, query, part)
+		held = append(held, adopted...)
+		return err
+	}, func(run dispatcher.Adoptable, why error) error {
+		return s.setRunAside(ctx, failedRun{work, run.RunKey, 0, why}, query.Now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("adopt %d runs: %w", len(runs), err)
+	}
+	return sortedBy(held, heldKey), nil
+}
+
+// adoptPart is Adopt of runs in one statement.
+func (s *store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
 	adopt := s.hot.adopt
 	if query.Retries || query.WaitsFor != 0 {
 		adopt = s.hot.retry
@@ -143,11 +166,7 @@ func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 		kind, wait = append(kind, int32(run.Code())), append(wait, query.WaitsFor)
 	}
 	args := append([]any{int64(query.Node), int64(query.Token), orZero(query.Now)}, s.batch(at, trigger, kind, wait)...)
-	held, err := s.readHeld(ctx, otherTimeout, newAdoptedRow(), adopt, args)
-	if err != nil {
-		return nil, fmt.Errorf("adopt %d runs: %w", len(runs), err)
-	}
-	return held, nil
+	return s.readHeld(ctx, otherTimeout, newAdoptedRow(), adopt, args)
 }
 
 // adoptLists returns lookColumns for a node of these apps and labels.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -24,11 +25,23 @@ func (s *store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatc
 	if err := s.unfoldRuns(ctx, runs); err != nil {
 		return nil, err
 	}
-	begun, err := s.heldRuns(ctx, claimTimeout, len(runs), s.hot.begin, s.keysOf(runs))
+	var begun []dispatcher.HeldRun
+	err := inParts(ctx, s, runs, func(part []dispatcher.HeldRun) error {
+		some, err := s.heldRuns(ctx, claimTimeout, len(part), s.hot.begin, s.keysOf(part))
+		begun = append(begun, some...)
+		return err
+	}, s.heldAside(ctx, dispatcher.WorkBegin))
 	if err != nil {
 		return nil, fmt.Errorf("begin %d runs: %w", len(runs), err)
 	}
 	return begun, nil
+}
+
+// heldAside sets aside runs that a node holds and that failed alone.
+func (s *store) heldAside(ctx context.Context, work dispatcher.Work) func(dispatcher.HeldRun, error) error {
+	return func(run dispatcher.HeldRun, why error) error {
+		return s.setRunAside(ctx, failedRun{work, run.RunKey, run.Token, why}, time.Time{})
+	}
 }
 
 const releaseRuns = ` UPDATE live_runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
@@ -45,7 +58,10 @@ func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
 	}
 	err := s.unfoldRuns(ctx, runs)
 	if err == nil {
-		_, err = s.exec(ctx, s.hot.release, s.keysOf(runs))
+		err = inParts(ctx, s, runs, func(part []dispatcher.HeldRun) error {
+			_, err := s.exec(ctx, s.hot.release, s.keysOf(part))
+			return err
+		}, s.heldAside(ctx, dispatcher.WorkBegin))
 	}
 	if err != nil {
 		return fmt.Errorf("release %d runs: %w", len(runs), err)

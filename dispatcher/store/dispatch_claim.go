@@ -54,11 +54,33 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 	if len(batch.Advances) == 0 {
 		return nil, nil
 	}
+	var held []dispatcher.HeldRun
+	token := batch.Token
+	err := inParts(ctx, s, batch.Advances, func(part []dispatcher.Advance) error {
+		some := batch
+		some.Advances, some.Token = part, token
+		won, err := s.claim(ctx, some)
+		if err == nil {
+			held = append(held, won...)
+			token++ // a claim is one row; another one, of the other part of a batch that failed, has a token of its own
+		}
+		return err
+	}, func(one dispatcher.Advance, why error) error {
+		return s.quarantineAlone(ctx, dispatcher.WorkFire, one.TriggerID, one.Revision, why, batch.Now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("claim %d fires: %w", len(batch.Advances), err)
+	}
+	return held, nil
+}
+
+// claim is Claim of fires in one statement.
+func (s *store) claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
 	a := newAdvances(len(batch.Advances))
 	live, claim := make([]bool, 0, len(batch.Advances)), s.hot.claim
 	for _, one := range byTrigger(batch.Advances, func(a dispatcher.Advance) int64 { return a.TriggerID }) {
 		if err := checkAdvance(one); err != nil {
-			return nil, fmt.Errorf("claim %d fires: %w", len(batch.Advances), err)
+			return nil, err
 		}
 		a.add(one)
 		if live = append(live, one.Live); one.Live {
@@ -71,7 +93,7 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 	held, err := s.heldRuns(ctx, claimTimeout, len(batch.Advances), claim, args)
 	if err != nil {
 		s.claims.doubted()
-		return nil, fmt.Errorf("claim %d fires: %w", len(batch.Advances), err)
+		return nil, err
 	}
 	s.claims.add(held, false)
 	s.rollbacks.claimed(batch.Node, held)
@@ -180,7 +202,7 @@ func (r *heldRow) scan(row scanner) (dispatcher.HeldRun, error) {
 		run.ClaimedAt = instant(r.claimed.Int64)
 	}
 	if r.callback != nil && err == nil {
-		run.Accepted, err = acceptedAttempt(*r.callback)
+		run.Accepted = acceptedAttempt(*r.callback)
 	}
 	return run, err
 }
@@ -244,13 +266,31 @@ func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dis
 	if len(batch.Settlements) == 0 {
 		return nil, nil
 	}
+	var held []dispatcher.HeldRun
+	err := inParts(ctx, s, batch.Settlements, func(part []dispatcher.Settlement) error {
+		some := batch
+		some.Settlements = part
+		won, err := s.settle(ctx, some)
+		held = append(held, won...)
+		return err
+	}, func(one dispatcher.Settlement, why error) error {
+		return s.quarantineAlone(ctx, dispatcher.WorkFire, one.TriggerID, one.Revision, why, batch.Now)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("settle %d triggers: %w", len(batch.Settlements), err)
+	}
+	return sortedBy(held, heldKey), nil
+}
+
+// settle is Settle of triggers in one statement.
+func (s *store) settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
 	a := newAdvances(len(batch.Settlements))
 	var to, missed []int64
 	var decision, reason []string
 	var catchUp []*int64
 	for _, one := range byTrigger(batch.Settlements, func(s dispatcher.Settlement) int64 { return s.TriggerID }) {
 		if err := checkAdvance(one.Advance); err != nil {
-			return nil, fmt.Errorf("settle %d triggers: %w", len(batch.Settlements), err)
+			return nil, err
 		}
 		a.add(one.Advance)
 		to, missed = append(to, one.To.UnixMilli()), append(missed, int64(one.Count))
@@ -259,9 +299,5 @@ func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dis
 	}
 	args := append([]any{int64(batch.Node), int64(batch.Token), orZero(batch.Now), int64(0)},
 		s.batch(a.columns(to, missed, decision, reason, catchUp)...)...)
-	held, err := s.heldRuns(ctx, otherTimeout, len(batch.Settlements), s.hot.settle, args)
-	if err != nil {
-		return nil, fmt.Errorf("settle %d triggers: %w", len(batch.Settlements), err)
-	}
-	return held, nil
+	return s.heldRuns(ctx, otherTimeout, len(batch.Settlements), s.hot.settle, args)
 }

@@ -78,9 +78,11 @@ const dueFilter = ` AND ($8 = 0 OR t.app_id IN (SELECT app FROM b))
 
 const notSwitchedOff = ` AND t.app_id NOT IN (SELECT id FROM apps WHERE switched_to IS NOT NULL AND NOT enabled)`
 
-const onTime = ` AND t.due_at + t.misfire_after >= (SELECT now FROM n)`
-
-const tooLate = ` AND t.due_at + t.misfire_after < (SELECT now FROM n)`
+// The sum of the two columns might not fit into a number, and the statement would fail for all.
+const (
+	onTime  = ` AND t.misfire_after >= (SELECT now FROM n) - t.due_at`
+	tooLate = ` AND t.misfire_after < (SELECT now FROM n) - t.due_at`
+)
 
 const dueOrder = ` ORDER BY t.due_at, t.id LIMIT $5`
 

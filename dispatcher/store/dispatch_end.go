@@ -42,9 +42,9 @@ func insertEnded(where string) string {
 		NULLIF(c.of_error, '') FROM c` + where
 }
 
-// millisBefore is how long before an end something was; NULL if that does not fit.
+// millisBefore is how long before an end something was; NULL if that does not fit. It subtracts only what is near.
 func millisBefore(end, at string) string {
-	return `CASE WHEN ` + end + ` - ` + at + ` BETWEEN -2147483648 AND 2147483647 THEN ` + end + ` - ` + at + ` END`
+	return `CASE WHEN ` + at + ` BETWEEN ` + end + ` - 2147483647 AND ` + end + ` + 2147483647 THEN ` + end + ` - ` + at + ` END`
 }
 
 // noteEnd tells the clocks of fixed delays when their runs c ended. Manual runs and shards leave them alone.
@@ -85,15 +85,30 @@ func endingUnfollowed(f flavor, choose string, before ...string) statement {
 // endBatch bounds what one statement ends; the next round ends the rest.
 const endBatch = 1000
 
-// endRuns ends live runs that nobody works on by one of the statements of endingOf, and returns how many.
-func (s *store) endRuns(ctx context.Context, by statement, now time.Time) (int, error) {
+// endRuns ends live runs that nobody works on by one of the statements of endingOf, whose choice of runs is given, and returns how
+// many. Runs that cannot end are set aside.
+func (s *store) endRuns(ctx context.Context, work dispatcher.Work, by statement, choose string, now time.Time) (int, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	ended, err := s.exec(ctx, by, append([]any{orZero(now), int64(endBatch)}, s.batch([]int64{0})...))
+	args := func(limit int) []any { return append([]any{orZero(now), int64(limit)}, s.batch([]int64{0})...) }
+	ended, last := 0, dispatcher.RunKey{}
+	_, err := inPortions(ctx, s, endBatch, func(limit int) (int, error) {
+		n, err := s.exec(ctx, by, args(limit))
+		ended += int(n)
+		return int(n), err
+	}, func(why error) (bool, error) {
+		which := s.rows(1, 3, "", idColumns...) + ` SELECT c.of_at, c.of_trigger, c.of_kind FROM (` + choose + `) AS c`
+		key, found, err := first(ctx, s.read, scanRunKey, which, args(1)...)
+		if err != nil || !found || key == last { // it stayed, because somebody else is at it
+			return false, err
+		}
+		last = key
+		return true, s.setRunAside(ctx, failedRun{work, key, 0, why}, now)
+	})
 	if err != nil || ended == 0 {
-		return 0, err
+		return ended, err
 	}
-	return int(ended), s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	return ended, s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 		t.notify(dispatcher.Notification{Adopt: true}) // fixed delays go on from here
 		return t.notifyEnds(ctx)
 	})
@@ -101,7 +116,7 @@ func (s *store) endRuns(ctx context.Context, by statement, now time.Time) (int, 
 
 // GiveUp ends the retrying runs whose time is over, and returns how many.
 func (s *store) GiveUp(ctx context.Context, now time.Time) (int, error) {
-	given, err := s.endRuns(ctx, s.hot.giveUp, now)
+	given, err := s.endRuns(ctx, dispatcher.WorkGiveUp, s.hot.giveUp, expiredRetries, now)
 	if err != nil {
 		return 0, fmt.Errorf("give up runs: %w", err)
 	}
@@ -110,5 +125,5 @@ func (s *store) GiveUp(ctx context.Context, now time.Time) (int, error) {
 
 // FailLostRuns ends the runs that dead nodes had begun, and returns how many.
 func (s *store) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
-	return s.endRuns(ctx, s.hot.failLost, now)
+	return s.endRuns(ctx, dispatcher.WorkLost, s.hot.failLost, begunByDeadNodes(s.flavor), now)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -75,6 +76,18 @@ func (s *store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFi
 	if len(delayed) == 0 {
 		return nil
 	}
+	err := inParts(ctx, s, delayed, func(part []dispatcher.DelayedFire) error { return s.scheduleNext(ctx, part) },
+		func(one dispatcher.DelayedFire, why error) error {
+			return s.quarantineAlone(ctx, dispatcher.WorkFire, one.TriggerID, one.Revision, why, time.Time{})
+		})
+	if err != nil {
+		return fmt.Errorf("schedule next fires of %d fixed delays: %w", len(delayed), err)
+	}
+	return nil
+}
+
+// scheduleNext is ScheduleNext of fixed delays in one statement.
+func (s *store) scheduleNext(ctx context.Context, delayed []dispatcher.DelayedFire) error {
 	var id, revision, calendars, prev, anchor []int64
 	var next, due []*int64
 	for _, one := range byTrigger(delayed, func(f dispatcher.DelayedFire) int64 { return f.TriggerID }) {
@@ -82,8 +95,6 @@ func (s *store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFi
 		prev, anchor = append(prev, one.Prev.UnixMilli()), append(anchor, one.Anchor.UnixMilli())
 		next, due = append(next, orNull(one.Next)), append(due, orNull(dueOr(one.Next, one.Due)))
 	}
-	if _, err := s.exec(ctx, s.hot.scheduleNext, s.batch(id, revision, calendars, prev, anchor, next, due)); err != nil {
-		return fmt.Errorf("schedule next fires of %d fixed delays: %w", len(delayed), err)
-	}
-	return nil
+	_, err := s.exec(ctx, s.hot.scheduleNext, s.batch(id, revision, calendars, prev, anchor, next, due))
+	return err
 }

@@ -63,6 +63,18 @@ func (s *store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 	if err != nil || len(waits) == 0 {
 		return nil, err
 	}
+	err = inParts(ctx, s, waits, func(part []dispatcher.HostWait) error { return s.endOldWaits(ctx, part, now) },
+		func(wait dispatcher.HostWait, why error) error {
+			return s.setAside(ctx, asideRow{work: dispatcher.WorkHost, item: "host " + wait.Host, job: wait.JobID}, why, now)
+		})
+	if err != nil {
+		return nil, fmt.Errorf("end waits for hosts: %w", err)
+	}
+	return waits, nil
+}
+
+// endOldWaits ends the wait of those runs of some waits whose time is over and that were never attempted.
+func (s *store) endOldWaits(ctx context.Context, waits []dispatcher.HostWait, now time.Time) error {
 	all := make([]int64, len(waits))
 	for i, wait := range waits {
 		all[i] = wait.ID
@@ -70,10 +82,8 @@ func (s *store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 	// $1 now, $2 waits
 	release := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $1 WHERE waits_for <> 0 AND waits_for` + s.in(2) + `
 		AND attempt = 0 AND next_attempt_at <= $1`
-	if _, err := affect(ctx, s.write, release, now.UnixMilli(), s.list(all)); err != nil {
-		return nil, fmt.Errorf("end waits for hosts: %w", err)
-	}
-	return waits, nil
+	_, err := affect(ctx, s.write, release, now.UnixMilli(), s.list(all))
+	return err
 }
 
 func scanHostWait(row scanner) (wait dispatcher.HostWait, err error) {

@@ -2,7 +2,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -14,6 +16,34 @@ func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reaso
 		_, _, err := t.putInError(ctx, triggerID, revision, reason)
 		return err
 	})
+}
+
+// quarantineAlone quarantines a trigger of which the work of a batch failed alone.
+func (s *store) quarantineAlone(ctx context.Context, work dispatcher.Work, triggerID, revision int64, why error, now time.Time) error {
+	item := "trigger " + strconv.FormatInt(triggerID, 10)
+	shown := dispatcher.SetAside{Work: work, Item: item, Problem: problemOf(why)}
+	done := false
+	err := s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+		if _, done, err = t.putInError(ctx, triggerID, revision, shown.Problem); err != nil || !done {
+			return err
+		}
+		// $1 trigger
+		const names = `SELECT a.name, j.name, t.name FROM triggers AS t JOIN jobs AS j ON j.id = t.job_id JOIN apps AS a ON a.id = t.app_id
+			WHERE t.id = $1`
+		_, _, err = first(ctx, t, func(row scanner) (struct{}, error) {
+			return struct{}{}, row.Scan(&shown.App, &shown.Job, &shown.Item)
+		}, names, triggerID)
+		return err
+	})
+	switch {
+	case s.ofStored(ctx, err):
+		return s.setAside(ctx, asideRow{work: work, item: item}, errors.Join(why, err), now)
+	case err != nil:
+		return fmt.Errorf("quarantine trigger %d: %w", triggerID, errors.Join(why, err))
+	case done:
+		s.asides.reportQuarantine(ctx, shown)
+	}
+	return nil
 }
 
 // endedSo finds a run that ended by its latest attempt.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -102,13 +103,32 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 			s.rollbacks.handedBack(sorted[i].RunKey)
 		}
 	}
-	// Responses are stored first, so that an ended run has its response. One that cannot be stored does
-	// not keep the outcome back.
-	err := errors.Join(s.recordResponses(ctx, sorted), s.recordOutcomes(ctx, sorted))
+	err := inParts(ctx, s, sorted, func(part []dispatcher.Record) error { return s.recordPart(ctx, part) },
+		func(record dispatcher.Record, why error) error { return s.recordAlone(ctx, record, why) })
 	if err != nil {
 		return fmt.Errorf("record %d attempts: %w", len(records), err)
 	}
 	return nil
+}
+
+// recordPart stores some records. Responses are stored first, so that an ended run has its response. One that cannot be stored does
+// not keep the outcome back.
+func (s *store) recordPart(ctx context.Context, records []dispatcher.Record) error {
+	return errors.Join(s.recordResponses(ctx, records), s.recordOutcomes(ctx, records))
+}
+
+// recordAlone stores a record that failed alone without its response, which may be the reason; or else it sets the run aside.
+func (s *store) recordAlone(ctx context.Context, record dispatcher.Record, why error) error {
+	if record.Outcome.Response != nil {
+		record.Outcome.Response = nil
+		if err := s.recordPart(ctx, []dispatcher.Record{record}); err == nil || !s.ofStored(ctx, err) {
+			return err
+		}
+	}
+	if _, _, err := s.unfold(ctx, []int64{int64(record.Token)}, false); err != nil {
+		return err
+	}
+	return s.setRunAside(ctx, failedRun{dispatcher.WorkRecord, record.RunKey, record.Token, why}, time.Time{})
 }
 
 func recordKey(r dispatcher.Record) dispatcher.RunKey { return r.RunKey }

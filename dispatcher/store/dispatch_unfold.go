@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -105,20 +106,40 @@ func openArgs(ctx context.Context, q querier, f flavor, span string, tokens []in
 func (s *store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded int, made int64, err error) {
 	tokens = slices.Compact(slices.Sorted(slices.Values(tokens)))
 	for some := range slices.Chunk(tokens, claimsAtOnce) {
-		var done []int64
-		var runs int64
-		// Nothing in it depends on the time, which it need not ask the database for.
-		err := s.change(ctx, dispatcher.Change{Now: time.Unix(1, 0)}, func(ctx context.Context, t *tx) (err error) {
-			done, runs, err = t.unfold(ctx, some, skip)
-			return err
+		err := inParts(ctx, s, some, func(part []int64) error {
+			var done []int64
+			var runs int64
+			// Nothing in it depends on the time, which it need not ask the database for.
+			err := s.change(ctx, dispatcher.Change{Now: time.Unix(1, 0)}, func(ctx context.Context, t *tx) (err error) {
+				done, runs, err = t.unfold(ctx, part, skip)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			s.claims.forget(done...)
+			unfolded, made = unfolded+len(done), made+runs
+			return nil
+		}, func(token int64, why error) error {
+			return s.setAside(ctx, asideRow{work: dispatcher.WorkUnfold, item: claimItem(token)}, why, time.Time{})
 		})
 		if err != nil {
 			return unfolded, made, fmt.Errorf("unfold %d claims: %w", len(some), err)
 		}
-		s.claims.forget(done...)
-		unfolded, made = unfolded+len(done), made+runs
 	}
 	return unfolded, made, nil
+}
+
+// claimItem names a claim that is set aside.
+func claimItem(token int64) string { return "claim " + strconv.FormatInt(token, 10) }
+
+// findClaims returns the tokens of claims that a query finds, at most so many, which is its last parameter, without those that are
+// set aside.
+func (s *store) findClaims(ctx context.Context, most int, find string, args ...any) ([]int64, error) {
+	aside := s.asides.count(dispatcher.WorkUnfold)
+	tokens, err := collect(ctx, s.read, scanInt, find, append(args, int64(most+aside))...)
+	tokens = withoutAsides(s, dispatcher.WorkUnfold, tokens, claimItem, wallClock())
+	return tokens[:min(len(tokens), most)], err
 }
 
 // unfoldRuns unfolds the claims of those of runs that may be in one, so that they have rows.
@@ -147,7 +168,7 @@ func (s *store) UnfoldClaims(ctx context.Context, node dispatcher.NodeID, olderT
 	if !s.claims.anyBefore(before) {
 		return 0, nil
 	}
-	unfolded, err := s.unfoldAll(ctx, s.hot.unfold.aged, int64(node), before.UnixMilli(), int64(claimsAtOnce))
+	unfolded, err := s.unfoldAll(ctx, s.hot.unfold.aged, int64(node), before.UnixMilli())
 	if err == nil {
 		s.claims.forgetBefore(before)
 		s.claims.looked(begun, olderThan)
@@ -167,18 +188,18 @@ func (s *store) unfoldForgotten(ctx context.Context, now time.Time) (left bool, 
 		return false, err
 	}
 	before := now.Add(-forgottenAfter).UnixMilli()
-	if _, err = s.unfoldAll(ctx, s.hot.unfold.forgotten, before, int64(claimsAtOnce)); err != nil {
+	if _, err = s.unfoldAll(ctx, s.hot.unfold.forgotten, before); err != nil {
 		return false, err
 	}
-	_, left, err = first(ctx, s.read, scanInt, s.hot.unfold.forgotten, before, int64(1))
-	return left, err
+	tokens, err := s.findClaims(ctx, 1, s.hot.unfold.forgotten, before)
+	return len(tokens) > 0, err
 }
 
-// unfoldAll unfolds the claims that a query finds, in portions, and returns how many. It leaves out those of which
+// unfoldAll unfolds the claims that a query of findClaims finds, in portions, and returns how many. It leaves out those of which
 // something is recorded just now.
 func (s *store) unfoldAll(ctx context.Context, find string, args ...any) (unfolded int, err error) {
 	for {
-		tokens, err := collect(ctx, s.read, scanInt, find, args...)
+		tokens, err := s.findClaims(ctx, claimsAtOnce, find, args...)
 		done := 0
 		if err == nil {
 			done, _, err = s.unfold(ctx, tokens, true)
@@ -197,7 +218,7 @@ func (s *store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) 
 		return nil, err
 	}
 	for {
-		tokens, err := collect(ctx, s.read, scanInt, s.hot.unfold.abandoned, s.batch(dead)[0], int64(claimsAtOnce))
+		tokens, err := s.findClaims(ctx, claimsAtOnce, s.hot.unfold.abandoned, s.batch(dead)[0])
 		if err != nil || len(tokens) == 0 {
 			return dead, err
 		}

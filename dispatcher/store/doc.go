@@ -45,6 +45,12 @@
 // instants it owes (trigger_revisions, calendar_revisions). Fires never write there. From these and the ledger,
 // package verify explains single instants and compares all of them.
 //
+// # A bad row stops itself only
+//
+// A statement may fail on what is stored in one of its rows. Batches over the rows of several jobs go through inParts, inPortions or
+// orAside, which divide them until that row is alone, set it aside, and go on with the rest; see set_aside.go. A new batch goes
+// through them, too, and into storetest.Batches.
+//
 // # Losing is not an error
 //
 // A compare-and-swap that finds another state changes nothing and returns nothing. Errors mean

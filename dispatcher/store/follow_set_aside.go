@@ -2,27 +2,13 @@ package store
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
 
 // An end that cannot be followed, because of what is stored of it, its job or an alert, must not hold back all that end after it.
 // So a page that fails is followed end by end, and an end that fails alone is set aside until it is tried again.
-
-// mostProblem bounds, in bytes, what is stored of an error.
-const mostProblem = 1024
-
-// endPauses are the pauses before an end that is set aside is tried again.
-var endPauses = backoff.Pauses{First: 10 * time.Second, Most: time.Hour}
-
-// ofStored tells whether an error is about what is stored, and not about the database or the call.
-func (s *store) ofStored(ctx context.Context, err error) bool {
-	return ctx.Err() == nil && !s.transient(err) && !Unreachable(err) && !errors.Is(err, context.Canceled)
-}
 
 // followSingly follows each end of a page in a transaction of its own.
 func (s *store) followSingly(ctx context.Context, query dispatcher.FollowQuery, from int64) (all dispatcher.FollowedEnds, err error) {
@@ -43,7 +29,7 @@ func (s *store) followSingly(ctx context.Context, query dispatcher.FollowQuery, 
 			return all, err
 		}
 		if err != nil {
-			if one.SetAside, err = s.setAside(ctx, &end, err, query.Now); err != nil {
+			if one.SetAside, err = s.setEndAside(ctx, &end, err, query.Now); err != nil {
 				return all, err
 			}
 		}
@@ -74,18 +60,18 @@ func (s *store) followOne(ctx context.Context, end *pendingEnd, now time.Time) (
 }
 
 // setAside returns what people are told of an end that is set aside.
-func (e *pendingEnd) setAside() dispatcher.SetAsideEnd {
-	return dispatcher.SetAsideEnd{App: e.app, Job: e.job, Run: e.run(), Problem: e.problem, Tries: e.tries, TryAt: instant(e.tryAt)}
+func (e *pendingEnd) setAside() dispatcher.SetAside {
+	return dispatcher.SetAside{Work: dispatcher.WorkFollow, App: e.app, Job: e.job, Run: e.run(), Problem: e.problem, Tries: e.tries,
+		TryAt: instant(e.tryAt)}
 }
 
-// setAside sets an end aside that could not be followed; none: another node has followed it meanwhile.
-func (s *store) setAside(ctx context.Context, end *pendingEnd, why error, now time.Time) (aside []dispatcher.SetAsideEnd, err error) {
-	problem := strings.ReplaceAll(strings.ToValidUTF8(why.Error(), ""), "\x00", "")
-	end.problem = strings.ToValidUTF8(problem[:min(len(problem), mostProblem)], "")
+// setEndAside sets an end aside that could not be followed; none: another node has followed it meanwhile.
+func (s *store) setEndAside(ctx context.Context, end *pendingEnd, why error, now time.Time) (aside []dispatcher.SetAside, err error) {
+	end.problem = problemOf(why)
 	end.tries++
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		aside = nil
-		end.tryAt = t.now.Add(endPauses.After(end.tries)).UnixMilli()
+		end.tryAt = t.now.Add(asidePauses.After(end.tries)).UnixMilli()
 		// $1 to $4: the key, $5 tries, $6 when it is tried again, $7 problem
 		const note = `UPDATE pending_ends SET tries = $5, try_at = $6, problem = $7
 			WHERE ended_at = $1 AND trigger_id = $2 AND scheduled_at = $3 AND kind = $4`
@@ -95,5 +81,8 @@ func (s *store) setAside(ctx context.Context, end *pendingEnd, why error, now ti
 		}
 		return err
 	})
+	for _, one := range aside {
+		s.asides.report(ctx, one)
+	}
 	return aside, err
 }

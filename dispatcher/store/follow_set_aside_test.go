@@ -126,7 +126,7 @@ func TestAttentionListsEndsThatAreSetAside(t *testing.T) {
 			_, err := s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 10, Now: at})
 			must(t, err)
 		}
-		listed := func(apps ...string) []dispatcher.SetAsideEnd {
+		listed := func(apps ...string) []dispatcher.SetAside {
 			t.Helper()
 			a, err := s.Attention(t.Context(), apps, now)
 			must(t, err)

@@ -240,10 +240,13 @@ func (i *Inspection) MissingKeys(ctx context.Context, keys *seal.Keys) (missing 
 	return missing, stored, err
 }
 
-// SetAsideEnds returns the earliest ends that are set aside, at most limit, and how many there are.
-func (i *Inspection) SetAsideEnds(ctx context.Context, limit int) (ends []dispatcher.SetAsideEnd, count int64, err error) {
+// SetAside returns the earliest rows and ends that are set aside, at most limit of each, and how many there are.
+func (i *Inspection) SetAside(ctx context.Context, limit int) (aside []dispatcher.SetAside, count int64, err error) {
 	if i.db == nil {
 		return nil, 0, nil
+	}
+	if aside, err = collect(ctx, i.db, scanSetAside, setAsideRows(time.Unix(0, 0), "")+` LIMIT $1`, limit); err != nil {
+		return nil, 0, err
 	}
 	// $1 limit
 	const earliest = `SELECT * FROM pending_ends WHERE try_at > 0 ORDER BY ended_at, trigger_id, scheduled_at, kind LIMIT $1`
@@ -252,8 +255,9 @@ func (i *Inspection) SetAsideEnds(ctx context.Context, limit int) (ends []dispat
 		return nil, 0, err
 	}
 	for _, end := range found {
-		ends = append(ends, end.setAside())
+		aside = append(aside, end.setAside())
 	}
-	count, _, err = first(ctx, i.db, scanInt, `SELECT count(*) FROM pending_ends WHERE try_at > 0`)
-	return ends, count, err
+	count, _, err = first(ctx, i.db, scanInt, `SELECT (SELECT count(*) FROM pending_ends WHERE try_at > 0)
+		+ (SELECT count(*) FROM (`+setAsideRows(time.Unix(0, 0), "")+`) AS x)`)
+	return aside, count, err
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -47,7 +48,15 @@ func (s *store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 	if err != nil {
 		return rolled, err
 	}
-	if rolled.Changed, err = s.rollUpPage(ctx, jobs); err != nil {
+	of := func(j stateRow) string { return jobItem(j.ID) }
+	err = inParts(ctx, s, withoutAsides(s, dispatcher.WorkStates, jobs, of, wallClock()), func(part []stateRow) error {
+		changed, err := s.rollUpPage(ctx, part)
+		rolled.Changed += changed
+		return err
+	}, func(j stateRow, why error) error {
+		return s.setJobAside(ctx, dispatcher.WorkStates, j.ID, why, time.Time{})
+	})
+	if err != nil {
 		return rolled, err
 	}
 	next := int64(0)

@@ -50,13 +50,16 @@ func (s *store) RollUpObjectives(ctx context.Context, limit int, now time.Time) 
 	if len(jobs) == limit {
 		next = jobs[limit-1]
 	}
-	for _, job := range jobs {
-		more, err := s.rollUpObjective(ctx, job, target, now)
+	for _, job := range withoutAsides(s, dispatcher.WorkObjectives, jobs, jobItem, now) {
+		err := s.orAside(ctx, func() error {
+			more, err := s.rollUpObjective(ctx, job, target, now)
+			rolled.More = rolled.More || more
+			return err
+		}, func(why error) error { return s.setJobAside(ctx, dispatcher.WorkObjectives, job, why, now) })
 		if err != nil {
 			return rolled, fmt.Errorf("count the fires of job %d: %w", job, err)
 		}
 		rolled.Jobs++
-		rolled.More = rolled.More || more
 	}
 	rolled.More = rolled.More || next != 0
 	return rolled, moveCursor(ctx, s.write, dispatcher.LockObjectives, after, next)

@@ -189,9 +189,15 @@ func (l *looker) circuits(ctx context.Context) (err error) {
 	return err
 }
 
-// setAside looks for ends whose followers could not be queued.
+// setAside looks for rows that were set aside, and then for ends whose followers could not be queued.
 func (l *looker) setAside(ctx context.Context) error {
 	var args statementArgs
+	rows := setAsideRows(l.at, l.ofApps(`x.app_id`, &args))
+	aside, err := collect(ctx, l.read, scanSetAside, rows+` LIMIT `+strconv.Itoa(shownMost), args...)
+	if err != nil {
+		return err
+	}
+	args = nil
 	// An end whose job is gone belongs to no app any more.
 	chosen := `SELECT * FROM pending_ends AS e WHERE e.try_at > 0`
 	if len(l.apps) > 0 {
@@ -199,9 +205,8 @@ func (l *looker) setAside(ctx context.Context) error {
 	}
 	chosen += ` ORDER BY e.ended_at LIMIT ` + strconv.Itoa(shownMost)
 	ends, err := collect(ctx, l.read, scanPendingEnd, pendingEnds(chosen), args...)
-	aside := make([]dispatcher.SetAsideEnd, len(ends))
 	for i := range ends {
-		aside[i] = ends[i].setAside()
+		aside = append(aside, ends[i].setAside())
 	}
 	l.found.SetAside = begin(aside)
 	return err

@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -210,6 +212,23 @@ func (p *postgres) transient(err error) bool {
 		return true
 	}
 	return false
+}
+
+// dataErrors are the classes, or codes, of errors that the rows of a statement cause.
+var dataErrors = []string{
+	"21",             // a subquery returned several rows
+	"22",             // data exceptions
+	"23",             // constraints
+	"54",             // limits, such as that of the size of an index entry
+	"XX001", "XX002", // pages that cannot be read
+}
+
+func (p *postgres) ofData(err error) bool {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return slices.ContainsFunc(dataErrors, func(code string) bool { return strings.HasPrefix(e.Code, code) })
+	}
+	return !connectionLost(err) && !pgconn.SafeToRetry(err)
 }
 
 func (p *postgres) single() bool { return false }

@@ -111,7 +111,8 @@ func (p *postgres) deleteChosen(condition string) string {
 }
 
 func (p *postgres) edges() string {
-	const of = `(SELECT` + contenderColumns + ` FROM live_runs AS r WHERE r.job_id = b.id AND r.kind < 16 ORDER BY r.scheduled_at + 0`
+	const of = `(SELECT` + contenderColumns + ` FROM live_runs AS r WHERE r.job_id = b.id AND r.kind < 16 AND r.node <> -3
+		ORDER BY r.scheduled_at + 0`
 	return p.rows(0, 2, "", idColumns...) + ` SELECT r.* FROM b CROSS JOIN LATERAL (` + of + `, r.trigger_id, r.kind LIMIT $1)
 		UNION ALL ` + of + ` DESC, r.trigger_id DESC, r.kind DESC LIMIT $1)) AS r`
 }

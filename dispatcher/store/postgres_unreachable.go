@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"database/sql"
+	"database/sql/driver"
 	"errors"
 	"io"
 	"net"
@@ -44,6 +46,11 @@ func Unreachable(err error) bool {
 	var login *loginError
 	return errors.As(err, &network) || errors.As(err, &connect) || errors.As(err, &login) || errors.Is(err, context.DeadlineExceeded) ||
 		errors.Is(err, io.ErrUnexpectedEOF)
+}
+
+// connectionLost tells an error of a connection, or of a transaction, that had ended.
+func connectionLost(err error) bool {
+	return errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || errors.Is(err, sql.ErrTxDone) || errors.Is(err, io.EOF)
 }
 
 // userTimeout is for how long sent data may stay unacknowledged before a connection counts as

@@ -128,9 +128,16 @@ func (t *tx) countWaiting(ctx context.Context, app string, most int) (waiting in
 // removes what lies further back than the longest retention.
 func (s *store) KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error) {
 	kept = map[string]int64{}
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = inParts(ctx, s, sortedKeys(added), func(apps []string) error { return s.keepBytes(ctx, added, apps, kept, now) },
+		func(app string, why error) error { return s.setAppAside(ctx, dispatcher.WorkUsage, app, why, now) })
+	return kept, err
+}
+
+// keepBytes is KeepBytes of some apps, in one transaction.
+func (s *store) keepBytes(ctx context.Context, added map[string]int64, apps []string, kept map[string]int64, now time.Time) error {
+	return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
 		today := day(t.now.UnixMilli())
-		for _, app := range sortedKeys(added) {
+		for _, app := range apps {
 			// $1 app, $2 day, $3 bytes
 			const add = `INSERT INTO app_bytes (app_id, day, bytes) VALUES ($1, $2, $3)
 				ON CONFLICT (app_id, day) DO UPDATE SET bytes = app_bytes.bytes + excluded.bytes`
@@ -150,7 +157,6 @@ func (s *store) KeepBytes(ctx context.Context, added map[string]int64, now time.
 		}
 		return nil
 	})
-	return kept, err
 }
 
 // bytesKept is how many bytes of responses an app keeps, by its retention.

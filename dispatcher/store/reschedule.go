@@ -138,7 +138,7 @@ func (s *store) orClock(ctx context.Context, now time.Time) (time.Time, error) {
 // reschedule works out again the next fires of triggers t, with clocks c, outside a transaction. which selects them;
 // its parameters begin with $1, the id that all are after, and $2, how many.
 func (s *store) reschedule(ctx context.Context, which string, args []any,
-	again func(job dispatcher.Job, trigger string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire),
+	again rescheduling,
 ) (rescheduledPage, error) {
 	page := `SELECT ` + triggerColumns + `, a.name, j.name, j.origin FROM triggers AS t` + withClock + ` JOIN jobs AS j ON j.id = t.job_id
 		JOIN apps AS a ON a.id = t.app_id
@@ -166,7 +166,7 @@ func (s *store) reschedule(ctx context.Context, which string, args []any,
 		}
 		job := dispatcher.Job{App: t.app, Name: t.job, Origin: t.origin, Enabled: true,
 			Triggers: map[string]dispatcher.Trigger{t.name: t.Trigger}}
-		m := t.moved(again(job, t.name, calendars[t.app]))
+		m := t.moved(againOf(job, t.name, calendars[t.app], again))
 		if orNone(m.next) != m.from.next || m.state != m.from.state {
 			done.triggers[t.id] = rescheduledTrigger{m, t.app, t.job, t.name, t.jobID}
 		}
@@ -175,18 +175,50 @@ func (s *store) reschedule(ctx context.Context, which string, args []any,
 	return done, nil
 }
 
+// rescheduling works out again the next fire of a trigger.
+type rescheduling func(job dispatcher.Job, trigger string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire)
+
+// againOf calls again. A trigger at which it panics is in error.
+func againOf(job dispatcher.Job, name string, calendars dispatcher.Calendars, again rescheduling) (
+	to dispatcher.Trigger, missed []dispatcher.Misfire,
+) {
+	err := dispatcher.WithoutPanic(func() error {
+		to, missed = again(job, name, calendars)
+		return nil
+	})
+	if err != nil {
+		to, missed = job.Triggers[name], nil
+		to.State, to.Error = dispatcher.TriggerError, problemOf(err)
+	}
+	return to, missed
+}
+
 // writeRescheduled writes the fire times and misfires of triggers that were not claimed or changed in
 // the meantime, and returns how many. A claimed fire is not affected. note writes more about the
 // changed triggers in the same transaction.
 func (s *store) writeRescheduled(ctx context.Context, triggers map[int64]rescheduledTrigger, now time.Time,
 	note func(ctx context.Context, t *tx, won []int64) error,
 ) (moved int, err error) {
-	if len(triggers) == 0 {
-		return 0, nil
+	err = inParts(ctx, s, slices.Sorted(maps.Keys(triggers)), func(ids []int64) error {
+		n, err := s.writeRescheduledPart(ctx, triggers, ids, now, note)
+		moved += n
+		return err
+	}, func(id int64, why error) error {
+		return s.quarantineAlone(ctx, dispatcher.WorkZones, id, triggers[id].from.revision, why, now)
+	})
+	if err != nil {
+		return moved, fmt.Errorf("move %d triggers: %w", len(triggers), err)
 	}
-	moves := make(map[int64]move, len(triggers))
-	for id, t := range triggers {
-		moves[id] = t.move
+	return moved, nil
+}
+
+// writeRescheduledPart is writeRescheduled of some of the triggers, in one transaction.
+func (s *store) writeRescheduledPart(ctx context.Context, triggers map[int64]rescheduledTrigger, ids []int64, now time.Time,
+	note func(ctx context.Context, t *tx, won []int64) error,
+) (moved int, err error) {
+	moves := make(map[int64]move, len(ids))
+	for _, id := range ids {
+		moves[id] = triggers[id].move
 	}
 	err = s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
 		won, err := t.writeMoves(ctx, moves, 0)
@@ -197,7 +229,7 @@ func (s *store) writeRescheduled(ctx context.Context, triggers map[int64]resched
 		return note(ctx, t, won)
 	})
 	if err != nil {
-		return 0, fmt.Errorf("move %d triggers: %w", len(triggers), err)
+		return 0, err
 	}
 	return moved, nil
 }

@@ -110,7 +110,8 @@ func (s *store) purge(c *cleaner) *purge {
 type purge struct {
 	cleaner
 	result dispatcher.Purged
-	size   int // of a batch
+	size   int          // of a batch
+	looked []expiredKey // the runs that the batch is about
 	share
 }
 
@@ -223,14 +224,28 @@ func (t *purge) longest(ctx context.Context, apps []retention) (int64, error) {
 type removal func(ctx context.Context, tx *sql.Tx, before int64, size int) (removed int, err error)
 
 // repeat calls batch, each time in a transaction of its own, until it removes less than it may,
-// somebody is in the way, or the step has had its share.
+// somebody is in the way, or the step has had its share. A batch that fails for what is stored is halved, until the run that cannot
+// be removed is alone and set aside.
 func (t *purge) repeat(ctx context.Context, size int, before int64, batch removal) error {
+	most := size
 	for removed := size; removed >= size && !t.over(); {
 		result := t.result
+		t.looked = nil
 		done, err := t.tryTransaction(ctx, func(ctx context.Context, tx *sql.Tx) (err error) {
 			removed, err = batch(ctx, tx, before, size)
 			return err
 		})
+		if t.ofStored(ctx, err) {
+			if t.result = result; size > 1 {
+				size /= 2
+			} else if left, wrong := t.leave(ctx, err); wrong != nil || !left {
+				return errors.Join(err, wrong)
+			} else {
+				size = most
+			}
+			removed = size
+			continue
+		}
 		if err != nil || !done {
 			t.result, t.stopped = result, true
 			return err

@@ -5,6 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // The statements of Purge. Expired means: before $1, the start of a UTC day. A run is kept from its end on, so one
@@ -45,7 +48,7 @@ const ofExpired = ` WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (SELECT sche
 
 // removeOldest removes what is older than every retention, of whatever app, where no partition is dropped with it.
 func (t *purge) removeOldest(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-	keys, err := collect(ctx, tx, scanKey, expiredRuns(t.unpartitioned())+oldestRuns, before, size)
+	keys, err := t.removable(ctx, tx, size, expiredRuns(t.unpartitioned())+oldestRuns, func(most int) []any { return []any{before, most} })
 	if err != nil {
 		return 0, err
 	}
@@ -65,6 +68,45 @@ type expiredKey struct {
 func scanKey(row scanner) (k expiredKey, err error) {
 	err = row.Scan(&k.at, &k.trigger, &k.kind)
 	return k, err
+}
+
+// item names a run that is to go and cannot.
+func (k expiredKey) item() string {
+	key := dispatcher.RunKey{ScheduledAt: instant(k.at), TriggerID: k.trigger}
+	key.SetCode(int(k.kind))
+	return "history of run " + key.String()
+}
+
+// removable returns the keys of at most size runs that a query selects, without those that are set aside. args are its parameters,
+// with a limit.
+func (t *purge) removable(ctx context.Context, tx *sql.Tx, size int, query string, args func(most int) []any) ([]expiredKey, error) {
+	keys, err := collect(ctx, tx, scanKey, query, args(size+t.asides.count(dispatcher.WorkPurge))...)
+	keys = withoutAsides(t.store, dispatcher.WorkPurge, keys, expiredKey.item, t.present())
+	t.looked = keys[:min(len(keys), size)]
+	return t.looked, err
+}
+
+// present is now, as rows that are set aside are looked at by.
+func (t *purge) present() time.Time {
+	if t.now.IsZero() {
+		return wallClock()
+	}
+	return t.now
+}
+
+// leave sets aside the only run that a batch was about, and that cannot be removed. It reports whether there was one.
+func (t *purge) leave(ctx context.Context, why error) (bool, error) {
+	if len(t.looked) != 1 {
+		return false, nil
+	}
+	k := t.looked[0]
+	// $1 scheduled instant, $2 trigger, $3 kind
+	const of = `SELECT job_id FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+	job, _, err := first(ctx, t.read, scanInt, of, k.at, k.trigger, k.kind)
+	if err != nil {
+		return false, err
+	}
+	return true, t.setAside(ctx, asideRow{work: dispatcher.WorkPurge, item: k.item(), job: job}, why, t.now)
 }
 
 // removeRuns deletes runs with their attempts, responses, inputs and the endpoints of their shards.

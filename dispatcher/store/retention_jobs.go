@@ -26,16 +26,21 @@ func (t *purge) removeExpired(ctx context.Context, present int64) error {
 	jobs, err := collect(ctx, t.read, func(row scanner) (j dispatcher.Job, err error) {
 		err = row.Scan(&j.App, &j.Name)
 		return j, err
-	}, expiredJobs, present, purgeExpired)
-	for _, job := range jobs {
+	}, expiredJobs, present, purgeExpired+t.asides.count(dispatcher.WorkPurge))
+	item := func(job dispatcher.Job) string { return jobItem(job.Key()) }
+	for _, job := range withoutAsides(t.store, dispatcher.WorkPurge, jobs, item, t.present()) {
 		if t.stopped || ctx.Err() != nil {
 			break
 		}
-		if one := t.removeIfExpired(ctx, job.App, job.Name, present); one != nil {
+		one := t.orAside(ctx, func() error { return t.removeIfExpired(ctx, job.App, job.Name, present) }, func(why error) error {
+			row := asideRow{work: dispatcher.WorkPurge, item: item(job), app: dispatcher.AppID(job.App), job: job.Key()}
+			return t.setAside(ctx, row, why, t.now)
+		})
+		if one != nil {
 			err = errors.Join(err, fmt.Errorf("job %s/%s: %w", job.App, job.Name, one))
 		}
 	}
-	t.used = err == nil && !t.stopped && len(jobs) == purgeExpired
+	t.used = err == nil && !t.stopped && len(jobs) >= purgeExpired
 	return err
 }
 

@@ -97,7 +97,7 @@ func (t *purge) sweepApp(ctx context.Context, app retention, before int64) error
 		return err
 	}
 	err = t.repeat(ctx, t.size, s.to, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-		keys, err := collect(ctx, tx, scanKey, expiredLate, before, size, app.app, start)
+		keys, err := t.removable(ctx, tx, size, expiredLate, func(most int) []any { return []any{before, most, app.app, start} })
 		if err != nil {
 			return 0, err
 		}
@@ -190,8 +190,8 @@ func (t *purge) removeOf(ctx context.Context, jobs []int64, part sweep, before i
 			group, runs = append(group, found[0].job), runs+found[0].runs
 		}
 		err = t.repeat(ctx, t.size, before, func(ctx context.Context, tx *sql.Tx, before int64, size int) (int, error) {
-			keys, err := collect(ctx, tx, scanKey, t.rows(0, 5, "", idColumns...)+t.expiredOfJobs(),
-				append([]any{before, part.from, part.to, size}, t.batch(group)...)...)
+			keys, err := t.removable(ctx, tx, size, t.rows(0, 5, "", idColumns...)+t.expiredOfJobs(),
+				func(most int) []any { return append([]any{before, part.from, part.to, most}, t.batch(group)...) })
 			if err != nil {
 				return 0, err
 			}

@@ -161,7 +161,7 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	if err := s.unfoldRolledBack(ctx); err != nil {
 		return done, err
 	}
-	if done.Runs, err = s.endRuns(ctx, s.hot.rollbackSkip, now); err != nil {
+	if done.Runs, err = s.endRuns(ctx, dispatcher.WorkLost, s.hot.rollbackSkip, skippableRuns, now); err != nil {
 		return done, fmt.Errorf("end runs: %w", err)
 	}
 	if done.More = done.Runs > 0; done.More {
@@ -212,7 +212,7 @@ func (s *store) unfoldRolledBack(ctx context.Context) error {
 	const from = `SELECT c.token FROM claims AS c JOIN installation AS i ON c.claimed_at <= i.rolled_back_at
 		WHERE i.rollback_choice = 'skip' ORDER BY c.token LIMIT $1`
 	for {
-		tokens, err := collect(ctx, s.read, scanInt, from, claimsAtOnce)
+		tokens, err := s.findClaims(ctx, claimsAtOnce, from)
 		if err != nil || len(tokens) == 0 {
 			return err
 		}
@@ -228,4 +228,4 @@ var skippableRuns = ` SELECT` + chosenEnd(end{state: `'lost'`, class: `'other'`,
 	message: `'the database lost commits, and an operator chose to skip what was under way'`}) + `,
 		r.node AS dead, COALESCE(r.started_at, r.claimed_at, r.scheduled_at) AS since, 'the database lost commits' AS why, n.now
 	FROM n CROSS JOIN installation AS i JOIN live_runs AS r ON r.scheduled_at <= i.rolled_back_at
-	WHERE i.rollback_choice = 'skip' ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`
+	WHERE i.rollback_choice = 'skip' AND r.node <> -3 ORDER BY r.scheduled_at + 0, r.trigger_id LIMIT $2`

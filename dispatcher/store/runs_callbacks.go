@@ -64,29 +64,32 @@ func readCallbackNote(text string) (n callbackNote, err error) {
 	return n, err
 }
 
-// acceptedAttempt is the note of a run that a node adopts, as the engine knows it.
-func acceptedAttempt(text string) (*dispatcher.AcceptedAttempt, error) {
+// acceptedAttempt is the note of a run that a node adopts, as the engine knows it. An attempt whose note cannot be read has failed:
+// the run has been adopted by then, and must go on.
+func acceptedAttempt(text string) *dispatcher.AcceptedAttempt {
 	n, err := readCallbackNote(text)
+	if err != nil {
+		return &dispatcher.AcceptedAttempt{Failed: true, Message: "what was stored of the accepted attempt cannot be read: " + err.Error()}
+	}
 	a := &dispatcher.AcceptedAttempt{
 		HTTPStatus: n.Status, Failed: n.Failed, Message: n.Message, Within: time.Duration(n.Within) * time.Millisecond,
 	}
 	if n.Started != 0 {
 		a.StartedAt = instant(n.Started)
 	}
-	return a, err
+	return a
 }
 
-// showCallback adds to a run that waits what its note says.
-func showCallback(run *dispatcher.Run, text string) error {
+// showCallback adds to a run that waits what its note says, as far as that can be read: it hides no other run.
+func showCallback(run *dispatcher.Run, text string) {
 	n, err := readCallbackNote(text)
 	if err != nil {
-		return err
+		run.Error = "what is stored of the accepted attempt cannot be read: " + err.Error()
 	}
 	run.Callback = &dispatcher.CallbackState{
 		Deadline: zeroable(run.NextAttemptAt), HeartbeatAt: optional(n.Heartbeat), Progress: n.Progress, Percent: n.Percent,
 	}
 	run.NextAttemptAt = nil
-	return nil
 }
 
 // cutMessage keeps a text within its bound, and to what a database takes.

@@ -165,6 +165,9 @@ func cancelRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error 
 	if err == nil && held.Shard > 0 {
 		_, err = t.endBroadcast(ctx, held.Parent())
 	}
+	if err == nil {
+		err = t.forgetAside(ctx, run.ID)
+	}
 	return err
 }
 

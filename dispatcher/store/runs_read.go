@@ -110,19 +110,14 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 		run.Parent, run.Shard = key.Parent().String(), &dispatcher.Shard{Index: key.Shard - 1}
 	}
 	if held != "" && (run.State == dispatcher.RunQueued || run.State == dispatcher.RunRetrying) {
-		bounds, err := readBounds(run.App, held, "")
-		if err != nil {
-			return run, err
-		}
 		run.Held = "app " + run.App + " is disabled"
-		if bounds.Suspended {
+		// An app whose bounds cannot be read hides no run.
+		if bounds, err := readBounds(run.App, held, ""); err == nil && bounds.Suspended {
 			run.Held = dispatcher.App{Name: run.App, Bounds: bounds}.SuspendedMessage()
 		}
 	}
 	if run.State == dispatcher.RunWaitingCallback && callback != nil {
-		if err := showCallback(&run, *callback); err != nil {
-			return run, err
-		}
+		showCallback(&run, *callback)
 	}
 	if node > 0 {
 		run.Node = &node

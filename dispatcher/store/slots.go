@@ -134,7 +134,7 @@ func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 		some []dispatcher.HeldRun) (func(), error) {
 		c, err := s.arbitrate(ctx, t, jobs, question{runs: some})
 		return func() { granted = append(granted, runsOf(c.begin)...) }, err
-	})
+	}, s.heldAside(ctx, dispatcher.WorkSlots))
 	if err != nil {
 		err = fmt.Errorf("acquire slots for %d runs: %w", len(runs), err)
 	}
@@ -150,6 +150,8 @@ func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) err
 		}
 		_, err := s.arbitrate(ctx, t, jobs, question{})
 		return func() {}, err
+	}, func(run dispatcher.HeldRun, why error) error {
+		return s.setJobAside(ctx, dispatcher.WorkSlots, run.JobID, why, time.Time{})
 	})
 	if err != nil {
 		return fmt.Errorf("release slots of %d runs: %w", len(runs), err)
@@ -168,18 +170,21 @@ const (
 	slotPause  = 20 * time.Millisecond
 )
 
-// decideSlots decides about the jobs of runs in portions. Runs of jobs that stay locked are in its error, a
-// dispatcher.UndecidedError.
-func (s *store) decideSlots(ctx context.Context, runs []dispatcher.HeldRun, do decide) error {
+// decideSlots decides about the jobs of runs in portions. Runs that fail alone are handed to alone. Runs of jobs that stay locked
+// are in its error, a dispatcher.UndecidedError.
+func (s *store) decideSlots(ctx context.Context, runs []dispatcher.HeldRun, do decide, alone func(dispatcher.HeldRun, error) error) error {
 	left := sortedBy(runs, heldKey)
 	for round := 1; len(left) > 0; round++ {
 		var locked []dispatcher.HeldRun
 		for part := range slices.Chunk(left, slotsAtOnce) {
-			skipped, err := s.decidePart(ctx, part, do)
+			err := inParts(ctx, s, part, func(some []dispatcher.HeldRun) error {
+				skipped, err := s.decidePart(ctx, some, do)
+				locked = append(locked, skipped...)
+				return err
+			}, alone)
 			if err != nil {
 				return err
 			}
-			locked = append(locked, skipped...)
 		}
 		if left = locked; len(left) == 0 {
 			return nil
@@ -227,20 +232,28 @@ func (s *store) GrantWaiting(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look for slots to grant: %w", err)
 	}
+	contended = withoutAsides(s, dispatcher.WorkSlots, contended, jobItem, wallClock())
 	for part := range slices.Chunk(contended, slotsAtOnce) {
-		err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
-			jobs, err := t.lockJobs(ctx, part)
-			if err != nil || len(jobs) == 0 {
-				return err
-			}
-			_, err = s.arbitrate(ctx, t, jobs, question{gone: true})
-			return err
+		err := inParts(ctx, s, part, func(some []int64) error { return s.grantWaiting(ctx, some) }, func(job int64, why error) error {
+			return s.setJobAside(ctx, dispatcher.WorkSlots, job, why, time.Time{})
 		})
 		if err != nil {
 			return fmt.Errorf("grant slots of %d jobs: %w", len(part), err)
 		}
 	}
 	return nil
+}
+
+// grantWaiting grants free slots of some jobs.
+func (s *store) grantWaiting(ctx context.Context, some []int64) error {
+	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		jobs, err := t.lockJobs(ctx, some)
+		if err != nil || len(jobs) == 0 {
+			return err
+		}
+		_, err = s.arbitrate(ctx, t, jobs, question{gone: true})
+		return err
+	})
 }
 
 // Slots returns the slots of a job that are taken.

@@ -50,7 +50,7 @@ func (s *store) AcquireEndpoints(ctx context.Context, requests []dispatcher.Endp
 				grants = append(grants, dispatcher.EndpointGrant{HeldRun: at[r.RunKey].HeldRun, Busy: r.why})
 			}
 		}, err
-	})
+	}, s.heldAside(ctx, dispatcher.WorkSlots))
 	if err != nil {
 		err = fmt.Errorf("acquire slots of endpoints for %d runs: %w", len(runs), err)
 	}

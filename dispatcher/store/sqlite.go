@@ -14,7 +14,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
-	_ "modernc.org/sqlite" // the driver "sqlite"
+	driver "modernc.org/sqlite" // registers the driver "sqlite"
+	lib "modernc.org/sqlite/lib"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -125,6 +126,20 @@ func (s *sqlite) byDay() bool { return false }
 
 // transient is false: the lock that would be busy is this process's own, and it waits for it.
 func (s *sqlite) transient(error) bool { return false }
+
+func (s *sqlite) ofData(err error) bool {
+	var e *driver.Error
+	if errors.As(err, &e) {
+		switch e.Code() & 0xff {
+		case lib.SQLITE_ERROR: // of values, as of JSON, but also of a schema that another version has; no code tells them apart
+			return !strings.Contains(e.Error(), "no such ")
+		case lib.SQLITE_TOOBIG, lib.SQLITE_CONSTRAINT, lib.SQLITE_MISMATCH, lib.SQLITE_RANGE:
+			return true
+		}
+		return false
+	}
+	return !connectionLost(err)
+}
 
 func (s *sqlite) single() bool { return !s.shared }
 

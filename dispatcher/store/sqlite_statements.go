@@ -101,7 +101,8 @@ func (s *sqlite) deleteChosen(condition string) string {
 // edges finds keys first: SQLite has no LATERAL, but may look into a list that depends on b.
 func (s *sqlite) edges() string {
 	const of = `SELECT` + contenderColumns + ` FROM b CROSS JOIN live_runs AS r WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (
-		SELECT x.scheduled_at, x.trigger_id, x.kind FROM live_runs AS x WHERE x.job_id = b.id AND x.kind < 16 ORDER BY x.scheduled_at + 0`
+		SELECT x.scheduled_at, x.trigger_id, x.kind FROM live_runs AS x WHERE x.job_id = b.id AND x.kind < 16 AND x.node <> -3
+			ORDER BY x.scheduled_at + 0`
 	return s.rows(0, 2, "", idColumns...) + of + `, x.trigger_id, x.kind LIMIT $1)
 		UNION ALL ` + of + ` DESC, x.trigger_id DESC, x.kind DESC LIMIT $1)`
 }

@@ -1,7 +1,9 @@
 package store
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -53,7 +55,10 @@ func (s *store) RollUpStatistics(ctx context.Context, now time.Time) (rolled dis
 		if at >= target && at != 0 {
 			continue
 		}
-		more, counted, err := s.countPortion(ctx, pass, target, now)
+		more, counted, err := s.countPortion(ctx, pass, target, nil, now)
+		if s.ofStored(ctx, err) {
+			more, counted, err = s.countPortionOfMost(ctx, pass, target, now)
+		}
 		if err != nil {
 			return rolled, fmt.Errorf("count runs of statistics (%s): %w", pass.cursor, err)
 		}
@@ -65,27 +70,17 @@ func (s *store) RollUpStatistics(ctx context.Context, now time.Time) (rolled dis
 	return rolled, err
 }
 
-// countPortion counts the next portion of a pass before target, and tells whether there are more.
-func (s *store) countPortion(ctx context.Context, pass statisticsPass, target int64, now time.Time) (more bool, counted int, err error) {
+// countPortion counts the next portion of a pass before target, without that of some apps, and tells whether there are more.
+func (s *store) countPortion(ctx context.Context, pass statisticsPass, target int64, without []int64, now time.Time) (
+	more bool, counted int, err error,
+) {
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		more, counted = false, 0
-		// $1 name, $2 the day of the first call
-		const begin = `INSERT INTO locks AS l (name, holder, fence, locked_until, free_at, cursor) VALUES ($1, 0, 0, 0, 0, $2)
-			ON CONFLICT (name) DO UPDATE SET cursor = excluded.cursor WHERE l.cursor = 0`
-		if _, err := t.ExecContext(ctx, begin, pass.cursor, day(now.UnixMilli())); err != nil {
-			return err
-		}
-		// $1 name
-		const of = `SELECT l.cursor FROM locks AS l WHERE l.name = $1`
-		from, _, err := first(ctx, t, scanInt, of+lockOf(t.lock(), "l"), pass.cursor)
+		from, to, err := t.portion(ctx, pass, target)
 		if err != nil || from >= target {
 			return err
 		}
-		to, err := t.endOfPortion(ctx, from, target)
-		if err != nil {
-			return err
-		}
-		if _, err := t.ExecContext(ctx, countRuns, from, to, day(from), pass.final); err != nil {
+		if _, err := t.ExecContext(ctx, countRuns(` AND NOT j.app_id`+t.in(5)), from, to, day(from), pass.final, t.list(without)); err != nil {
 			return err
 		}
 		if err := t.closeDay(ctx, pass, to); err != nil {
@@ -97,6 +92,63 @@ func (s *store) countPortion(ctx context.Context, pass statisticsPass, target in
 		return err
 	})
 	return more, counted, err
+}
+
+// portion returns which time the next portion of a pass is about, and locks the cursor of the pass.
+func (t *tx) portion(ctx context.Context, pass statisticsPass, target int64) (from, to int64, err error) {
+	// $1 name, $2 the day of the first call
+	const begin = `INSERT INTO locks AS l (name, holder, fence, locked_until, free_at, cursor) VALUES ($1, 0, 0, 0, 0, $2)
+		ON CONFLICT (name) DO UPDATE SET cursor = excluded.cursor WHERE l.cursor = 0`
+	if _, err := t.ExecContext(ctx, begin, pass.cursor, day(t.now.UnixMilli())); err != nil {
+		return 0, 0, err
+	}
+	// $1 name
+	const of = `SELECT l.cursor FROM locks AS l WHERE l.name = $1`
+	from, _, err = first(ctx, t, scanInt, of+lockOf(t.lock(), "l"), pass.cursor)
+	if err != nil || from >= target {
+		return from, target, err
+	}
+	to, err = t.endOfPortion(ctx, from, target)
+	return from, to, err
+}
+
+// errNotKept ends a transaction that only finds out whether it would succeed.
+var errNotKept = errors.New("the transaction was a trial")
+
+// countPortionOfMost counts a portion that cannot be counted at once: it finds the apps on whose runs it fails, sets them aside, and
+// counts that of the others. What it leaves out is not counted later.
+func (s *store) countPortionOfMost(ctx context.Context, pass statisticsPass, target int64, now time.Time) (
+	more bool, counted int, err error,
+) {
+	apps, err := collect(ctx, s.read, scanText, `SELECT name FROM apps ORDER BY id`)
+	if err != nil {
+		return false, 0, err
+	}
+	var bad []int64
+	err = inParts(ctx, s, apps, func(part []string) error {
+		ids := make([]int64, len(part))
+		for i, app := range part {
+			ids[i] = dispatcher.AppID(app)
+		}
+		err := s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+			from, to, err := t.portion(ctx, pass, target)
+			if err == nil && from < target {
+				_, err = t.ExecContext(ctx, countRuns(` AND j.app_id`+t.in(5)), from, to, day(from), pass.final, t.list(ids))
+			}
+			return cmp.Or(err, errNotKept)
+		})
+		if errors.Is(err, errNotKept) {
+			return nil
+		}
+		return err
+	}, func(app string, why error) error {
+		bad = append(bad, dispatcher.AppID(app))
+		return s.setAppAside(ctx, dispatcher.WorkStatistics, app, why, now)
+	})
+	if err != nil {
+		return false, 0, err
+	}
+	return s.countPortion(ctx, pass, target, bad, now)
 }
 
 // endOfPortion returns where a portion ends: it has a bounded number of runs and lies in one day.
@@ -123,8 +175,9 @@ func (t *tx) endOfPortion(ctx context.Context, from, target int64) (int64, error
 
 // countRuns adds the runs and misfires of a portion to the counts of its day. Of fires of triggers it counts how late the first
 // attempt began.
-// $1 from, $2 to, $3 day, $4 whether the count is final
-const countRuns = `INSERT INTO run_statistics AS s (app_id, day, final, state, runs, attempts, started, late_sum, late_most)
+// $1 from, $2 to, $3 day, $4 whether the count is final, $5 apps of the condition, which begins with AND
+func countRuns(ofApps string) string {
+	return `INSERT INTO run_statistics AS s (app_id, day, final, state, runs, attempts, started, late_sum, late_most)
 	SELECT j.app_id, CAST($3 AS BIGINT), CAST($4 AS BOOLEAN), c.state, sum(c.runs), sum(c.attempts), sum(c.started), sum(c.late_sum),
 		max(c.late_most) FROM (
 		` + countedRuns + `r.scheduled_at >= $1 AND r.scheduled_at < $2 AND r.ended_at - r.scheduled_at < 86400000) AS r
@@ -135,11 +188,12 @@ const countRuns = `INSERT INTO run_statistics AS s (app_id, day, final, state, r
 			WHERE m.from_at >= $1 AND m.from_at < $2 AND m.decided_at - m.from_at < 86400000
 		UNION ALL SELECT m.job_id, '', m.count, 0, 0, 0, 0 FROM misfires AS m
 			WHERE m.decided_at >= $1 AND m.decided_at < $2 AND m.decided_at - m.from_at >= 86400000
-	) AS c JOIN jobs AS j ON j.id = c.job_id WHERE j.part_of = 0
+	) AS c JOIN jobs AS j ON j.id = c.job_id WHERE j.part_of = 0` + ofApps + `
 	GROUP BY j.app_id, c.state ORDER BY j.app_id, c.state
 	ON CONFLICT (day, app_id, final, state) DO UPDATE SET runs = s.runs + excluded.runs, attempts = s.attempts + excluded.attempts,
 		started = s.started + excluded.started, late_sum = s.late_sum + excluded.late_sum,
 		late_most = CASE WHEN s.late_most > excluded.late_most THEN s.late_most ELSE excluded.late_most END`
+}
 
 // countedRuns counts the runs that its end selects, by job and state.
 const countedRuns = `SELECT r.job_id, r.state, count(*) AS runs, sum(r.attempt) AS attempts,

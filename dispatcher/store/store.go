@@ -1,10 +1,12 @@
 package store
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"errors"
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,8 +43,11 @@ type Options struct {
 	// AuditRetention is how long Purge keeps entries of the audit log, whatever the retentions of apps are; default
 	// dispatcher.DefaultAuditRetention.
 	AuditRetention time.Duration
-	// Metrics is where the metrics of PostgreSQL's connections are registered; nil: nowhere.
+	// Metrics is where the metrics of PostgreSQL's connections, of runs that are skipped and of rows that are set aside are
+	// registered; nil: nowhere.
 	Metrics prometheus.Registerer
+	// Logger gets a line for each row that is set aside; default slog.Default().
+	Logger *slog.Logger
 }
 
 // How long a call may take whose context sets no deadline. A database that hangs must not
@@ -68,6 +73,7 @@ type store struct {
 	hot     statements
 	audits  *auditState
 	skips   *skips
+	asides  *asides
 	walks   walks
 	metrics []prometheus.Collector // of a database that is open
 	// requests is the same with connections of its own, nil without Options.Requests; gate is that of apart.
@@ -95,6 +101,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 	}
 	s.hot, s.keys, s.margin, s.auditKept = s.statements(), o.Keys, o.ClockMargin, dispatcher.AuditRetention(o.AuditRetention)
 	s.audits, s.skips, s.walks = &auditState{}, newSkips(), usualWalks(s.byDay())
+	s.asides = newAsides(cmp.Or(o.Logger, slog.Default()))
 	s.audits.ids.Store(drawAuditID())
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -109,7 +116,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 		return nil, fmt.Errorf("open database %s: %w", a, errors.Join(err, s.Close()))
 	}
 	if o.Metrics != nil {
-		o.Metrics.MustRegister(append(s.metrics, s.skips.total)...)
+		o.Metrics.MustRegister(append(s.metrics, s.skips.total, s.asides.total)...)
 	}
 	return s, nil
 }
@@ -222,6 +229,8 @@ type flavor interface {
 	deadOfEach(conditions, limit string) string
 	// transient tells an error after which the same transaction may well succeed.
 	transient(err error) bool
+	// ofData tells whether an error, which is neither transient nor of the connection, is about the rows of a statement.
+	ofData(err error) bool
 	// single tells whether only one node can use the database.
 	single() bool
 	close() error

@@ -343,6 +343,8 @@ func progress(run *dispatcher.Run) string {
 		return waiting + " (" + run.Error + ")"
 	case waiting != "":
 		return waiting
+	case run.EndedAt == nil && run.Error != "":
+		return "is " + string(run.State) + " (" + run.Error + ")"
 	case run.EndedAt == nil:
 		return "is " + string(run.State)
 	case run.State == dispatcher.RunSkipped && run.Error != "":

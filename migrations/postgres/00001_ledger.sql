@@ -326,7 +326,7 @@ CREATE TABLE live_runs (
   trigger_id   BIGINT   NOT NULL,         -- the job's id for a manual run; a hash for a run that follows another or tells of an alert
   job_id       BIGINT   NOT NULL,
   revision     BIGINT   NOT NULL,         -- of the job when claimed, requested, adopted or retried
-  node         BIGINT   NOT NULL,         -- 0: no node works on it; -1: it waits for a slot; -2: a shard that waits for its parent
+  node         BIGINT   NOT NULL,         -- 0: no node works on it; -1: it waits for a slot; -2: a shard that waits for its parent; -3: it is set aside
   token        BIGINT   NOT NULL,         -- fence; 0: no node may record
   claimed_at   BIGINT,
   started_at   BIGINT,
@@ -359,6 +359,27 @@ CREATE INDEX live_runs_awaiting ON live_runs (job_id) WHERE state = 'waiting_cal
 CREATE INDEX live_runs_callback ON live_runs (callback_id) WHERE callback_id IS NOT NULL;
 -- Fires that wait for their first attempt, which alerts may be about.
 CREATE INDEX live_runs_not_begun ON live_runs (job_id, scheduled_at) WHERE attempt = 0 AND kind = 1;
+
+-- The rows that work in batches goes on without, because a statement failed on what is stored in them; see dispatcher.Work.
+CREATE TABLE set_aside (
+  work         TEXT     NOT NULL,
+  item         TEXT     NOT NULL,         -- the key of the row; of a run its id
+  app_id       BIGINT   NOT NULL,         -- 0: of none
+  job_id       BIGINT   NOT NULL,         -- 0: of none
+  scheduled_at BIGINT   NOT NULL,         -- the key of a run, as in live_runs; its kind is 0 for other rows
+  trigger_id   BIGINT   NOT NULL,
+  kind         SMALLINT NOT NULL,
+  node         BIGINT   NOT NULL,         -- where the run was, and its state: the run goes back to them
+  state        TEXT     NOT NULL,
+  tries        INTEGER  NOT NULL,
+  since        BIGINT   NOT NULL,
+  try_at       BIGINT   NOT NULL,         -- when it is tried again
+  problem      TEXT     NOT NULL,         -- why it failed last
+  PRIMARY KEY (work, item)
+);
+CREATE INDEX set_aside_item ON set_aside (item);
+CREATE INDEX set_aside_job ON set_aside (job_id);
+CREATE INDEX set_aside_try ON set_aside (try_at);
 
 -- The jobs whose runs wait for the job's host, because its circuit does not let them through: a row while there
 -- are any. Jobs wait apart: what fails for a reason of one job's own does not keep the others, and the probes
@@ -884,4 +905,4 @@ CREATE INDEX sessions_used ON sessions (used_at);
 
 -- +goose Down
 DROP TABLE objective_counts, objective_pending, objective_triggers, objectives, carried_states;
-DROP TABLE installation, app_failures, app_pauses, alert_events, alert_states, alerts, notifications, sessions, api_tokens, app_usage, app_bytes, secrets, followers, pending_ends, endpoints, endpoint_groups, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, backfill_runs, backfills, bulk_actions, run_inputs, broadcasts, responses, attempts, runs, host_waits, live_runs, claims, label_sets, trigger_clock, triggers, jobs, apps;
+DROP TABLE installation, app_failures, app_pauses, alert_events, alert_states, alerts, notifications, sessions, api_tokens, app_usage, app_bytes, secrets, followers, pending_ends, endpoints, endpoint_groups, audit_log, trigger_revisions, calendar_revisions, calendars, locks, nodes, misfires, slots, backfill_runs, backfills, bulk_actions, run_inputs, broadcasts, responses, attempts, runs, set_aside, host_waits, live_runs, claims, label_sets, trigger_clock, triggers, jobs, apps;

@@ -312,6 +312,26 @@ CREATE INDEX live_runs_awaiting ON live_runs (job_id) WHERE state = 'waiting_cal
 CREATE INDEX live_runs_callback ON live_runs (callback_id) WHERE callback_id IS NOT NULL;
 CREATE INDEX live_runs_not_begun ON live_runs (job_id, scheduled_at) WHERE attempt = 0 AND kind = 1;
 
+CREATE TABLE set_aside (
+  work TEXT NOT NULL,
+  item TEXT NOT NULL,
+  app_id INTEGER NOT NULL,
+  job_id INTEGER NOT NULL,
+  scheduled_at INTEGER NOT NULL,
+  trigger_id INTEGER NOT NULL,
+  kind INTEGER NOT NULL,
+  node INTEGER NOT NULL,
+  state TEXT NOT NULL,
+  tries INTEGER NOT NULL,
+  since INTEGER NOT NULL,
+  try_at INTEGER NOT NULL,
+  problem TEXT NOT NULL,
+  PRIMARY KEY (work, item)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX set_aside_item ON set_aside (item);
+CREATE INDEX set_aside_job ON set_aside (job_id);
+CREATE INDEX set_aside_try ON set_aside (try_at);
+
 CREATE TABLE host_waits (
   id INTEGER NOT NULL PRIMARY KEY,
   app_id INTEGER NOT NULL,
@@ -798,6 +818,7 @@ DROP TABLE responses;
 DROP TABLE slots;
 DROP TABLE attempts;
 DROP TABLE runs;
+DROP TABLE set_aside;
 DROP TABLE host_waits;
 DROP TABLE live_runs;
 DROP TABLE claims;

@@ -203,26 +203,31 @@ func (e *examination) checkClock(ctx context.Context) {
 	}
 }
 
-// shownEnds is how many ends that are set aside the check of follows names.
-const shownEnds = 3
+// shownAside is how many rows, and ends of runs, the check of what is set aside names.
+const shownAside = 3
 
-// checkFollows tells of ends of runs that could not be followed, which other ends do not wait for.
-func (e *examination) checkFollows(ctx context.Context) {
-	const check = "follows"
+// checkSetAside tells of rows that made their batches fail, and of ends of runs that could not be followed. No other row waits for
+// them.
+func (e *examination) checkSetAside(ctx context.Context) {
+	const check = "set_aside"
 	if e.database == nil || !e.schema {
 		e.skip(check, "the database has no schema to read")
 		return
 	}
-	ends, count, err := e.database.SetAsideEnds(ctx, shownEnds)
+	rows, count, err := e.database.SetAside(ctx, shownAside)
 	switch {
 	case err != nil:
 		e.fail(check, err, "see the check of the database")
 	case count == 0:
-		e.ok(check, "what follows runs, and their alerts, keep up")
+		e.ok(check, "no row made its batch fail")
 	}
-	for _, end := range ends {
-		detail := fmt.Sprintf("1 of %d ends that could not be followed: run %s of job %s/%s, tried %d times, again at %s: %s",
-			count, cmp.Or(end.Run, "none, fires were missed"), end.App, end.Job, end.Tries, dispatcher.FormatInstant(end.TryAt), end.Problem)
-		e.add(check, healthWarn, detail, "mend what the error names; the end is followed by itself then")
+	for _, row := range rows {
+		what := cmp.Or(row.Item, "missed fires")
+		if row.Run != "" {
+			what = "run " + row.Run
+		}
+		detail := fmt.Sprintf("1 of %d rows that are set aside: %s of job %s/%s, by work %s, tried %d times, again at %s: %s",
+			count, what, row.App, row.Job, row.Work, row.Tries, dispatcher.FormatInstant(row.TryAt), row.Problem)
+		e.add(check, healthWarn, detail, "mend the row that the error is about, or cancel the run; it is tried again by itself")
 	}
 }

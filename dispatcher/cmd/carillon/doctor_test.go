@@ -94,7 +94,8 @@ func TestDoctorFindsNothingWrongNextToAHealthyNode(t *testing.T) {
 		expect(t, doctor(t, nil, "--database", database), "schema", healthOK)
 		n := startNode(t, database, newToken(t, database))
 		findings := doctor(t, nil, "--database", database, "--notify-database=")
-		for _, check := range []string{"configuration", "database", "rights", "schema", "follows", "clock", "secrets", "egress", "aws", "memory",
+		for _, check := range []string{"configuration", "database", "rights", "schema", "set_aside", "clock", "secrets", "egress", "aws",
+			"memory",
 			"files"} {
 			expect(t, findings, check, healthOK)
 		}
@@ -200,7 +201,7 @@ func TestDoctorNamesEndsThatCannotBeFollowed(t *testing.T) {
 	newToken(t, database)
 	rows(t, database, `INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt, http_status, state, class, error,
 		tries, try_at, problem) VALUES (1, 1, 1, 1, 1, 1, 0, '', '', '', 3, 1795000000000, 'the response is no JSON') RETURNING 'done'`)
-	expect(t, doctor(t, nil, "--database", database), "follows", healthWarn, "1 of 1", "tried 3 times, again at 2026-11-18",
+	expect(t, doctor(t, nil, "--database", database), "set_aside", healthWarn, "1 of 1", "tried 3 times, again at 2026-11-18",
 		"the response is no JSON")
 }
 

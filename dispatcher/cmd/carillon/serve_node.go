@@ -61,7 +61,7 @@ func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer
 		}
 	}
 	s, err := store.Open(ctx, o.database.Database, store.Options{Notify: o.notify, Login: login, Metrics: metrics, Keys: o.keys,
-		Requests: true, Without: o.database.without(), ClockMargin: o.engine.ClockMargin, AuditRetention: o.auditRetention})
+		Requests: true, Without: o.database.without(), ClockMargin: o.engine.ClockMargin, AuditRetention: o.auditRetention, Logger: o.log})
 	if errors.Is(err, dispatcher.ErrKeyMissing) {
 		return nil, &usageError{fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE) or --secret-keys (CARILLON_SECRET_KEYS): %w; "+
 			"without it, the node cannot send the secrets of its jobs", err)}

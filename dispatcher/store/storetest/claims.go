@@ -16,7 +16,7 @@ import (
 // claimTests are those of fires that are won.
 func claimTests() tests {
 	return tests{
-		"a fire without its job is refused":                   testAdvanceWithoutJob,
+		"a fire without its job is quarantined":               testAdvanceWithoutJob,
 		"a claim advances the trigger and inserts its run":    testClaim,
 		"concurrent claims win a fire once":                   testClaimRace,
 		"a claim that is out of date wins nothing":            testLostClaims,
@@ -29,25 +29,40 @@ func claimTests() tests {
 	}
 }
 
-// testAdvanceWithoutJob claims and settles a fire without saying which job it is of. Nothing happens but an error.
+// testAdvanceWithoutJob claims and settles fires without saying which job they are of. Their triggers are quarantined, and the
+// other fire of the batch is claimed.
 func testAdvanceWithoutJob(t *testing.T, f *fixture) {
-	f.put(job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))}), t0)
-	due := f.dueAll(minutes(1))
-	whole := f.advance(due[0])
-	without := whole
-	without.JobID = 0
-	_, claimed := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Now: minutes(1),
-		Advances: []dispatcher.Advance{without}})
-	skip := dispatcher.Settlement{Advance: without, To: without.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late"}
-	_, settled := f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: minutes(2),
-		Settlements: []dispatcher.Settlement{skip}})
-	for _, err := range []error{claimed, settled} {
-		if err == nil || !strings.Contains(err.Error(), fmt.Sprintf("trigger %d: JobID is 0", without.TriggerID)) {
-			t.Errorf("got error %v, want one that names the trigger and says that JobID is 0", err)
+	for _, name := range []string{"claimed", "settled", "whole"} {
+		f.put(job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))}), t0)
+	}
+	without := map[string]dispatcher.Advance{}
+	for _, due := range f.dueAll(minutes(1)) {
+		one := f.advance(due)
+		for _, name := range []string{"claimed", "settled", "whole"} {
+			if one.JobID == dispatcher.JobID("shop", name) {
+				without[name] = one
+			}
 		}
 	}
-	if held := f.claim(whole); len(held) != 1 || held[0].JobID != whole.JobID {
-		t.Errorf("afterwards the fire with its job is claimed as %v, want 1 run of job %d", held, whole.JobID)
+	claimed, settled, whole := without["claimed"], without["settled"], without["whole"]
+	claimed.JobID, settled.JobID = 0, 0
+	held, err := f.Claim(t.Context(), dispatcher.ClaimBatch{Node: nodeA, Token: token1, Now: minutes(1),
+		Advances: []dispatcher.Advance{claimed, whole}})
+	f.must(err)
+	if len(held) != 1 || held[0].JobID != whole.JobID {
+		t.Errorf("claimed %v, want 1 run of job %d", held, whole.JobID)
+	}
+	skip := dispatcher.Settlement{Advance: settled, To: settled.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late"}
+	_, err = f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token1, Now: minutes(2),
+		Settlements: []dispatcher.Settlement{skip}})
+	f.must(err)
+	for name, advance := range map[string]dispatcher.Advance{"claimed": claimed, "settled": settled} {
+		job, err := f.Job(t.Context(), "shop", name)
+		f.must(err)
+		if tick := job.Triggers["tick"]; tick.State != dispatcher.TriggerError ||
+			!strings.Contains(tick.Error, fmt.Sprintf("trigger %d: JobID is 0", advance.TriggerID)) {
+			t.Errorf("%s: the trigger is %s with error %q, want one that says that JobID is 0", name, tick.State, tick.Error)
+		}
 	}
 }
 

@@ -3,7 +3,7 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($3::bigint[], $4::bigint[], $5::integer[], $6::bigint[], $7::integer[],
+  FROM unnest($3::bigint[], $4::bigint[], $5::integer[], $6::bigint[], $7::bigint[],
       $8::bigint[]) AS u(scheduled_at, trigger_id, kind, token, attempt, job_id)
   CROSS JOIN n
   WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE

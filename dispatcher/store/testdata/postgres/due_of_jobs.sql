@@ -26,6 +26,6 @@ WHERE CASE WHEN t.off = 0 AND t.due_at <= $2 AND (t.due_at, t.id) > ($3,
   FROM apps
   WHERE switched_to IS NOT NULL
     AND NOT enabled
-) AND t.due_at + t.misfire_after >= (SELECT now FROM n) THEN d.yes ELSE d.no END
+) AND t.misfire_after >= (SELECT now FROM n) - t.due_at THEN d.yes ELSE d.no END
 ORDER BY t.due_at, t.id
 LIMIT $5

@@ -28,6 +28,6 @@ WHERE t.off = 0
   WHERE switched_to IS NOT NULL
     AND NOT enabled
 )
-  AND t.due_at + t.misfire_after < (SELECT now FROM n)
+  AND t.misfire_after < (SELECT now FROM n) - t.due_at
 ORDER BY t.due_at, t.id
 LIMIT $5

@@ -3,7 +3,7 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($3::bigint[], $4::bigint[], $5::integer[], $6::bigint[], $7::integer[], $8::bigint[],
+  FROM unnest($3::bigint[], $4::bigint[], $5::integer[], $6::bigint[], $7::bigint[], $8::bigint[],
       $9::bigint[], $10::bigint[], $11::integer[], $12::text[], $13::text[], $14::text[],
       $15::text[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node, started_at,
       ended_at, http_status, state, class, error, late)

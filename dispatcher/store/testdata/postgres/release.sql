@@ -4,7 +4,7 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[],
-      $5::integer[]) AS u(scheduled_at, trigger_id, kind, token, attempt)
+      $5::bigint[]) AS u(scheduled_at, trigger_id, kind, token, attempt)
   CROSS JOIN n
   WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
     AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE

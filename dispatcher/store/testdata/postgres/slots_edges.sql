@@ -15,6 +15,7 @@ CROSS JOIN LATERAL ((
   FROM live_runs AS r
   WHERE r.job_id = b.id
     AND r.kind < 16
+    AND r.node <> -3
   ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind
   LIMIT $1
 ) UNION ALL (
@@ -22,6 +23,7 @@ CROSS JOIN LATERAL ((
   FROM live_runs AS r
   WHERE r.job_id = b.id
     AND r.kind < 16
+    AND r.node <> -3
   ORDER BY r.scheduled_at + 0 DESC, r.trigger_id DESC, r.kind DESC
   LIMIT $1
 )) AS r

@@ -3,7 +3,7 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[], $5::integer[], $6::bigint[],
+  FROM unnest($1::bigint[], $2::bigint[], $3::integer[], $4::bigint[], $5::bigint[], $6::bigint[],
       $7::bigint[], $8::text[]) AS u(scheduled_at, trigger_id, kind, token, attempt, node,
       job_id, endpoint)
   CROSS JOIN n

@@ -14,6 +14,7 @@ WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (
   FROM live_runs AS x
   WHERE x.job_id = b.id
     AND x.kind < 16
+    AND x.node <> -3
   ORDER BY x.scheduled_at + 0, x.trigger_id, x.kind
   LIMIT $1
 )
@@ -26,6 +27,7 @@ WHERE (r.scheduled_at, r.trigger_id, r.kind) IN (
   FROM live_runs AS x
   WHERE x.job_id = b.id
     AND x.kind < 16
+    AND x.node <> -3
   ORDER BY x.scheduled_at + 0 DESC, x.trigger_id DESC, x.kind DESC
   LIMIT $1
 )

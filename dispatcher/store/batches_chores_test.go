@@ -1,0 +1,236 @@
+package store_test
+
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func chores() []poisonedBatch {
+	alert := func(r *batchRig) {
+		r.both(func(app string) {
+			a := dispatcher.Alert{App: app, Name: "pager", AlertConditionsOf: dispatcher.AlertConditionsOf{
+				NoSuccessFor: dispatcher.Duration(10 * time.Minute)}}
+			a.Destination.Webhook = &dispatcher.AlertWebhook{}
+			a.Destination.Webhook.SetDefaults()
+			a.Destination.Webhook.URL = "https://pager.example.com/"
+			_, _, err := r.PutAlert(r.Context(), a, r.change())
+			must(r.T, err)
+		})
+	}
+	watch := func(r *batchRig) error {
+		_, _, err := r.WatchAlerts(r.Context(), &dispatcher.LateFire{}, 10, r.now)
+		return err
+	}
+	return []poisonedBatch{
+		{
+			name: "states: that of a job cannot be written", methods: []string{"RollUp"}, work: dispatcher.WorkStates,
+			poison: func(r *batchRig) {
+				r.firing("rate(1m)", nil)
+				r.exec(`UPDATE jobs SET state = 'PAUSED'`)
+				r.refuse("UPDATE", "jobs", "ROW.id = %d", r.job("evil"))
+			},
+			call: func(r *batchRig) error {
+				_, err := r.RollUp(r.Context(), 10)
+				return err
+			},
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM jobs WHERE state <> 'PAUSED' AND id = %d`, r.job("victim")) == 1
+			},
+		},
+		{
+			name: "alerts: a state cannot be read", methods: []string{"WatchAlerts"}, work: dispatcher.WorkAlerts,
+			poison: func(r *batchRig) {
+				r.firing("rate(1m)", nil)
+				alert(r)
+				must(r.T, watch(r)) // the jobs follow the alerts
+				must(r.T, watch(r))
+				r.exec(`UPDATE alert_states SET check_at = 1`)
+				r.exec(`UPDATE alert_states SET track = '{' WHERE job_id = %d`, r.job("evil"))
+			},
+			call: watch,
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM alert_states WHERE check_at > 1 AND job_id = %d`, r.job("victim")) == 1
+			},
+		},
+		{
+			name: "alerts: those of an app cannot be read", methods: []string{"WatchAlerts"}, work: dispatcher.WorkAlerts,
+			poison: func(r *batchRig) {
+				r.firing("rate(1m)", nil)
+				alert(r)
+				r.exec(`UPDATE alerts SET definition = '{' WHERE app_id = %d`, dispatcher.AppID("evil"))
+				r.exec(`UPDATE apps SET alerts_swept_to = ''`)
+			},
+			call: func(r *batchRig) error {
+				for range 3 {
+					if err := watch(r); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM apps WHERE alerts_swept_to IS NULL AND name = 'victim'`) == 1
+			},
+		},
+		{
+			name: "objectives: counts cannot be written", methods: []string{"RollUpObjectives"}, work: dispatcher.WorkObjectives,
+			poison: func(r *batchRig) {
+				r.firing("rate(1m)", func(job *dispatcher.Job) {
+					job.Objective = &dispatcher.Objective{Within: dispatcher.Duration(time.Minute), Of: "90%"}
+				})
+				r.refuse("UPDATE", "objectives", "ROW.job_id = %d", r.job("evil"))
+			},
+			call: func(r *batchRig) error {
+				_, err := r.RollUpObjectives(r.Context(), 10, r.now.Add(10*time.Minute))
+				return err
+			},
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM objectives WHERE checked_to > %d AND job_id = %d`, r.now.UnixMilli(), r.job("victim")) == 1
+			},
+		},
+		{
+			name: "statistics: missed fires are as many as can be", methods: []string{"RollUpStatistics"}, work: dispatcher.WorkStatistics,
+			poison: func(r *batchRig) {
+				r.jobs(nil)
+				for i := range 2 {
+					r.exec(`INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, node, decided_at)
+						SELECT %[1]d, %[1]d, j.id + %[2]d, j.id, CASE j.id WHEN %[3]d THEN 9223372036854775807 ELSE 1 END, 'skipped', '', 0, %[1]d
+						FROM jobs AS j`, r.now.UnixMilli(), i, r.job("evil"))
+				}
+			},
+			call: func(r *batchRig) error {
+				for range 3 {
+					if _, err := r.RollUpStatistics(r.Context(), r.now.Add(time.Hour)); err != nil {
+						return err
+					}
+				}
+				return nil
+			},
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM run_statistics WHERE app_id = %d`, dispatcher.AppID("victim")) == 1
+			},
+		},
+		{
+			name: "pauses: one of a job cannot end", methods: []string{"ExpirePauses"}, work: dispatcher.WorkPauses,
+			poison: func(r *batchRig) {
+				r.firing("rate(1m)", nil)
+				until := r.now.Add(time.Minute)
+				r.both(func(app string) {
+					change := r.change()
+					change.Until = &until
+					_, err := r.PauseJob(r.Context(), app, "job", "", true, change)
+					must(r.T, err)
+				})
+				r.exec(`UPDATE jobs SET target = '{' WHERE id = %d`, r.job("evil"))
+				r.refuse("UPDATE", "jobs", "ROW.id = %d AND ROW.pause_until IS NULL", r.job("evil"))
+			},
+			call: func(r *batchRig) error {
+				_, err := r.ExpirePauses(r.Context(), 10, r.now.Add(time.Hour))
+				return err
+			},
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM jobs WHERE pause_until IS NULL AND id = %d`, r.job("victim")) == 1
+			},
+		},
+		{
+			name: "switches: the triggers of an app cannot follow", methods: []string{"FollowSwitches"}, work: dispatcher.WorkPauses,
+			poison: func(r *batchRig) {
+				r.firing("rate(1m)", nil)
+				r.exec(`UPDATE apps SET switched_to = 0`)
+				r.refuse("UPDATE", "apps", "ROW.name = 'evil'")
+			},
+			call: func(r *batchRig) error {
+				_, _, err := r.FollowSwitches(r.Context(), 10)
+				return err
+			},
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM apps WHERE switched_to IS NULL AND name = 'victim'`) == 1
+			},
+		},
+		{
+			name: "purge: an expired run cannot be removed", methods: []string{"Purge"}, work: dispatcher.WorkPurge,
+			poison: func(r *batchRig) {
+				r.jobs(nil)
+				old := r.now.Add(-1000 * 24 * time.Hour).UnixMilli()
+				r.exec(`INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, attempt, http_status)
+					SELECT %[1]d, j.id, 2, j.id, 1, 1, %[1]d, 1, 200 FROM jobs AS j`, old)
+				r.refuse("DELETE", "runs", "ROW.job_id = %d", r.job("evil"))
+			},
+			call: func(r *batchRig) error {
+				_, err := r.Purge(r.Context(), batchNode, time.Time{})
+				return err
+			},
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM runs WHERE job_id = %d`, r.job("victim")) == 0
+			},
+		},
+		{
+			name: "purge: a completed job cannot be deleted", methods: []string{"Purge"}, work: dispatcher.WorkPurge,
+			poison: func(r *batchRig) {
+				r.jobs(nil)
+				r.exec(`UPDATE jobs SET state = 'COMPLETE', delete_after_completion = 1, completed_at = 1`)
+				r.refuse("UPDATE", "jobs", "ROW.id = %d", r.job("evil"))
+			},
+			call: func(r *batchRig) error {
+				_, err := r.Purge(r.Context(), batchNode, time.Time{})
+				return err
+			},
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM jobs WHERE completed_at > 1 AND id = %d`, r.job("victim")) == 1
+			},
+		},
+		{
+			name: "zones: the next fire of a trigger cannot be written", methods: []string{"RescheduleForZones"}, work: dispatcher.WorkZones,
+			quarantines: true,
+			poison: func(r *batchRig) {
+				r.firing("0 0 3 * * ?", func(job *dispatcher.Job) {
+					tick := job.Triggers["tick"]
+					tick.Timezone = "Europe/Berlin"
+					job.Triggers["tick"] = tick
+				})
+				r.exec(`UPDATE trigger_clock SET next_fire_time = next_fire_time + 60000`)
+				r.refuse("UPDATE", "trigger_clock", "ROW.app_id = %d AND ROW.state = 'waiting'", dispatcher.AppID("evil"))
+			},
+			call: func(r *batchRig) error {
+				_, err := r.RescheduleForZones(r.Context(), 0, 10, r.now)
+				return err
+			},
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM trigger_clock WHERE next_fire_time %% 3600000 = 0 AND app_id = %d`,
+					dispatcher.AppID("victim")) == 1
+			},
+		},
+		{
+			name: "rollback: a run that is skipped cannot end", methods: []string{"SkipRolledBack"}, work: dispatcher.WorkLost,
+			poison: func(r *batchRig) {
+				r.requested(nil)
+				_, err := r.DeclareRollback(r.Context(), "test", dispatcher.Change{Now: r.now.Add(time.Minute)})
+				must(r.T, err)
+				_, err = r.ResolveRollback(r.Context(), dispatcher.RollbackSkip, dispatcher.Change{Now: r.now.Add(time.Minute)})
+				must(r.T, err)
+				r.refuse("INSERT", "runs", "ROW.job_id = %d", r.job("evil"))
+			},
+			call: func(r *batchRig) error {
+				_, err := r.SkipRolledBack(r.Context(), 0, 10, r.now.Add(2*time.Minute))
+				return err
+			},
+			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunLost },
+		},
+		{
+			name: "usage: bytes are as many as can be", methods: []string{"KeepBytes"}, work: dispatcher.WorkUsage,
+			poison: func(r *batchRig) {
+				r.jobs(nil)
+				r.exec(`INSERT INTO app_bytes (app_id, day, bytes) VALUES (%d, %d, 9223372036854775807)`, dispatcher.AppID("evil"),
+					r.now.Truncate(24*time.Hour).UnixMilli())
+			},
+			call: func(r *batchRig) error {
+				_, err := r.KeepBytes(r.Context(), map[string]int64{"evil": 1, "victim": 1}, r.now)
+				return err
+			},
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM app_bytes WHERE app_id = %d`, dispatcher.AppID("victim")) == 1
+			},
+		},
+	}
+}

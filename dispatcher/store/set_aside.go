@@ -1,0 +1,330 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/series"
+)
+
+// Work on the rows of several jobs is done in batches. One row that its statement cannot digest, such as a number beyond the
+// column or JSON that was cut off, must not keep the others from their turn. So each batch goes through inParts: if it fails for
+// what is stored, it is halved until the bad rows are alone, and these are set aside with the reason. Rows that are set aside are
+// in set_aside, by the work that failed, until they go through; attention, metrics and the log show them.
+//
+// A run that is set aside waits under a node of its own, -3, where no look for runs reads it. Of other rows each node remembers
+// which to leave out, so that a batch without bad rows costs no look. Triggers are quarantined instead; see dispatch_quarantine.go.
+
+// asideNode is the node of runs that are set aside.
+const asideNode = -3
+
+// mostProblem bounds, in bytes, what is stored of an error.
+const mostProblem = 1024
+
+// asidePauses are the pauses before a row that is set aside is tried again.
+var asidePauses = backoff.Pauses{First: 10 * time.Second, Most: time.Hour}
+
+// asideGrace is after how long a row that was tried again, and was not set aside again, counts as done. Within it each work has had
+// its turn.
+const asideGrace = 15 * time.Minute
+
+// asideSeen is for how long after its next try a row that is no run counts as set aside: by then it was tried, or another node is
+// to try it.
+const asideSeen = time.Minute
+
+// ofStored tells whether an error is about what is stored, and not about the database or the call.
+func (s *store) ofStored(ctx context.Context, err error) bool {
+	switch {
+	case err == nil, ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return false
+	}
+	return !s.transient(err) && !Unreachable(err) && s.ofData(err)
+}
+
+// inParts calls do with rows. If that fails for what is stored in them, it calls do with each half, and so on, until the rows that
+// fail are alone, which it hands to alone. It ends with the first other error. A panic is an error of the rows.
+func inParts[T any](ctx context.Context, s *store, rows []T, do func([]T) error, alone func(T, error) error) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	err := dispatcher.WithoutPanic(func() error { return do(rows) })
+	switch half := len(rows) / 2; {
+	case !s.ofStored(ctx, err):
+		return err
+	case half == 0:
+		return alone(rows[0], err)
+	default:
+		if err := inParts(ctx, s, rows[:half], do, alone); err != nil {
+			return err
+		}
+		return inParts(ctx, s, rows[half:], do, alone)
+	}
+}
+
+// orAside calls do, which works on one row, and hands it to aside if it fails for what is stored.
+func (s *store) orAside(ctx context.Context, do func() error, aside func(why error) error) error {
+	err := dispatcher.WithoutPanic(do)
+	if s.ofStored(ctx, err) {
+		return aside(err)
+	}
+	return err
+}
+
+// inPortions calls do with most, which works on that many rows at the beginning of an order and takes them out of it. If that fails
+// for what is stored in them, do is given fewer, until the first row fails alone; then alone takes it out of the order. It ends when
+// do had fewer rows than it might take, or has had most.
+func inPortions(ctx context.Context, s *store, most int, do func(limit int) (int, error),
+	alone func(why error) (bool, error),
+) (int, error) {
+	done := 0
+	for limit := most; done < most; {
+		n := 0
+		err := dispatcher.WithoutPanic(func() (err error) {
+			n, err = do(limit)
+			return err
+		})
+		done += n
+		switch {
+		case err == nil && n < limit:
+			return done, nil
+		case err == nil:
+			limit = min(2*limit, most)
+		case !s.ofStored(ctx, err):
+			return done, err
+		case limit > 1:
+			limit /= 2
+		default:
+			if out, wrong := alone(err); wrong != nil || !out {
+				return done, cmp.Or(wrong, err)
+			}
+			done++
+		}
+	}
+	return done, nil
+}
+
+// asideRow is a row that is set aside.
+type asideRow struct {
+	work dispatcher.Work
+	// item is the key of the row among those of its work, for people to read. That of a run is its id.
+	item     string
+	app, job int64 // ids; 0: none
+	key      dispatcher.RunKey
+	node     int64               // of the run: where it was
+	state    dispatcher.RunState // of the run: what it was
+}
+
+// asides are what this process knows of rows that are set aside.
+type asides struct {
+	log   *slog.Logger
+	total *prometheus.CounterVec
+	apps  *series.Apps[map[dispatcher.Work]prometheus.Counter]
+	mu    sync.Mutex
+	until map[dispatcher.Work]map[string]time.Time
+}
+
+func newAsides(log *slog.Logger) *asides {
+	a := &asides{log: log, until: map[dispatcher.Work]map[string]time.Time{}, total: prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "carillon_set_aside_total",
+		Help: "How often this node set aside a row that made its batch fail, by app and work.",
+	}, []string{"app", "work"})}
+	a.apps = series.New(func(app string) map[dispatcher.Work]prometheus.Counter {
+		all := map[dispatcher.Work]prometheus.Counter{}
+		for _, work := range dispatcher.Works {
+			all[work] = a.total.WithLabelValues(app, string(work))
+		}
+		return all
+	})
+	return a
+}
+
+// remember keeps until when a row is left out.
+func (a *asides) remember(work dispatcher.Work, item string, until time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.until[work] == nil {
+		a.until[work] = map[string]time.Time{}
+	}
+	a.until[work][item] = until
+}
+
+// count returns how many rows of a work are left out.
+func (a *asides) count(work dispatcher.Work) int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.until[work])
+}
+
+// leaves reports whether a row is left out now.
+func (a *asides) leaves(work dispatcher.Work, item string, now time.Time) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	until, known := a.until[work][item]
+	if known && !now.Before(until) {
+		delete(a.until[work], item)
+		return false
+	}
+	return known
+}
+
+// prune forgets rows that were to be tried again long ago: they are gone, or went through.
+func (a *asides) prune(now time.Time) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, rows := range a.until {
+		maps.DeleteFunc(rows, func(_ string, until time.Time) bool { return until.Before(now.Add(-asideGrace)) })
+	}
+}
+
+// report tells people of a row that was set aside.
+func (a *asides) report(ctx context.Context, row dispatcher.SetAside) {
+	a.apps.Of(row.App)[row.Work].Inc()
+	a.log.ErrorContext(ctx, "row set aside; the rest of its batch goes on", "work", string(row.Work), "app", row.App, "job", row.Job,
+		"run", row.Run, "item", row.Item, "tries", row.Tries, "try_at", row.TryAt, "err", row.Problem)
+}
+
+// reportQuarantine tells people of a trigger that was quarantined because its work failed alone.
+func (a *asides) reportQuarantine(ctx context.Context, trigger dispatcher.SetAside) {
+	a.apps.Of(trigger.App)[trigger.Work].Inc()
+	a.log.ErrorContext(ctx, "trigger quarantined; the rest of its batch goes on", "work", string(trigger.Work), "app", trigger.App,
+		"job", trigger.Job, "trigger", trigger.Item, "err", trigger.Problem)
+}
+
+// jobItem names a job that is set aside.
+func jobItem(id int64) string { return "job " + strconv.FormatInt(id, 10) }
+
+// withoutAsides returns those of rows that are not left out.
+func withoutAsides[T any](s *store, work dispatcher.Work, rows []T, item func(T) string, now time.Time) []T {
+	if s.asides.count(work) == 0 {
+		return rows
+	}
+	var rest []T
+	for _, row := range rows {
+		if !s.asides.leaves(work, item(row), now) {
+			rest = append(rest, row)
+		}
+	}
+	return rest
+}
+
+// setAsideRows are the rows that are set aside at a time, the longest first, of which a condition holds, which is empty or begins
+// with AND. A row that was tried again and did not fail is none.
+func setAsideRows(now time.Time, and string) string {
+	since := strconv.FormatInt(now.Add(-asideSeen).UnixMilli(), 10)
+	return `SELECT x.work, coalesce(a.name, ''), coalesce(j.name, ''), x.item, x.kind, x.problem, x.tries, x.try_at
+		FROM set_aside AS x LEFT JOIN apps AS a ON a.id = x.app_id LEFT JOIN jobs AS j ON j.id = x.job_id
+		WHERE (x.kind = 0 AND x.try_at > ` + since + ` OR x.kind <> 0 AND EXISTS (SELECT 1 FROM live_runs AS r
+			WHERE r.scheduled_at = x.scheduled_at AND r.trigger_id = x.trigger_id AND r.kind = x.kind AND r.node = -3))` + and + `
+		ORDER BY x.since, x.work, x.item`
+}
+
+func scanSetAside(row scanner) (one dispatcher.SetAside, err error) {
+	var kind int
+	err = row.Scan(&one.Work, &one.App, &one.Job, &one.Item, &kind, &one.Problem, &one.Tries, instantColumn(&one.TryAt))
+	if kind != 0 {
+		one.Run, one.Item = one.Item, ""
+	}
+	return one, err
+}
+
+// setJobAside is setAside of a job.
+func (s *store) setJobAside(ctx context.Context, work dispatcher.Work, job int64, why error, now time.Time) error {
+	return s.setAside(ctx, asideRow{work: work, item: jobItem(job), job: job}, why, now)
+}
+
+// setAppAside is setAside of an app.
+func (s *store) setAppAside(ctx context.Context, work dispatcher.Work, app string, why error, now time.Time) error {
+	return s.setAside(ctx, asideRow{work: work, item: appItem(app), app: dispatcher.AppID(app)}, why, now)
+}
+
+// appItem names an app that is set aside.
+func appItem(name string) string { return "app " + name }
+
+// problemOf is what is stored of an error.
+func problemOf(why error) string {
+	text := storable(why.Error())
+	return strings.ToValidUTF8(text[:min(len(text), mostProblem)], "")
+}
+
+// setAside sets a row aside that failed alone. If even that fails, this process leaves the row out all the same.
+func (s *store) setAside(ctx context.Context, row asideRow, why error, now time.Time) error {
+	shown := dispatcher.SetAside{Work: row.work, Item: row.item, Problem: problemOf(why)}
+	if row.key.Kind != "" {
+		shown.Run, shown.Item = row.item, ""
+	}
+	fresh := true
+	err := s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+		fresh, err = t.setAside(ctx, row, &shown)
+		return err
+	})
+	switch {
+	case err == nil && !fresh:
+	case err == nil, s.ofStored(ctx, err):
+		if err != nil {
+			notKept(&shown, now, err)
+		}
+		s.asides.report(ctx, shown)
+	default:
+		return fmt.Errorf("set %s aside: %w", row.item, err)
+	}
+	if row.key.Kind == "" || err != nil {
+		s.asides.remember(row.work, row.item, shown.TryAt)
+	}
+	return nil
+}
+
+// notKept completes what is shown of a row that cannot even be set aside, and that this process leaves out.
+func notKept(shown *dispatcher.SetAside, now time.Time, why error) {
+	shown.Tries, shown.TryAt = 1, cmp.Or(now, wallClock()).Add(asidePauses.Most)
+	shown.Problem += "; and it cannot be set aside: " + problemOf(why)
+}
+
+// setAside writes a row that is set aside, and completes what is shown of it. fresh is false if another node did so a moment ago.
+func (t *tx) setAside(ctx context.Context, row asideRow, shown *dispatcher.SetAside) (fresh bool, err error) {
+	// $1 work, $2 item
+	const known = `SELECT tries, try_at FROM set_aside WHERE work = $1 AND item = $2`
+	type entry struct{ tries, tryAt int64 }
+	before, found, err := first(ctx, t, func(r scanner) (e entry, err error) {
+		err = r.Scan(&e.tries, &e.tryAt)
+		return e, err
+	}, known+t.lock(), row.work, row.item)
+	if err != nil {
+		return false, err
+	}
+	if found && before.tryAt > t.now.UnixMilli() && row.key.Kind == "" {
+		shown.Tries, shown.TryAt = int(before.tries), instant(before.tryAt)
+		return false, nil
+	}
+	shown.Tries = int(before.tries) + 1
+	shown.TryAt = t.now.Add(asidePauses.After(shown.Tries))
+	// $1 job, $2 app
+	const names = `SELECT a.name, COALESCE(j.name, ''), a.id FROM apps AS a LEFT JOIN jobs AS j ON j.app_id = a.id AND j.id = $1
+		WHERE a.id = $2 OR j.id = $1`
+	_, _, err = first(ctx, t, func(r scanner) (struct{}, error) { return struct{}{}, r.Scan(&shown.App, &shown.Job, &row.app) },
+		names, row.job, row.app)
+	if err != nil {
+		return false, err
+	}
+	// $1 work, $2 item, $3 app, $4 job, $5 to $7 key of the run, $8 and $9 where and what it was, $10 tries, $11 since, $12 when it is
+	// tried again, $13 problem
+	const note = `INSERT INTO set_aside (work, item, app_id, job_id, scheduled_at, trigger_id, kind, node, state, tries, since, try_at,
+			problem)
+		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)
+		ON CONFLICT (work, item) DO UPDATE SET node = excluded.node, state = excluded.state, tries = excluded.tries,
+			try_at = excluded.try_at, problem = excluded.problem`
+	_, err = t.ExecContext(ctx, note, row.work, row.item, row.app, row.job, orZero(row.key.ScheduledAt), row.key.TriggerID,
+		row.key.Code(), row.node, row.state, shown.Tries, t.now.UnixMilli(), shown.TryAt.UnixMilli(), shown.Problem)
+	return true, err
+}

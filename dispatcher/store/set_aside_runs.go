@@ -1,0 +1,243 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// failedRun is a live run of which some work failed alone.
+type failedRun struct {
+	work dispatcher.Work
+	key  dispatcher.RunKey
+	// token is that of the attempt whose node asked; 0: no live node may have the run.
+	token dispatcher.Token
+	why   error
+}
+
+// setRunAside sets a run aside. Somebody else may have taken or ended it meanwhile; then it stays as it is. A run of a deleted job ends
+// instead, as nodes end the others at their next attempt.
+func (s *store) setRunAside(ctx context.Context, run failedRun, now time.Time) error {
+	var aside *dispatcher.SetAside
+	hide := func(all bool) error {
+		return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+			aside, err = t.hideRun(ctx, run, all)
+			return err
+		})
+	}
+	err := hide(true)
+	if s.ofStored(ctx, err) {
+		err = hide(false) // it cannot even end, or leave its slots
+	}
+	switch {
+	case s.ofStored(ctx, err):
+		aside = &dispatcher.SetAside{Work: run.work, Run: run.key.String(), Problem: problemOf(run.why)}
+		notKept(aside, now, err)
+		s.asides.remember(run.work, aside.Run, aside.TryAt)
+	case err != nil:
+		return fmt.Errorf("set run %s aside: %w", run.key, errors.Join(run.why, err))
+	}
+	if aside != nil {
+		s.asides.report(ctx, *aside)
+	}
+	return nil
+}
+
+// hideRun is setRunAside in a transaction. It returns the row that is set aside; nil: none is. Without all, the run keeps its slots, and
+// does not end if its job was deleted.
+func (t *tx) hideRun(ctx context.Context, failed failedRun, all bool) (*dispatcher.SetAside, error) {
+	run, found, err := t.lockAside(ctx, failed.key)
+	free := run.dead && failed.token == 0 || failed.token != 0 && run.token == int64(failed.token)
+	if err != nil || !found || run.node == asideNode || !free {
+		return nil, err
+	}
+	row := asideRow{work: failed.work, item: failed.key.String(), job: run.job, key: failed.key, node: run.node, state: run.state}
+	shown := dispatcher.SetAside{Work: failed.work, Run: row.item, Problem: problemOf(failed.why)}
+	if _, err = t.setAside(ctx, row, &shown); err != nil {
+		return nil, err
+	}
+	// $1 to $3 key, $4 why
+	const hide = `UPDATE live_runs SET node = -3, token = 0, waits_for = 0, class = 'other', error = $4,
+		state = CASE WHEN state IN ('retrying', 'waiting_callback', 'waiting_shards') THEN 'queued' ELSE state END
+		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+	why := storable("set aside, tried again at " + dispatcher.FormatInstant(shown.TryAt) + ": " + shown.Problem)
+	if _, err = t.ExecContext(ctx, hide, append(keyArgs(failed.key), why)...); err != nil {
+		return nil, err
+	}
+	if !all {
+		return &shown, nil
+	}
+	// $1 to $3 key, $4 job. Its slots go to other runs of the job in the handler's next round.
+	const leave = `DELETE FROM slots WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
+	if _, err = t.ExecContext(ctx, leave, append(keyArgs(failed.key), run.job)...); err != nil || !run.gone {
+		return &shown, err
+	}
+	if err = t.endAside(ctx, failed.key); err == nil {
+		err = t.forgetAside(ctx, row.item)
+	}
+	return nil, err
+}
+
+// asideLive is a live run as it was when it was to be set aside.
+type asideLive struct {
+	job, node, token int64
+	state            dispatcher.RunState
+	dead             bool // its node is, or there is none
+	gone             bool // its job is deleted
+}
+
+// lockAside locks a live run.
+func (t *tx) lockAside(ctx context.Context, key dispatcher.RunKey) (asideLive, bool, error) {
+	// $1 to $3 key
+	const read = `SELECT r.job_id, r.node, r.token, r.state, NOT EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = r.node AND o.state <> 'dead')
+			OR r.state IN ('retrying', 'waiting_callback', 'waiting_shards'),
+			EXISTS (SELECT 1 FROM jobs AS j WHERE j.id = r.job_id AND j.deleted_at IS NOT NULL)
+		FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+	return first(ctx, t, func(row scanner) (run asideLive, err error) {
+		err = row.Scan(&run.job, &run.node, &run.token, &run.state, &run.dead, &run.gone)
+		return run, err
+	}, read+lockOf(t.lock(), "r"), keyArgs(key)[:3]...)
+}
+
+// asideEntry is a row of set_aside.
+type asideEntry struct {
+	asideRow
+	tries  int
+	tryAt  int64
+	exists bool // the run is still set aside
+	gone   bool // its job or app is deleted
+}
+
+func scanAsideEntry(row scanner) (e asideEntry, err error) {
+	err = row.Scan(&e.work, &e.item, &e.app, &e.job, instantColumn(&e.key.ScheduledAt), &e.key.TriggerID, kindColumn(&e.key), &e.node,
+		&e.state, &e.tries, &e.tryAt, &e.exists, &e.gone)
+	return e, err
+}
+
+// asideEntries are those of a condition.
+func asideEntries(condition string) string {
+	return `SELECT x.work, x.item, x.app_id, x.job_id, x.scheduled_at, x.trigger_id, x.kind, x.node, x.state, x.tries, x.try_at,
+			EXISTS (SELECT 1 FROM live_runs AS r WHERE r.scheduled_at = x.scheduled_at AND r.trigger_id = x.trigger_id
+				AND r.kind = x.kind AND r.node = -3),
+			EXISTS (SELECT 1 FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
+				WHERE j.id = x.job_id AND (j.deleted_at IS NOT NULL OR a.deleted_at IS NOT NULL))
+		FROM set_aside AS x WHERE ` + condition
+}
+
+// RetrySetAside lets the runs whose pause is over be found again, and learns which rows other nodes have set aside.
+func (s *store) RetrySetAside(ctx context.Context, limit int, now time.Time) (retried int, err error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	if now, err = s.orClock(ctx, now); err != nil {
+		return 0, err
+	}
+	// $1 now, $2 limit
+	due, err := collect(ctx, s.read, scanAsideEntry, asideEntries(`x.try_at <= $1 ORDER BY x.try_at LIMIT $2`), now.UnixMilli(), limit)
+	if err != nil {
+		return 0, fmt.Errorf("look for rows that are set aside: %w", err)
+	}
+	var errs []error
+	for _, entry := range due {
+		again := false
+		err := s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+			again, err = t.retryAside(ctx, entry)
+			return err
+		})
+		if err != nil && !s.ofStored(ctx, err) {
+			return retried, fmt.Errorf("try %s again: %w", entry.item, err)
+		}
+		if err != nil {
+			errs = append(errs, s.setAside(ctx, entry.asideRow, err, now))
+		}
+		if again {
+			retried++
+		}
+	}
+	s.asides.prune(now)
+	// $1 now, $2 limit
+	left, err := collect(ctx, s.read, scanAsideEntry, asideEntries(`x.try_at > $1 AND x.kind = 0 ORDER BY x.try_at LIMIT $2`),
+		now.UnixMilli(), limit)
+	for _, entry := range left {
+		s.asides.remember(entry.work, entry.item, instant(entry.tryAt))
+	}
+	return retried, errors.Join(append(errs, err)...)
+}
+
+// retryAside lets a row be tried again, or forgets it if it was, and reports whether a run may be taken now.
+func (t *tx) retryAside(ctx context.Context, entry asideEntry) (again bool, err error) {
+	late := entry.tryAt <= t.now.Add(-asideGrace).UnixMilli()
+	switch {
+	case entry.exists && entry.gone:
+		err = t.endAside(ctx, entry.key)
+	case entry.exists:
+		again, err = t.bringAsideBack(ctx, entry)
+		if err == nil && again {
+			t.notify(dispatcher.Notification{Adopt: true})
+		}
+		return again, err
+	case !entry.gone && !late:
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	// $1 work, $2 item
+	_, err = t.ExecContext(ctx, `DELETE FROM set_aside WHERE work = $1 AND item = $2`, entry.work, entry.item)
+	return false, err
+}
+
+// bringAsideBack puts a run back to where it was, so that the next look finds it. A run that its node had begun goes back to that node: it
+// ends as lost once the node is dead.
+func (t *tx) bringAsideBack(ctx context.Context, entry asideEntry) (bool, error) {
+	// $1 to $3 key, $4 node, $5 state, $6 now
+	const back = `UPDATE live_runs AS r SET class = '', error = '',
+			node = CASE WHEN $5 IN ('running', 'waiting_shards') OR EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = $4 AND o.state = 'dead') OR $4 < 0
+				THEN CAST($4 AS BIGINT) ELSE 0 END,
+			state = CASE WHEN $5 IN ('running', 'retrying', 'waiting_callback', 'waiting_shards') OR $4 < 0
+					OR EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = $4 AND o.state = 'dead') THEN $5 ELSE 'queued' END,
+			next_attempt_at = CASE WHEN next_attempt_at IS NULL THEN NULL ELSE CAST($6 AS BIGINT) END
+		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.node = -3`
+	n, err := t.execute(ctx, back, append(keyArgs(entry.key)[:3:3], entry.node, string(entry.state), t.now.UnixMilli())...)
+	return n > 0, err
+}
+
+// endAside ends a run that is set aside and whose job was deleted.
+func (t *tx) endAside(ctx context.Context, key dispatcher.RunKey) error {
+	// $1 now, from $2 on: the key
+	ended := t.steps(1, t.rows(1, 2, "", keyColumns[:3]...), `SELECT`+chosenEnd(end{
+		state: `'cancelled'`, class: `'job_deleted'`, message: `'the job was deleted before this attempt began'`,
+	})+` FROM n CROSS JOIN b JOIN live_runs AS r ON`+ofBatch(t.flavor)+` AND r.node = -3`, lockToDelete, 1, endSteps(t.flavor, "")...)
+	k := newKeys(1)
+	k.add(key, 0, 0)
+	if err := t.take(ctx, ended, append([]any{t.now.UnixMilli()}, t.batch(k.at, k.trigger, k.kind)...)...); err != nil {
+		return fmt.Errorf("end run %s of a deleted job: %w", key, err)
+	}
+	t.notify(dispatcher.Notification{Adopt: true}) // a fixed delay goes on from here
+	return nil
+}
+
+// endAsides ends the runs of a job that are set aside, and forgets its other rows. The job is being deleted.
+func (t *tx) endAsides(ctx context.Context, job int64) error {
+	// $1 job
+	entries, err := collect(ctx, t, scanAsideEntry, asideEntries(`x.job_id = $1`), job)
+	for _, entry := range entries {
+		if err == nil && entry.exists {
+			err = t.endAside(ctx, entry.key)
+		}
+	}
+	if err != nil || len(entries) == 0 {
+		return err
+	}
+	_, err = t.ExecContext(ctx, `DELETE FROM set_aside WHERE job_id = $1`, job)
+	return err
+}
+
+// forgetAside forgets that a run was set aside, which ends now.
+func (t *tx) forgetAside(ctx context.Context, id string) error {
+	// $1 run
+	_, err := t.ExecContext(ctx, `DELETE FROM set_aside WHERE item = $1 AND kind > 0`, id)
+	return err
+}
