@@ -68,6 +68,11 @@ type Dispatch interface {
 	// GrantWaiting grants free slots of all jobs to waiting runs, in place of nodes that died before
 	// their ReleaseSlots. A run that waits for an endpoint that is gone or drains is routed again.
 	GrantWaiting(ctx context.Context) error
+	// LeftSlots returns slots that a live node has for attempts which, by what the database knows, it does not make: the
+	// run has ended, or is attempted again. It looks at limit slots after one of them, of all jobs and nodes, in their
+	// order. The node that has such a slot and does not make the attempt either says so by ReleaseSlots. Without that, the
+	// slot would stay taken until the node is dead.
+	LeftSlots(ctx context.Context, node NodeID, after SlotKey, limit int) (LeftSlots, error)
 	// RunInputs returns the inputs of runs by their keys. A shard has that of its parent. Runs without one are absent.
 	RunInputs(ctx context.Context, keys []RunKey) (map[RunKey]RunInput, error)
 	// FailLostRuns ends as lost the begun runs of dead nodes, and returns how many.
@@ -187,6 +192,22 @@ type HeldRun struct {
 	HasInput bool
 	// Accepted is set if the node is only to record the end of the attempt; see AcceptedAttempt.
 	Accepted *AcceptedAttempt
+}
+
+// SlotKey names a slot that is taken: by which run of which job, and of which endpoint; empty: the slot is the job's.
+type SlotKey struct {
+	JobID int64
+	RunKey
+	Endpoint string
+}
+
+// LeftSlots are slots that a node has for attempts that it may not make any more.
+type LeftSlots struct {
+	// Runs have the token under which they got the slot, and no number of an attempt, which a slot does not know.
+	Runs []HeldRun
+	// Last is the last slot that was looked at, if there are More.
+	Last SlotKey
+	More bool
 }
 
 // Settlement decides about the missed fires of one trigger: From is Advance.Next.

@@ -21,6 +21,7 @@ type metrics struct {
 	waits     prometheus.Histogram   // for the pool
 	retries   *prometheus.CounterVec // by reason
 	slots     *prometheus.CounterVec // by result
+	leftSlots prometheus.Counter
 	misfires  prometheus.Counter
 	removed   *prometheus.CounterVec // by kind
 	polls     prometheus.Histogram
@@ -50,6 +51,10 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 				"of the host is open or its rate is used up."),
 		slots: counters(registry, "carillon_slots_total", "result", []string{claimWon, claimLost},
 			"Runs that asked for a slot of their job or of an endpoint, by result: won, or lost (they wait, or are skipped or cancelled)."),
+		leftSlots: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "carillon_left_slots_total",
+			Help: "Slots of attempts that the database gave to this node and that it did not make, as after a rollback, and that it freed.",
+		}),
 		removed: counters[string](registry, "carillon_history_removed_total", "kind", nil,
 			"History past its retention that this node removed, by kind. A partition is one day of a table."),
 		misfires: prometheus.NewCounter(prometheus.CounterOpts{
@@ -66,7 +71,7 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 		}),
 	}
 	m.purged(dispatcher.Purged{}) // all kinds begin at 0
-	registry.MustRegister(m.misfires, m.waits, m.polls, m.drift, m.rollbacks)
+	registry.MustRegister(m.leftSlots, m.misfires, m.waits, m.polls, m.drift, m.rollbacks)
 	if watcher, can := e.invoker.(endpointWatcher); can {
 		registry.MustRegister(newEndpointCounts(watcher))
 	}

@@ -68,6 +68,18 @@ func (s *slots) took(run dispatcher.HeldRun) {
 	s.held[pool.KeyOf(run)] = run
 }
 
+// has reports whether an attempt of a run under a token has a slot here.
+func (s *slots) has(run dispatcher.HeldRun) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.held {
+		if key.Of(run.RunKey, run.Token) {
+			return true
+		}
+	}
+	return false
+}
+
 // giveBack gives back the slot of a run that has one, or may have got one, without an attempt.
 func (s *slots) giveBack(run dispatcher.HeldRun) {
 	s.mu.Lock()

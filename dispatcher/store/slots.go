@@ -92,6 +92,7 @@ func contendedJobs(f flavor) string {
 // slotStatements are the statements of slots, which one transaction runs in this order.
 type slotStatements struct {
 	contended, lockJobs, leave, held, asking, waiting, edges string
+	left                                                     string // see leftSlots
 	gone                                                     string // from $1 on: waitedColumns
 	free                                                     string
 	cancel, skip, complete                                   statement // $1 now, from $2 on: endColumns
@@ -103,14 +104,14 @@ func slotStatementsOf(f flavor) slotStatements {
 	jobs, slots, keys := f.rows(0, 1, "", idColumns...), f.rows(0, 1, "", slotColumns...), f.rows(0, 1, "", keyColumns...)
 	ends := f.rows(1, 2, "", endColumns...)
 	return slotStatements{
-		contended: contendedJobs(f),
-		lockJobs:  jobs + lockBounds + lockOf(f.lock(), "j") + f.lockRows(skipLocked),
-		held:      jobs + heldSlots(f),
-		asking:    keys + ` SELECT` + contenderColumns + ` FROM b JOIN live_runs AS r ON` + fence(f),
-		waiting:   f.rows(0, 1, "-1 AS waits", idColumns...) + waitingRuns(f),
-		edges:     f.edges(),
-		gone:      f.rows(0, 1, "", waitedColumns...) + goneEndpoints,
-		free:      slots + freeSlots, leave: slots + backSlots,
+		contended: contendedJobs(f), left: leftSlots(f),
+		lockJobs: jobs + lockBounds + lockOf(f.lock(), "j") + f.lockRows(skipLocked),
+		held:     jobs + heldSlots(f),
+		asking:   keys + ` SELECT` + contenderColumns + ` FROM b JOIN live_runs AS r ON` + fence(f),
+		waiting:  f.rows(0, 1, "-1 AS waits", idColumns...) + waitingRuns(f),
+		edges:    f.edges(),
+		gone:     f.rows(0, 1, "", waitedColumns...) + goneEndpoints,
+		free:     slots + freeSlots, leave: slots + backSlots,
 		wait: keys + waitRuns + fence(f), wake: keys + wakeRuns + ofBatch(f) + ` AND r.node = -1`,
 		skip:     f.steps(1, ends, chooseSkipped(f), lockToDelete, 1, endSteps(f, "")...),
 		cancel:   f.steps(1, ends, chooseCancelled(f), lockToDelete, 1, append([]string{insertCancelled}, endSteps(f, "")...)...),

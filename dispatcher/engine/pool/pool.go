@@ -62,6 +62,11 @@ func Attempt(run dispatcher.RunKey, token dispatcher.Token, number int) AttemptK
 	return AttemptKey{run.TriggerID, run.ScheduledAt.UnixMilli(), run.Code(), number, token}
 }
 
+// Of tells whether the attempt is one of a run under a token, whichever number it has.
+func (k AttemptKey) Of(run dispatcher.RunKey, token dispatcher.Token) bool {
+	return k == Attempt(run, token, k.number)
+}
+
 // KeyOf returns the key of the attempt that a run is held for.
 func KeyOf(run dispatcher.HeldRun) AttemptKey { return Attempt(run.RunKey, run.Token, run.Attempt) }
 
@@ -207,6 +212,18 @@ func (p *Pool[T]) Owns(run dispatcher.HeldRun) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.owned[KeyOf(run)]
+}
+
+// OwnsAny reports whether any attempt of a run under a token is here. It looks at all that is here.
+func (p *Pool[T]) OwnsAny(run dispatcher.RunKey, token dispatcher.Token) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for key := range p.owned {
+		if key.Of(run, token) {
+			return true
+		}
+	}
+	return false
 }
 
 // Disown forgets attempts: their outcomes are stored, or another node has their runs.

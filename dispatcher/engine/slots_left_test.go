@@ -1,0 +1,169 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// leftBehind takes the slot of a run in the node's name, as a restored dump has it: the node itself knows nothing of that.
+func (r *rig) leftBehind(change func(*dispatcher.Job)) dispatcher.HeldRun {
+	r.t.Helper()
+	r.putBounded(change)
+	r.requestBounded()
+	query := dispatcher.AdoptQuery{Node: r.fleet.id(), Token: 77, Limit: 10, Now: time.Now()}
+	found, err := r.store.Adoptable(r.t.Context(), query)
+	if err != nil || len(found) != 1 {
+		r.t.Fatalf("adoptable: %v, %v, want one run", found, err)
+	}
+	held, err := r.store.Adopt(r.t.Context(), query, found)
+	if err != nil || len(held) != 1 {
+		r.t.Fatalf("adopted: %v, %v, want one run", held, err)
+	}
+	if granted, err := r.store.Acquire(r.t.Context(), held); err != nil || len(granted) != 1 {
+		r.t.Fatalf("acquired: %v, %v, want the slot", granted, err)
+	}
+	return held[0]
+}
+
+func (r *rig) putBounded(change func(*dispatcher.Job)) {
+	r.t.Helper()
+	job := dispatcher.Job{App: "app", Name: "bounded"}
+	job.SetDefaults()
+	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+	change(&job)
+	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+		r.t.Fatal(err)
+	}
+}
+
+func (r *rig) requestBounded() string {
+	r.t.Helper()
+	run, err := r.store.RequestRun(r.t.Context(), "app", "bounded", nil, dispatcher.Change{Actor: "test"})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return run.ID
+}
+
+// handle makes rounds of the handler, each an interval after the one before.
+func (r *rig) handle(rounds int) {
+	r.t.Helper()
+	for range rounds {
+		r.now = r.now.Add(r.opts.Handler)
+		if err := r.heartbeatOnce(r.t.Context()); err != nil {
+			r.t.Fatal(err)
+		}
+		if err := r.handleOnce(r.t.Context(), r.now); err != nil {
+			r.t.Fatal(err)
+		}
+	}
+}
+
+// wantsToGoOn requests a run and requires that it succeeds.
+func (r *rig) wantsToGoOn() {
+	r.t.Helper()
+	id := r.requestBounded()
+	if err := r.adopt(r.t.Context()); err != nil {
+		r.t.Fatal(err)
+	}
+	r.quiet()
+	run, err := r.store.Run(r.t.Context(), id)
+	if err != nil || run.State != dispatcher.RunSucceeded {
+		r.t.Errorf("the next run is %s (%s), %v; want it to succeed", run.State, run.Error, err)
+	}
+	if slots, err := r.store.Slots(r.t.Context(), "app", "bounded"); err != nil || len(slots) != 0 {
+		r.t.Errorf("slots %+v, %v, want none taken", slots, err)
+	}
+}
+
+// However a run ends that the database gives to a live node, and that this node does not have: its job goes on.
+func TestSlotsOfEndedRunsThatTheNodeDoesNotHaveAreFreed(t *testing.T) {
+	t.Parallel()
+	settle := func(choice dispatcher.RollbackChoice) func(*rig, dispatcher.HeldRun) error {
+		return func(r *rig, _ dispatcher.HeldRun) error {
+			if _, err := r.store.DeclareRollback(t.Context(), "restored", dispatcher.Change{Actor: "test"}); err != nil {
+				return err
+			}
+			if err := r.heartbeatOnce(t.Context()); err != nil {
+				return err
+			}
+			_, err := r.store.ResolveRollback(t.Context(), choice, dispatcher.Change{Actor: "test"})
+			return err
+		}
+	}
+	ends := map[string]func(*rig, dispatcher.HeldRun) error{
+		"rollback skip":   settle(dispatcher.RollbackSkip),
+		"rollback replay": settle(dispatcher.RollbackReplay),
+		"cancel": func(r *rig, run dispatcher.HeldRun) error {
+			_, err := r.store.CancelRun(t.Context(), run.String(), dispatcher.Change{Actor: "test"})
+			return err
+		},
+		"cancel and retry": func(r *rig, run dispatcher.HeldRun) error {
+			if _, err := r.store.CancelRun(t.Context(), run.String(), dispatcher.Change{Actor: "test"}); err != nil {
+				return err
+			}
+			_, err := r.store.RetryRun(t.Context(), run.String(), dispatcher.Change{Actor: "test"})
+			return err
+		},
+		"hand back": func(r *rig, run dispatcher.HeldRun) error {
+			return r.store.Release(t.Context(), []dispatcher.HeldRun{run})
+		},
+	}
+	policies := map[string]func(*dispatcher.Job){
+		"forbid":  func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid },
+		"queue":   func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue },
+		"replace": func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace },
+		"allow":   func(j *dispatcher.Job) { j.MaxConcurrency = 1 },
+	}
+	for end, by := range ends {
+		for policy, change := range policies {
+			t.Run(end+", "+policy, func(t *testing.T) {
+				t.Parallel()
+				r := newRig(t, nil)
+				run := r.leftBehind(change)
+				if err := by(r, run); err != nil {
+					t.Fatal(err)
+				}
+				r.handle(3)
+				if err := r.adopt(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				r.quiet()
+				r.wantsToGoOn()
+			})
+		}
+	}
+}
+
+// Only the node knows that a request of a cancelled run is in flight, however many rounds pass.
+func TestSlotOfARequestInFlightIsNotFreed(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	begun, stop := make(chan struct{}), make(chan struct{})
+	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
+		close(begun)
+		<-stop // its target does not notice that the caller is gone
+		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
+	}
+	r.putBounded(func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid })
+	id := r.requestBounded()
+	if err := r.adopt(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	<-begun
+	if _, err := r.store.CancelRun(t.Context(), id, dispatcher.Change{Actor: "test"}); err != nil {
+		t.Fatal(err)
+	}
+	r.handle(6)
+	if slots, err := r.store.Slots(t.Context(), "app", "bounded"); err != nil || len(slots) != 1 || slots[0].Run != id {
+		t.Errorf("slots %+v, %v, want that of the cancelled run, whose request is in flight", slots, err)
+	}
+	close(stop)
+	r.quiet()
+	r.invoke = nil
+	r.handle(3)
+	r.wantsToGoOn()
+}
