@@ -28,6 +28,9 @@ type Ledger interface {
 	RunsAt(ctx context.Context, keys []RunKey) ([]Run, error)
 	// Slots lists the slots of a job that are taken, in the order of their runs.
 	Slots(ctx context.Context, app, job string) ([]Slot, error)
+	// Leaks lists what is held for runs of an app although they have ended, or keeps runs from going on, and was so before an
+	// instant: at most limit leaks, in the order of their jobs. What is younger may be about to be freed.
+	Leaks(ctx context.Context, app string, before time.Time, limit int) ([]Leak, error)
 	// Misfires lists the misfire decisions of an app, latest first, optionally of one job and trigger.
 	// The cursor is Misfire.Cursor of the last item.
 	Misfires(ctx context.Context, query RunQuery) ([]Misfire, error)

@@ -4,6 +4,9 @@
 // whole app in bulk: every scheduled time has a run, lies in a misfire decision, or is still open.
 // Any other one is a discrepancy, and so is a run at a time that no schedule has.
 //
+// Ledger also says what is held for runs that have ended: slots, waits for hosts, shards. Each of them keeps later runs
+// of its job from going on.
+//
 // Both read the history of definitions before the ledger. A fire that a node claims in between is
 // then found in the ledger, or counts as open; it never looks lost.
 package verify
@@ -23,6 +26,8 @@ type Reader interface {
 	RunsAt(ctx context.Context, keys []dispatcher.RunKey) ([]dispatcher.Run, error)
 	// Misfires lists misfire decisions, latest first; the cursor is Misfire.Cursor of the last item.
 	Misfires(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Misfire, error)
+	// Leaks lists what is held for runs that have ended before an instant.
+	Leaks(ctx context.Context, app string, before time.Time, limit int) ([]dispatcher.Leak, error)
 	// Backfilled counts the runs of backfills of a job between two instants, by trigger.
 	Backfilled(ctx context.Context, job int64, from, to time.Time) (map[int64]int, error)
 }

@@ -27,7 +27,10 @@ type Query struct {
 // Page is one page of results; Next is the cursor of the following one, empty after the last.
 type Page struct {
 	Items []Trigger `json:"items"`
-	Next  string    `json:"next,omitempty"`
+	// Leaks are the first hundred things that are held for runs which have ended, of the whole app, whatever the period. Only the
+	// first page has them.
+	Leaks []dispatcher.Leak `json:"leaks,omitempty"`
+	Next  string            `json:"next,omitempty"`
 }
 
 // Trigger compares the schedule of a trigger with the ledger, for all of a period or a part of it.
@@ -85,6 +88,10 @@ const (
 	// maxEvaluation bounds the steps that one call of Ledger takes to evaluate schedules, which is
 	// some tenths of a second.
 	maxEvaluation = 40 * maxTimes
+	// maxLeaks bounds those that are listed of an app.
+	maxLeaks = 100
+	// leakAfter is more than nodes take to free what a run has left: two rounds of the handler, and a look each minute.
+	leakAfter = 5 * time.Minute
 )
 
 // Ledger compares the ledger of an app with its schedules, job by job. One call does a bounded
@@ -103,6 +110,11 @@ func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
 	first, last := latest(query.From, app.Since), query.To
 	if last.IsZero() || last.After(app.Now) {
 		last = app.Now
+	}
+	if query.Page.Cursor == "" {
+		if page.Leaks, err = reader.Leaks(ctx, query.App, app.Now.Add(-leakAfter), maxLeaks); err != nil {
+			return page, err
+		}
 	}
 	jobs, err := reader.EveryJobName(ctx, query.App, dispatcher.Page{Cursor: from.job, Limit: query.Page.Limit})
 	if err != nil {

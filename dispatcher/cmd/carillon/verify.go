@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -22,7 +23,8 @@ type verifyCommand struct {
 // verifyPage is the number of jobs per request.
 const verifyPage = 200
 
-// Run prints one line per trigger, and fails if schedule and ledger disagree at a scheduled time.
+// Run prints one line per trigger, and fails if schedule and ledger disagree at a scheduled time, or something is held for runs
+// that have ended.
 func (v *verifyCommand) Run(ctx context.Context, c console) error {
 	from, to, err := v.period(time.Now())
 	if err != nil {
@@ -34,6 +36,7 @@ func (v *verifyCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	totals, seen := map[string]*verify.Trigger{}, newProgress(c, "triggers compared")
+	var leaks []dispatcher.Leak
 	for {
 		page, err := api.Verify(ctx, query)
 		if err != nil {
@@ -42,9 +45,10 @@ func (v *verifyCommand) Run(ctx context.Context, c console) error {
 		for _, part := range page.Items {
 			add(totals, part)
 		}
+		leaks = append(leaks, page.Leaks...)
 		seen.say(len(totals))
 		if query.Page.Cursor = page.Next; page.Next == "" {
-			return v.print(c, totals)
+			return errors.Join(v.print(c, totals), v.printLeaks(c, leaks))
 		}
 	}
 }
@@ -90,4 +94,31 @@ func (v *verifyCommand) print(c console, totals map[string]*verify.Trigger) erro
 			"carillon explain %s/JOB/TRIGGER INSTANT says more about each", unexplained, v.App)}
 	}
 	return nil
+}
+
+// printLeaks prints what is held for runs that have ended.
+func (v *verifyCommand) printLeaks(c console, leaks []dispatcher.Leak) error {
+	if len(leaks) == 0 {
+		return nil
+	}
+	for _, leak := range leaks {
+		if v.Output != outputTable {
+			break
+		}
+		line := string(leak.Kind) + "  " + v.App + "/" + leak.Job
+		for _, more := range []string{leak.Run, leak.Of} {
+			if more != "" {
+				line += "  " + more
+			}
+		}
+		if leak.Node != nil {
+			line += "  on node " + leak.Node.String()
+		}
+		if leak.Since != nil {
+			line += "  since " + dispatcher.FormatInstant(*leak.Since)
+		}
+		fmt.Fprintln(c.out, plain(line))
+	}
+	return &negativeError{fmt.Errorf("held for runs that have ended: %d, the first a %s of job %s/%s", len(leaks), leaks[0].Kind, v.App,
+		leaks[0].Job)}
 }

@@ -56,7 +56,7 @@ type tests = map[string]func(*testing.T, *fixture)
 //   - retention: what is removed, and when.
 func wings() map[string]tests {
 	return map[string]tests{
-		"dispatch": join(dispatchTests(), claimTests(), dueTests(), inputTests(), retryTests(), misfireTests(), slotTests(),
+		"dispatch": join(dispatchTests(), claimTests(), dueTests(), inputTests(), retryTests(), misfireTests(), slotTests(), slotEndTests(),
 			endpointSlotTests(), hostTests(), unfoldTests(), fleetTests(), broadcastTests(), callbackTests(), meetingTests(), followTests(),
 			carriedStateTests()),
 		"definitions": join(definitionTests(), boundTests(), tokenTests(), sessionTests(), calendarTests(), unusedCalendarTests(),

@@ -1,0 +1,80 @@
+package store_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// What no way through the store leaves, an administrator may, or a fault.
+func TestLeaksOfADamagedLedgerAreFound(t *testing.T) {
+	t.Parallel()
+	t.Run("SQLite", func(t *testing.T) { t.Parallel(); testDamagedLeaks(t, open(t, newFile(t))) })
+	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testDamagedLeaks(t, open(t, pgtest.New(t))) })
+}
+
+func testDamagedLeaks(t *testing.T, s dispatcher.Store) {
+	change := dispatcher.Change{Actor: "test", Now: may1}
+	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+	must(t, err)
+	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
+	hold := func(name string, token dispatcher.Token) dispatcher.HeldRun {
+		t.Helper()
+		job := dispatcher.Job{App: "app", Name: name}
+		job.SetDefaults()
+		job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		_, _, err := s.PutJob(t.Context(), job, change)
+		must(t, err)
+		_, err = s.RequestRun(t.Context(), "app", name, nil, change)
+		must(t, err)
+		query := dispatcher.AdoptQuery{Node: 1, Token: token, Limit: 10, Now: may1}
+		found, err := s.Adoptable(t.Context(), query)
+		must(t, err)
+		held, err := s.Adopt(t.Context(), query, found)
+		must(t, err)
+		if len(held) != 1 {
+			t.Fatalf("adopted %v, want the run of %s", held, name)
+		}
+		return held[0]
+	}
+	goesOn := func(run dispatcher.HeldRun, state dispatcher.RunState, next dispatcher.NextAttempt) {
+		t.Helper()
+		must(t, s.Record(t.Context(), []dispatcher.Record{{RunKey: run.RunKey, JobID: run.JobID, Revision: 1, Node: 1, Token: run.Token,
+			Attempt: 1, ClaimedAt: may1, Next: &next, Outcome: dispatcher.Outcome{State: state, StartedAt: may1, EndedAt: may1}}}))
+	}
+	goesOn(hold("accepted", 1), dispatcher.RunWaitingCallback,
+		dispatcher.NextAttempt{At: may1.Add(time.Hour), Callback: &dispatcher.Callback{Within: time.Hour}})
+	waits := hold("waits", 2)
+	goesOn(waits, dispatcher.RunFailed, dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), NotAttempted: true,
+		Wait: &dispatcher.HostWait{ID: dispatcher.HostWaitID(waits.JobID, "host"), AppID: dispatcher.AppID("app"), JobID: waits.JobID,
+			Host: "host", Pause: time.Second, ProbeAt: may1}})
+	parent := hold("parent", 3)
+	_, err = s.Broadcast(t.Context(), parent, []string{"a"}, may1)
+	must(t, err)
+	found := func() (kinds []string) {
+		t.Helper()
+		leaks, err := s.Leaks(t.Context(), "app", may1.Add(time.Hour), 10)
+		must(t, err)
+		for _, leak := range leaks {
+			kinds = append(kinds, leak.Job+": "+string(leak.Kind))
+		}
+		return kinds
+	}
+	if got := found(); len(got) != 0 {
+		t.Errorf("before the damage: got leaks %v", got)
+	}
+	for _, damage := range []string{
+		`UPDATE live_runs SET next_attempt_at = NULL WHERE state = 'waiting_callback'`, `DELETE FROM host_waits`,
+		`DELETE FROM live_runs WHERE state = 'waiting_shards'`,
+	} {
+		must(t, store.Exec(t.Context(), s, damage))
+	}
+	if diff := cmp.Diff([]string{"accepted: callback", "parent: shard", "waits: waiting"}, found()); diff != "" {
+		t.Errorf("leaks (-want +got):\n%s", diff)
+	}
+}

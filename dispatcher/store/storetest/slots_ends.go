@@ -1,0 +1,270 @@
+package storetest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/verify"
+)
+
+// runEnds are all ways in which a run with a slot can end. Each is given a run of nodeA of the job "tick".
+var runEnds = map[string]func(*fixture, dispatcher.HeldRun){
+	"succeeds": func(f *fixture, run dispatcher.HeldRun) {
+		f.must(f.Record(f.Context(), records(run)))
+	},
+	"fails for good": func(f *fixture, run dispatcher.HeldRun) {
+		f.must(f.Record(f.Context(), []dispatcher.Record{record(run, failure(run.ScheduledAt))}))
+	},
+	"is given up between two attempts": func(f *fixture, run dispatcher.HeldRun) {
+		f.again(run, failure(run.ScheduledAt), dispatcher.NextAttempt{At: t0.Add(2 * time.Hour), Until: t0.Add(time.Hour)})
+		f.must(f.GiveUp(f.Context(), t0.Add(2*time.Hour)))
+	},
+	"is cancelled between two attempts": func(f *fixture, run dispatcher.HeldRun) {
+		f.again(run, failure(run.ScheduledAt), dispatcher.NextAttempt{At: t0.Add(2 * time.Hour), Until: t0.Add(3 * time.Hour)})
+		f.must(f.CancelRun(f.Context(), run.String(), at(t0)))
+	},
+	"is cancelled while it waits for its host": func(f *fixture, run dispatcher.HeldRun) {
+		f.waits(run, waitOf("tick", "down.example.com"))
+		f.must(f.CancelRun(f.Context(), run.String(), at(t0)))
+	},
+	"is cancelled in flight": func(f *fixture, run dispatcher.HeldRun) {
+		f.must(f.CancelRun(f.Context(), run.String(), at(t0)))
+	},
+	"is replaced": func(f *fixture, _ dispatcher.HeldRun) {
+		j, err := f.Job(f.Context(), "shop", "tick")
+		f.must(err)
+		j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace
+		f.put(j, t0)
+		newer := f.claimNext(token2)
+		f.acquire(newer)
+		f.must(f.CancelRun(f.Context(), newer.String(), at(t0)))
+	},
+	"is completed by its target": func(f *fixture, run dispatcher.HeldRun) {
+		f.accept(run, run.ScheduledAt)
+		f.must(f.complete(run.RunKey, 1, t0.Add(2*time.Minute)))
+	},
+	"is failed by its target": func(f *fixture, run dispatcher.HeldRun) {
+		f.accept(run, run.ScheduledAt)
+		f.must(f.fail(run.RunKey, 1, t0.Add(2*time.Minute)))
+		f.must(f.Record(f.Context(), []dispatcher.Record{record(f.adoptEnded(t0.Add(2*time.Minute)), failure(run.ScheduledAt))}))
+	},
+	"gets no callback": func(f *fixture, run dispatcher.HeldRun) {
+		deadline := f.accept(run, run.ScheduledAt)
+		f.must(f.Record(f.Context(), []dispatcher.Record{record(f.adoptEnded(deadline), failure(run.ScheduledAt))}))
+	},
+	"is lost with its node": func(f *fixture, run dispatcher.HeldRun) {
+		f.must(f.Begin(f.Context(), []dispatcher.HeldRun{run}))
+		f.must(f.Deregister(f.Context(), nodeA))
+		f.must(f.FailLostRuns(f.Context(), t0.Add(time.Hour)))
+	},
+	"is adopted from a dead node and succeeds": func(f *fixture, _ dispatcher.HeldRun) {
+		f.register(nodeB)
+		f.must(f.Deregister(f.Context(), nodeA))
+		taken := f.adopted(nodeB, token2)
+		f.acquire(taken...)
+		f.must(f.Record(f.Context(), records(taken...)))
+	},
+	"is handed back and succeeds": func(f *fixture, run dispatcher.HeldRun) {
+		f.must(f.Release(f.Context(), []dispatcher.HeldRun{run}))
+		f.letGoOfSlots()
+		again := f.adopted(nodeA, token2)
+		f.acquire(again...)
+		f.must(f.Record(f.Context(), records(again...)))
+	},
+	"is skipped after a rollback": func(f *fixture, _ dispatcher.HeldRun) { f.resolveRollback(dispatcher.RollbackSkip) },
+	"is skipped after a rollback in which its node died": func(f *fixture, _ dispatcher.HeldRun) {
+		f.must(f.Deregister(f.Context(), nodeA))
+		f.resolveRollback(dispatcher.RollbackSkip)
+	},
+	"is replayed after a rollback": func(f *fixture, run dispatcher.HeldRun) {
+		f.resolveRollback(dispatcher.RollbackReplay)
+		f.must(f.Record(f.Context(), records(run)))
+	},
+	"succeeds after its job was deleted and declared again": func(f *fixture, run dispatcher.HeldRun) {
+		j, err := f.Job(f.Context(), "shop", "tick")
+		f.must(err)
+		f.must(f.DeleteJob(f.Context(), "shop", "tick", at(t0)))
+		f.put(j, t0)
+		f.must(f.Record(f.Context(), records(run)))
+	},
+	"succeeds after its job was renamed there and back": func(f *fixture, run dispatcher.HeldRun) {
+		f.rename("tick", "tock", nil, t0)
+		f.must(f.Record(f.Context(), records(run)))
+		f.rename("tock", "tick", nil, t0)
+	},
+	"is a broadcast of which all shards end": func(f *fixture, run dispatcher.HeldRun) {
+		f.spread(run, 2)
+		f.must(f.Record(f.Context(), records(f.adopted(nodeA, token2)...)))
+		f.endBroadcasts()
+	},
+	"is a broadcast that is cancelled with shards in flight": func(f *fixture, run dispatcher.HeldRun) {
+		f.spread(run, 2)
+		f.expect("shards in flight", len(f.adopted(nodeA, token2)), 2)
+		f.must(f.CancelRun(f.Context(), run.String(), at(t0)))
+	},
+	"is a broadcast that is skipped after a rollback with shards in flight": func(f *fixture, run dispatcher.HeldRun) {
+		f.spread(run, 2)
+		f.expect("shards in flight", len(f.adopted(nodeA, token2)), 2)
+		f.resolveRollback(dispatcher.RollbackSkip)
+	},
+	"is a broadcast that is lost": func(f *fixture, run dispatcher.HeldRun) {
+		f.spread(run, 2)
+		f.adopted(nodeA, token2)
+		f.must(f.Deregister(f.Context(), nodeA))
+		f.resolveRollback(dispatcher.RollbackSkip)
+	},
+}
+
+// resolveRollback chooses what becomes of a rollback, and lets the handler carry it out.
+func (f *fixture) resolveRollback(choice dispatcher.RollbackChoice) {
+	f.Helper()
+	later := at(t0.Add(90 * time.Second))
+	f.must(f.DeclareRollback(f.Context(), "restored", later))
+	f.must(f.ResolveRollback(f.Context(), choice, later))
+	for after, more := int64(0), true; more; {
+		done, err := f.SkipRolledBack(f.Context(), after, 10, t0.Add(2*time.Minute))
+		f.must(err)
+		after, more = done.Last, done.More
+	}
+}
+
+// letGoOfSlots is what nodes do of themselves that hold none of the attempts any more for which they have slots.
+func (f *fixture) letGoOfSlots() (released int) {
+	f.Helper()
+	for _, node := range []dispatcher.NodeID{nodeA, nodeB} {
+		for after, more := (dispatcher.SlotKey{}), true; more; {
+			left, err := f.LeftSlots(f.Context(), node, after, 1)
+			f.must(err)
+			f.must(f.ReleaseSlots(f.Context(), left.Runs))
+			released, after, more = released+len(left.Runs), left.Last, left.More
+		}
+	}
+	f.must(f.GrantWaiting(f.Context()))
+	return released
+}
+
+// slotEndTests are about the slot of a run after each way in which it can end.
+func slotEndTests() tests {
+	all := tests{
+		"a slot is not left while its node makes the attempt":    testSlotNotLeft,
+		"slots that were left are found page by page":            testLeftSlotsInPages,
+		"verify lists what ended runs have left":                 testLeaks,
+		"slots of a cancelled run that waits are not its node's": testLeftSlotsOfEndpoints,
+	}
+	for name, end := range runEnds {
+		all["a job goes on when its run "+name] = func(t *testing.T, f *fixture) {
+			runs := f.bounded(1, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid })
+			f.expect("acquired", f.acquire(runs...), []int{1})
+			end(f, runs[0])
+			f.endBroadcasts()
+			f.letGoOfSlots()
+			f.expect("slots", f.holders(), []int{})
+			f.must(f.DropHostWait(t.Context(), waitOf("tick", "down.example.com").ID)) // as the node does that probes the host
+			f.expect("leaks", f.leaks(), []string{})
+			f.register(nodeC) // the first may be dead
+			f.must(f.RequestRun(t.Context(), "shop", "tick", nil, at(t0.Add(3*time.Minute))))
+			f.expect("acquired by the next", len(f.acquire(f.adopted(nodeC, 77)...)), 1)
+		}
+	}
+	return all
+}
+
+// What the node holds is not in question, nor what its run left to no node.
+func testSlotNotLeft(t *testing.T, f *fixture) {
+	runs := f.bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyQueue, 2 })
+	f.expect("acquired", f.acquire(runs...), []int{1, 2})
+	f.again(runs[1], failure(runs[1].ScheduledAt), dispatcher.NextAttempt{At: t0.Add(time.Hour), Until: t0.Add(2 * time.Hour)})
+	f.expect("released", f.letGoOfSlots(), 0)
+	f.expect("slots", f.holders(), []int{1, 2})
+	f.must(f.CancelRun(t.Context(), runs[0].String(), at(t0)))
+	left, err := f.LeftSlots(t.Context(), nodeB, dispatcher.SlotKey{}, 10)
+	f.must(err)
+	f.expect("left by another node", len(left.Runs), 0)
+	f.expect("released by its own", f.letGoOfSlots(), 1)
+	f.expect("slots then", f.holders(), []int{2})
+	f.expect("woken", minutesOf(f.adopted(nodeA, token2)), []int{3})
+}
+
+func testLeftSlotsInPages(t *testing.T, f *fixture) {
+	runs := f.bounded(5, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyQueue, 5 })
+	f.expect("acquired", f.acquire(runs...), []int{1, 2, 3, 4, 5})
+	for _, i := range []int{0, 3, 4} {
+		f.must(f.CancelRun(t.Context(), runs[i].String(), at(t0)))
+	}
+	var found []dispatcher.HeldRun
+	for after, more := (dispatcher.SlotKey{}), true; more; {
+		page, err := f.LeftSlots(t.Context(), nodeA, after, 2)
+		f.must(err)
+		found = append(found, page.Runs...)
+		after, more = page.Last, page.More
+	}
+	f.expect("found", minutesOf(found), []int{1, 4, 5})
+	tokens := map[dispatcher.Token]bool{}
+	for _, run := range found {
+		tokens[run.Token] = true
+	}
+	f.expect("their tokens", slices.Sorted(maps.Keys(tokens)), []dispatcher.Token{runs[0].Token, runs[3].Token, runs[4].Token})
+}
+
+// The slot of an endpoint goes the same way. A run that only waits for one has none, and no node.
+func testLeftSlotsOfEndpoints(t *testing.T, f *fixture) {
+	runs := f.perEndpoint(2, dispatcher.ConcurrencyQueue, nil)
+	f.occupy("a", runs[0])
+	f.occupy("a", runs[1])
+	f.must(f.CancelRun(t.Context(), runs[0].String(), at(t0)))
+	f.must(f.GrantWaiting(t.Context()))
+	f.expect("woken while the request may be in flight", minutesOf(f.adopted(nodeA, 88)), []int{})
+	f.expect("released", f.letGoOfSlots(), 1)
+	f.expect("woken", minutesOf(f.adopted(nodeA, 89)), []int{2})
+	f.expect("released again", f.letGoOfSlots(), 0)
+}
+
+// leaks are what verify finds of the app "shop" much later.
+func (f *fixture) leaks() []string {
+	f.Helper()
+	page, err := verify.Ledger(f.Context(), f.Store, verify.Query{App: "shop", Now: t0.Add(10 * time.Hour), Page: dispatcher.Page{Limit: 1}})
+	f.must(err)
+	list := []string{}
+	for _, leak := range page.Leaks {
+		text := string(leak.Kind) + " " + leak.Job
+		if leak.Run != "" {
+			key, err := dispatcher.ParseRunKey(leak.Run)
+			f.must(err)
+			text += fmt.Sprintf(" %d", int(key.ScheduledAt.Sub(t0)/time.Minute))
+		}
+		if leak.Of != "" {
+			text += " of " + leak.Of
+		}
+		if leak.Node != nil {
+			text += " on " + leak.Node.String()
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+func testLeaks(t *testing.T, f *fixture) {
+	runs := f.perEndpoint(2, dispatcher.ConcurrencyQueue, func(j *dispatcher.Job) { j.MaxConcurrency = 2 })
+	f.expect("acquired", f.acquire(runs...), []int{1, 2})
+	f.occupy("a", runs[0])
+	f.expect("while they are live", f.leaks(), []string{})
+	f.must(f.CancelRun(t.Context(), runs[0].String(), at(t0)))
+	waiting := f.claimOne("waits")
+	f.waits(waiting, waitOf("waits", "down.example.com"))
+	f.putFollowed(onFailure("child"))
+	f.recordFollowed(f.fireOf("parent"), failure(t0))
+	f.expect("while one waits for its host", f.leaks(), []string{
+		"following parent 1", "slot tick 1 on " + nodeA.String(), "slot tick 1 of a on " + nodeA.String(),
+	})
+	page, err := verify.Ledger(t.Context(), f.Store, verify.Query{App: "shop", Now: t0.Add(4 * time.Minute), Page: dispatcher.Page{Limit: 1}})
+	f.must(err)
+	f.expect("leaks of a moment", len(page.Leaks), 0)
+	f.must(f.CancelRun(t.Context(), waiting.String(), at(t0)))
+	f.letGoOfSlots()
+	f.followEnds(t0)
+	f.expect("what is left", f.leaks(), []string{"host_wait waits of down.example.com"})
+}
