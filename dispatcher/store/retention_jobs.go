@@ -118,10 +118,13 @@ func (t *purge) removeDeleted(ctx context.Context, tx *sql.Tx, before int64, siz
 	if jobs, err = collect(ctx, tx, scanInt, remove, append([]any{before}, t.batch(jobs)...)...); err != nil || len(jobs) == 0 {
 		return 0, err
 	}
-	// From $1 on: ids
-	states := t.rows(0, 1, "", idColumns...) + ` DELETE FROM carried_states WHERE job_id IN (SELECT id FROM b)`
-	if _, err := tx.ExecContext(ctx, states, t.batch(jobs)...); err != nil {
-		return 0, fmt.Errorf("remove the states of deleted jobs: %w", err)
+	// Slots are released under the lock of their job's row, so one that outlived it would stay.
+	for _, table := range []string{"carried_states", "slots", "host_waits"} {
+		// From $1 on: ids
+		with := t.rows(0, 1, "", idColumns...) + ` DELETE FROM ` + table + ` WHERE job_id IN (SELECT id FROM b)`
+		if _, err := tx.ExecContext(ctx, with, t.batch(jobs)...); err != nil {
+			return 0, fmt.Errorf("remove the %s of deleted jobs: %w", table, err)
+		}
 	}
 	triggers, err := collect(ctx, tx, scanInt, t.rows(0, 1, "", idColumns...)+removeTriggersOf, t.batch(jobs)...)
 	if err != nil {

@@ -268,3 +268,24 @@ func testLeaks(t *testing.T, f *fixture) {
 	f.followEnds(t0)
 	f.expect("what is left", f.leaks(), []string{"host_wait waits of down.example.com"})
 }
+
+// A slot that outlived its job could never be released: its release locks the row of the job.
+func testRetentionOfSlots(t *testing.T, f *fixture) {
+	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyQueue, 2 })
+	f.expect("acquired", f.acquire(runs...), []int{1, 2})
+	f.waits(runs[1], waitOf("tick", "down.example.com"))
+	for _, run := range runs {
+		f.must(f.CancelRun(t.Context(), run.String(), at(t0)))
+	}
+	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(t0)))
+	f.purge(t0.AddDate(0, 0, 60))
+	if names, err := f.EveryJobName(t.Context(), "shop", dispatcher.Page{Limit: 10}); err != nil || len(names) != 0 {
+		t.Fatalf("jobs %v, %v, want the job purged", names, err)
+	}
+	left, err := f.LeftSlots(t.Context(), nodeA, dispatcher.SlotKey{}, 10)
+	f.must(err)
+	f.expect("slots that are left", len(left.Runs), 0)
+	dropped, err := f.DropHostWait(t.Context(), waitOf("tick", "down.example.com").ID)
+	f.must(err)
+	f.expect("a wait that is left", dropped, false)
+}

@@ -148,6 +148,7 @@ func retentionTests() tests {
 		"retention removes old misfires":                     testRetentionOfMisfires,
 		"fixed delays outlive the runs that they count from": testRetentionOfDelays,
 		"completed jobs are deleted when their time is over": testDeleteAfterCompletion,
+		"slots and waits for hosts go with a purged job":     testRetentionOfSlots,
 	}
 }
 
