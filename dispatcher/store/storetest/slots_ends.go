@@ -152,6 +152,7 @@ func slotEndTests() tests {
 	all := tests{
 		"a slot is not left while its node makes the attempt":    testSlotNotLeft,
 		"slots that were left are found page by page":            testLeftSlotsInPages,
+		"a job goes on when its app comes back by an import":     testSlotsOfImportedApp,
 		"verify lists what ended runs have left":                 testLeaks,
 		"slots of a cancelled run that waits are not its node's": testLeftSlotsOfEndpoints,
 	}
@@ -288,4 +289,35 @@ func testRetentionOfSlots(t *testing.T, f *fixture) {
 	dropped, err := f.DropHostWait(t.Context(), waitOf("tick", "down.example.com").ID)
 	f.must(err)
 	f.expect("a wait that is left", dropped, false)
+}
+
+// The run went elsewhere with its app, and ends here as cancelled. Its node may still have its request in flight.
+func testSlotsOfImportedApp(t *testing.T, f *fixture) {
+	for _, change := range []func(*dispatcher.Job){
+		func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid },
+		func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue },
+	} {
+		j := job("tick", nil)
+		change(&j)
+		f.put(j, t0)
+		f.setApp(false)
+		export, err := f.ExportApp(t.Context(), "shop")
+		f.must(err)
+		f.setApp(true)
+		f.must(f.RequestRun(t.Context(), "shop", "tick", nil, at(t0)))
+		runs := f.adopted(nodeA, token1)
+		f.expect("acquired", len(f.acquire(runs...)), 1)
+		f.must(f.DeleteJob(t.Context(), "shop", "tick", at(t0)))
+		f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
+		f.must(f.ImportApp(t.Context(), export, at(t0)))
+		f.expect("the run", f.run(runs[0].RunKey).State, dispatcher.RunCancelled)
+		f.expect("slots while the request may be in flight", len(f.holders()), 1)
+		f.expect("released", f.letGoOfSlots(), 1)
+		f.expect("leaks", f.leaks(), []string{})
+		f.setApp(true)
+		f.must(f.RequestRun(t.Context(), "shop", "tick", nil, at(t0.Add(time.Minute))))
+		next := f.adopted(nodeA, token2)
+		f.expect("acquired by the next", len(f.acquire(next...)), 1)
+		f.must(f.Record(t.Context(), records(next...)))
+	}
 }
