@@ -59,6 +59,8 @@ type Slot struct {
 	Node *NodeID `json:"node,omitempty"`
 	// Since is when the run got the slot.
 	Since time.Time `json:"since"`
+	// Ended tells that the run has ended. Its slot is taken until Node has given its request up.
+	Ended bool `json:"ended,omitempty"`
 }
 
 // UndecidedError is the error of a Store for runs about whose slots it could not decide, because somebody else, for

@@ -77,6 +77,10 @@ type Dispatch interface {
 	RunInputs(ctx context.Context, keys []RunKey) (map[RunKey]RunInput, error)
 	// FailLostRuns ends as lost the begun runs of dead nodes, and returns how many.
 	FailLostRuns(ctx context.Context, now time.Time) (int, error)
+	// Begun returns the runs that a node has begun, of at_most_once jobs. LoseRuns ends as lost those of them that it does not
+	// make any more, as after a rollback, and returns how many: whether their requests were sent is unknown.
+	Begun(ctx context.Context, node NodeID) ([]HeldRun, error)
+	LoseRuns(ctx context.Context, runs []HeldRun, now time.Time) (int, error)
 	// Record ends attempts, fenced by token: a record with another token than the run's becomes the
 	// late result of its attempt. Recording an outcome again changes nothing. The same statement
 	// sets a run that will be attempted again to retrying.

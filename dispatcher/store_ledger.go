@@ -45,6 +45,9 @@ type Ledger interface {
 	// CancelRun ends a live run as cancelled; the result of a request in flight becomes a
 	// late result. ErrConflict: it is finished.
 	CancelRun(ctx context.Context, id string, change Change) (Run, error)
+	// ReleaseRun frees the slots of a run that has ended, whatever its node does: if a request of it is still in flight,
+	// another run of the job may overlap with that. ErrConflict: it has not ended, or has no slot.
+	ReleaseRun(ctx context.Context, id string, change Change) (Run, error)
 }
 
 // Purged is what one call of Purge removed.

@@ -44,7 +44,7 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 		{"settle misfires", e.settleMisfires},
 		{"reclaim runs", e.reclaimInDoubt},
 		{"try again what is set aside", e.retrySetAside},
-		{"release slots that were left", e.releaseLeftSlots},
+		{"settle attempts that are not here", e.settleLeft},
 		{"count upcoming fires", e.countUpcoming},
 		{"count what there is", e.takeCensus},
 		{"report bytes of responses", e.reportBytes},

@@ -108,7 +108,12 @@ func (s *store) endRuns(ctx context.Context, work dispatcher.Work, by statement,
 	if err != nil || ended == 0 {
 		return ended, err
 	}
-	return ended, s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	return ended, s.announceEnds(ctx)
+}
+
+// announceEnds notifies the nodes after runs have ended that nobody worked on.
+func (s *store) announceEnds(ctx context.Context) error {
+	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
 		t.notify(dispatcher.Notification{Adopt: true}) // fixed delays go on from here
 		return t.notifyEnds(ctx)
 	})

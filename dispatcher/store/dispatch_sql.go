@@ -30,7 +30,7 @@ func (s statement) counts(part int) bool {
 
 // statements are the hot statements.
 type statements struct {
-	claim, claimLive, settle, held, release, begin, idle, adopt, waiting, retry, failLost, late, responses,
+	claim, claimLive, settle, held, begun, release, begin, idle, adopt, waiting, retry, failLost, loseBegun, late, responses,
 	ended, endedOf, scheduleNext, triggers, dueRetries, giveUp, rollbackSkip, noteEmpty statement
 
 	due                 dueStatements
@@ -104,6 +104,7 @@ func common(f flavor) statements {
 		due:          dueStatementsOf(f),
 		triggers:     read(f.rows(0, 1, "", idColumns...) + triggersByID),
 		held:         read(heldRows),
+		begun:        read(begunRows),
 		release:      write(f.rows(0, 1, "", keyColumns...) + releaseRuns + fence(f)),
 		begin:        write(f.rows(0, 1, "", keyColumns...) + beginRuns(f)),
 		record:       recordStatementsOf(f),
@@ -120,6 +121,8 @@ func common(f flavor) statements {
 		retry:        adoptOf(f, takeRetries, whichRetries),
 		noteEmpty:    write(f.rows(1, 2, "", idColumns...) + noteEmpty(f)),
 		failLost:     endingOf(f, begunByDeadNodes(f), insertLost),
+		loseBegun: f.steps(1, f.rows(1, 2, "", keyColumns...), chooseBegun(f), lockToDelete, 1,
+			append([]string{insertLost}, followedEndSteps(f, "")...)...),
 		giveUp:       endingOf(f, expiredRetries),
 		rollbackSkip: endingUnfollowed(f, skippableRuns, insertLost),
 		slots:        slotStatementsOf(f),

@@ -267,7 +267,7 @@ func (s *store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, 
 	}
 	// $1 job. A slot whose run has ended and whose node is dead is nobody's, and so is that of an endpoint between two
 	// attempts.
-	const list = `SELECT s.scheduled_at, s.trigger_id, s.kind, s.endpoint, coalesce(o.id, 0), s.since
+	const list = `SELECT s.scheduled_at, s.trigger_id, s.kind, s.endpoint, coalesce(o.id, 0), s.since, r.job_id IS NULL
 		FROM slots AS s LEFT JOIN nodes AS o ON o.id = s.node AND o.state <> 'dead'
 			LEFT JOIN live_runs AS r ON r.scheduled_at = s.scheduled_at AND r.trigger_id = s.trigger_id AND r.kind = s.kind
 		WHERE s.job_id = $1 AND s.node >= 0
@@ -277,7 +277,7 @@ func (s *store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, 
 		var key dispatcher.RunKey
 		var node dispatcher.NodeID
 		err = row.Scan(instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &slot.Endpoint, &node,
-			instantColumn(&slot.Since))
+			instantColumn(&slot.Since), &slot.Ended)
 		slot.Run = key.String()
 		if node != 0 {
 			slot.Node = &node

@@ -48,3 +48,30 @@ func (s *store) LeftSlots(ctx context.Context, node dispatcher.NodeID, after dis
 	}
 	return left, nil
 }
+
+// ReleaseRun frees the slots of a run that has ended, for an operator who knows that no request of it is in flight.
+func (s *store) ReleaseRun(ctx context.Context, id string, change dispatcher.Change) (dispatcher.Run, error) {
+	var released dispatcher.HeldRun
+	run, err := s.changeRun(ctx, id, "release", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
+		if run.EndedAt == nil {
+			return fmt.Errorf("run %s has not ended: %w", run.ID, dispatcher.ErrConflict)
+		}
+		// $1 scheduled instant, $2 trigger, $3 kind
+		const leave = `UPDATE slots SET node = 0, token = 0 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND node > 0
+			RETURNING job_id`
+		job, found, err := first(ctx, t, scanInt, leave, key...)
+		switch {
+		case err != nil:
+			return err
+		case !found:
+			return fmt.Errorf("run %s has no slot: %w", run.ID, dispatcher.ErrConflict)
+		}
+		released.JobID = job
+		released.RunKey, err = dispatcher.ParseRunKey(run.ID)
+		return err
+	})
+	if err == nil {
+		_ = s.ReleaseSlots(ctx, []dispatcher.HeldRun{released}) // the handler grants what this leaves undecided
+	}
+	return run, err
+}

@@ -61,6 +61,26 @@ var runEnds = map[string]func(*fixture, dispatcher.HeldRun){
 		f.must(f.Deregister(f.Context(), nodeA))
 		f.must(f.FailLostRuns(f.Context(), t0.Add(time.Hour)))
 	},
+	"is lost, as its node does not make it any more": func(f *fixture, run dispatcher.HeldRun) {
+		begun, err := f.Begin(f.Context(), []dispatcher.HeldRun{run})
+		f.must(err)
+		found, err := f.Begun(f.Context(), nodeA)
+		f.must(err)
+		f.expect("begun", minutesOf(found), minutesOf(begun))
+		stranger := run
+		stranger.Token++
+		for _, tt := range []struct {
+			run  dispatcher.HeldRun
+			want int
+		}{{stranger, 0}, {found[0], 1}, {found[0], 0}} {
+			lost, err := f.LoseRuns(f.Context(), []dispatcher.HeldRun{tt.run}, t0.Add(2*time.Minute))
+			f.must(err)
+			f.expect("lost", lost, tt.want)
+		}
+		if got := f.run(run.RunKey); got.State != dispatcher.RunLost || len(got.Attempts) != 1 {
+			f.Errorf("the run is %+v, want it lost with its attempt", got)
+		}
+	},
 	"is adopted from a dead node and succeeds": func(f *fixture, _ dispatcher.HeldRun) {
 		f.register(nodeB)
 		f.must(f.Deregister(f.Context(), nodeA))
@@ -153,6 +173,7 @@ func slotEndTests() tests {
 		"a slot is not left while its node makes the attempt":    testSlotNotLeft,
 		"slots that were left are found page by page":            testLeftSlotsInPages,
 		"a job goes on when its app comes back by an import":     testSlotsOfImportedApp,
+		"an operator can free the slot of an ended run":          testReleaseRun,
 		"verify lists what ended runs have left":                 testLeaks,
 		"slots of a cancelled run that waits are not its node's": testLeftSlotsOfEndpoints,
 	}
@@ -319,5 +340,28 @@ func testSlotsOfImportedApp(t *testing.T, f *fixture) {
 		next := f.adopted(nodeA, token2)
 		f.expect("acquired by the next", len(f.acquire(next...)), 1)
 		f.must(f.Record(t.Context(), records(next...)))
+	}
+}
+
+func testReleaseRun(t *testing.T, f *fixture) {
+	runs := f.bounded(2, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyQueue })
+	f.expect("acquired", f.acquire(runs...), []int{1})
+	_, err := f.ReleaseRun(t.Context(), runs[0].String(), at(t0))
+	wantConflict(t, "release a live run", err)
+	f.must(f.CancelRun(t.Context(), runs[0].String(), at(t0)))
+	f.must(f.GrantWaiting(t.Context()))
+	f.expect("slots while the request may be in flight", f.holders(), []int{1})
+	if run, err := f.ReleaseRun(t.Context(), runs[0].String(), at(t0)); err != nil || run.State != dispatcher.RunCancelled {
+		t.Errorf("released: %+v, %v, want the cancelled run", run, err)
+	}
+	f.expect("slots", f.holders(), []int{})
+	f.expect("woken", minutesOf(f.adopted(nodeA, token2)), []int{2})
+	_, err = f.ReleaseRun(t.Context(), runs[0].String(), at(t0))
+	wantConflict(t, "release it again", err)
+	_, err = f.ReleaseRun(t.Context(), dispatcher.RunKey{TriggerID: 1, ScheduledAt: t0, Kind: dispatcher.KindManual}.String(), at(t0))
+	wantError(t, "release an unknown run", err, dispatcher.ErrNotFound)
+	entries := f.auditLog(dispatcher.AuditQuery{Subject: "run " + runs[0].String()})
+	if len(entries) == 0 || entries[0].Action != "release" {
+		t.Errorf("the latest audit entries are %+v, want the release", entries)
 	}
 }

@@ -108,6 +108,20 @@ func TestSlotsOfEndedRunsThatTheNodeDoesNotHaveAreFreed(t *testing.T) {
 			_, err := r.store.RetryRun(t.Context(), run.String(), dispatcher.Change{Actor: "test"})
 			return err
 		},
+		"begin at most once and replay": func(r *rig, run dispatcher.HeldRun) error {
+			job, err := r.store.Job(t.Context(), "app", "bounded")
+			if err != nil {
+				return err
+			}
+			job.Delivery = dispatcher.AtMostOnce
+			if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+				return err
+			}
+			if _, err := r.store.Begin(t.Context(), []dispatcher.HeldRun{run}); err != nil {
+				return err
+			}
+			return settle(dispatcher.RollbackReplay)(r, run)
+		},
 		"hand back": func(r *rig, run dispatcher.HeldRun) error {
 			return r.store.Release(t.Context(), []dispatcher.HeldRun{run})
 		},

@@ -1,0 +1,46 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// begunRows are the rows among the live runs that a node has begun.
+// $1 node
+const begunRows = `SELECT ` + adoptedColumns + ` FROM live_runs AS r WHERE node = $1 AND ` + notParked + ` AND state = 'running'`
+
+// chooseBegun chooses those of the batch that their node has begun and still holds.
+func chooseBegun(f flavor) string {
+	return `SELECT` + chosenEnd(end{
+		at: `b.now`, status: `0`, state: `'lost'`, class: `'other'`,
+		message: `'the request may have been sent, its node does not make it any more, and the job wants it at most once'`,
+	}) + `, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node does not make it any more' AS why, b.now
+	FROM b JOIN live_runs AS r ON` + fence(f) + ` AND r.state = 'running'`
+}
+
+// Begun returns the runs that a node has begun.
+func (s *store) Begun(ctx context.Context, node dispatcher.NodeID) ([]dispatcher.HeldRun, error) {
+	begun, err := s.readHeld(ctx, claimTimeout, newAdoptedRow(), s.hot.begun, []any{int64(node)})
+	if err != nil {
+		return nil, fmt.Errorf("read begun runs: %w", err)
+	}
+	return begun, nil
+}
+
+// LoseRuns ends begun runs as lost that their node does not make any more, and returns how many.
+func (s *store) LoseRuns(ctx context.Context, runs []dispatcher.HeldRun, now time.Time) (int, error) {
+	if len(runs) == 0 {
+		return 0, nil
+	}
+	lost, err := s.exec(ctx, s.hot.loseBegun, append([]any{orZero(now)}, keysIn(s.flavor, runs)...))
+	if err == nil && lost > 0 {
+		err = s.announceEnds(ctx)
+	}
+	if err != nil {
+		return int(lost), fmt.Errorf("end %d begun runs as lost: %w", len(runs), err)
+	}
+	return int(lost), nil
+}
