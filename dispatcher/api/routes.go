@@ -171,6 +171,7 @@ var routes = []route{
 	{method: "GET", path: runPath + "/request", scope: read, serve: (*API).requestOfRun},
 	{method: "GET", path: runPath + "/log", scope: read, query: logQuery, serve: (*API).runLog},
 	{method: "POST", path: runPath + "/cancel", scope: operate, serve: (*API).cancelRun},
+	{method: "POST", path: runPath + "/release", scope: operate, serve: (*API).releaseRun},
 	{method: "POST", path: runPath + "/retry", scope: operate, serve: (*API).retryRun},
 	{method: "POST", path: runPath + "/complete", scope: operate, callback: true, body: true, serve: (*API).completeRun},
 	{method: "POST", path: runPath + "/fail", scope: operate, callback: true, body: true, serve: (*API).failRun},

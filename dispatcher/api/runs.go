@@ -64,6 +64,10 @@ func (a *API) cancelRun(r *request) (response, error) {
 	return res, err
 }
 
+func (a *API) releaseRun(r *request) (response, error) {
+	return a.changeRun(r, a.store.ReleaseRun, nil, "cancel a run that has not ended; GET /v1/apps/{app}/jobs/{job}/slots lists the slots")
+}
+
 func (a *API) retryRun(r *request) (response, error) {
 	return a.changeRun(r, a.store.RetryRun, func(run dispatcher.Run) error {
 		if run.State == dispatcher.RunQueued || run.State == dispatcher.RunClaimed {

@@ -232,6 +232,11 @@ func (c *Client) endRun(ctx context.Context, id, how, message string) (dispatche
 	return post(ctx, c, path("runs", id, how), body, func(r dispatcher.CallbackReply) bool { return r.Run == id })
 }
 
+// ReleaseRun frees the slots of a run that has ended; ErrConflict if it has not, or has none.
+func (c *Client) ReleaseRun(ctx context.Context, id string) (dispatcher.Run, error) {
+	return post(ctx, c, path("runs", id, "release"), nil, isRun(id))
+}
+
 // RetryRun queues a finished run again as its next attempt; ErrConflict if it is not finished.
 func (c *Client) RetryRun(ctx context.Context, id string) (dispatcher.Run, error) {
 	return post(ctx, c, path("runs", id, "retry"), nil, isRun(id))

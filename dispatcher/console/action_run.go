@@ -19,6 +19,12 @@ func cancelRun(v *visit) (done, error) {
 	return toRun(v, run, "cancel_run.done", err)
 }
 
+// releaseRun frees the slots of a run that has ended.
+func releaseRun(v *visit) (done, error) {
+	run, err := v.client.ReleaseRun(v.Context(), v.PathValue("run"))
+	return toRun(v, run, "run.released", err)
+}
+
 // retryRun queues a run again.
 func retryRun(v *visit) (done, error) {
 	run, err := v.client.RetryRun(v.Context(), v.PathValue("run"))

@@ -33,6 +33,7 @@ func watchActions() []action {
 		{name: "job", path: jobPath + "/resume", needs: dispatcher.ScopeWrite, page: "job", do: resumeJob},
 		{name: "job", path: triggerPath + "/pause", needs: dispatcher.ScopeWrite, page: "job", do: pauseJob},
 		{name: "job", path: triggerPath + "/resume", needs: dispatcher.ScopeWrite, page: "job", do: resumeJob},
+		{name: "run", path: runPath + "/release", needs: dispatcher.ScopeRun, page: "run", do: releaseRun},
 		{name: "run", path: runPath + "/retry", needs: dispatcher.ScopeRun, page: "run", do: retryRun},
 		{name: "cancel_run", path: runPath + "/cancel", needs: dispatcher.ScopeRun, page: "cancel_run", do: cancelRun},
 		{name: "run", path: runPath + "/complete", needs: dispatcher.ScopeRun, page: "run", do: completeRun},

@@ -7,9 +7,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// slotCommand shows the slots of jobs.
+// slotCommand shows the slots of jobs, and frees them.
 type slotCommand struct {
-	List slotListCommand `cmd:"" help:"List the runs that hold a slot of a job, or of an endpoint, with their nodes." example:"carillon slot list billing/invoices"`
+	List    slotListCommand    `cmd:"" help:"List the runs that hold a slot of a job, or of an endpoint, with their nodes." example:"carillon slot list billing/invoices"`
+	Release slotReleaseCommand `cmd:"" group:"operate" help:"Free the slots of a run that has ended. If its request is still in flight, another run may overlap with it." example:"carillon slot release 01k7zq8w0v2s9x4t6b3n5m7p1r"`
 }
 
 // slotListCommand lists the slots of one job.
@@ -32,4 +33,20 @@ func (s *slotListCommand) Run(ctx context.Context, c console) error {
 		}
 		return []any{slot.Run, cmp.Or(slot.Endpoint, "-"), node, slot.Since}
 	})
+}
+
+// slotReleaseCommand frees the slots of a run.
+type slotReleaseCommand struct{ runFlags }
+
+// Run frees them.
+func (s *slotReleaseCommand) Run(ctx context.Context, c console) error {
+	api, err := s.client(ctx)
+	if err != nil {
+		return err
+	}
+	run, err := api.ReleaseRun(ctx, s.ID)
+	if err != nil {
+		return err
+	}
+	return printRunLine(c, s.outputFlags, run)
 }
