@@ -142,7 +142,9 @@ var accesses = map[string]access{
 	"GET /v1/runs/{run}/request": {ok: 200, scope: dispatcher.ScopeRead, foreign: 404},
 	"GET /v1/runs/{run}/log":     {ok: 409, scope: dispatcher.ScopeRead, foreign: 404}, // no executor has it
 	"POST /v1/runs/{run}/cancel": {ok: 200, scope: dispatcher.ScopeRun, foreign: 404},
-	"POST /v1/runs/{run}/retry":  {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, suspended: 409, prepare: (*world).cancelRun},
+	// Its job bounds nothing, so the run has no slot.
+	"POST /v1/runs/{run}/release": {ok: 409, scope: dispatcher.ScopeRun, foreign: 404, prepare: (*world).cancelRun},
+	"POST /v1/runs/{run}/retry":   {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, suspended: 409, prepare: (*world).cancelRun},
 
 	"POST /v1/runs/{run}/complete":  {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, prepare: (*world).acceptRun},
 	"POST /v1/runs/{run}/fail":      {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, prepare: (*world).acceptRun},
