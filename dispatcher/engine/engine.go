@@ -103,7 +103,7 @@ type signals struct {
 type rounds struct {
 	idle    *adoption                     // of runs that no node works on
 	missing map[pool.AttemptKey]time.Time // when a run was first missed; see reclaim
-	doubt   atomic.Int64                  // when a claim last had no response, in Unix milliseconds; see reclaimInDoubt
+	doubt   atomic.Int64                  // when a claim last had no response, or a rollback came or went, in Unix milliseconds; see inDoubt
 	left    left
 	// When this node last looked for runs to reclaim, and for other time zone data.
 	reclaimAt, zonesAt time.Time

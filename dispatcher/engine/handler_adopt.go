@@ -70,11 +70,15 @@ func (e *Engine) reclaim(ctx context.Context, now time.Time) error {
 // reclaimInterval is how often a node looks for runs to reclaim without a reason to.
 const reclaimInterval = time.Minute
 
-// reclaimInDoubt is reclaim, if there may be something to reclaim: a claim had no response a while ago, or the round
-// before missed a run.
+// inDoubt reports whether the database may give to this node what the node does not have: a claim had no response a while
+// ago, or a rollback was noticed or resolved.
+func (e *Engine) inDoubt(now time.Time) bool {
+	return now.Sub(time.UnixMilli(e.doubt.Load())) < e.opts.DeadAfter+2*e.opts.Handler
+}
+
+// reclaimInDoubt is reclaim, if there may be something to reclaim, or the round before missed a run.
 func (e *Engine) reclaimInDoubt(ctx context.Context, now time.Time) error {
-	doubt := now.Sub(time.UnixMilli(e.doubt.Load())) < e.opts.DeadAfter+2*e.opts.Handler
-	if !doubt && len(e.missing) == 0 && !passed(e.reclaimAt, now, reclaimInterval) {
+	if !e.inDoubt(now) && len(e.missing) == 0 && !passed(e.reclaimAt, now, reclaimInterval) {
 		return nil
 	}
 	err := e.reclaim(ctx, now)

@@ -27,7 +27,7 @@ type leftAttempt struct {
 // awaits its choice nothing ends: replay attempts the runs with their slots.
 func (e *Engine) settleLeft(ctx context.Context, now time.Time) error {
 	waits := e.fleet.awaitsRollbackChoice()
-	if !waits && len(e.left.missed) == 0 && !passed(e.left.at, now, reclaimInterval) {
+	if !e.inDoubt(now) && len(e.left.missed) == 0 && !passed(e.left.at, now, reclaimInterval) {
 		return nil
 	}
 	begun, err := e.store.Begun(ctx, e.fleet.id())

@@ -416,6 +416,7 @@ func (e *Engine) forget() {
 	e.triggers.clear()
 	e.calendars.clear()
 	e.floors.reset()
+	e.doubt.Store(e.clock.now().UnixMilli())
 }
 
 // report is what the node says of itself in a heartbeat.
