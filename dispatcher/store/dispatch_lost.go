@@ -12,13 +12,14 @@ import (
 // $1 node
 const begunRows = `SELECT ` + adoptedColumns + ` FROM live_runs AS r WHERE node = $1 AND ` + notParked + ` AND state = 'running'`
 
-// chooseBegun chooses those of the batch that their node has begun and still holds.
+// chooseBegun chooses those of the batch that their node has begun and still holds. How it compares the state keeps PostgreSQL
+// from the index of all that nodes have.
 func chooseBegun(f flavor) string {
 	return `SELECT` + chosenEnd(end{
 		at: `b.now`, status: `0`, state: `'lost'`, class: `'other'`,
 		message: `'the request may have been sent, its node does not make it any more, and the job wants it at most once'`,
 	}) + `, r.node AS dead, COALESCE(r.started_at, r.claimed_at) AS since, 'the node does not make it any more' AS why, b.now
-	FROM b JOIN live_runs AS r ON` + fence(f) + ` AND r.state = 'running'`
+	FROM b JOIN live_runs AS r ON` + fence(f) + ` AND (r.state = 'running') = b.yes`
 }
 
 // Begun returns the runs that a node has begun.

@@ -25,7 +25,7 @@ chosen AS MATERIALIZED (
     AND r.kind = b.kind
     AND r.token = b.token
     AND r.attempt = b.attempt
-    AND r.state = 'running'
+    AND (r.state = 'running') = b.yes
   FOR UPDATE OF r
 ),
 c AS MATERIALIZED (

@@ -25,7 +25,7 @@ c AS (
     AND r.kind = b.kind
     AND r.token = b.token
     AND r.attempt = b.attempt
-    AND r.state = 'running'
+    AND (r.state = 'running') = b.yes
 )
 INSERT INTO attempts (scheduled_at, trigger_id, kind, attempt, node, started_at, ended_at,
     http_status, state, class, error)
@@ -60,7 +60,7 @@ c AS (
     AND r.kind = b.kind
     AND r.token = b.token
     AND r.attempt = b.attempt
-    AND r.state = 'running'
+    AND (r.state = 'running') = b.yes
 )
 INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt, started_at,
     http_status, state, class, error)
@@ -108,7 +108,7 @@ c AS (
     AND r.kind = b.kind
     AND r.token = b.token
     AND r.attempt = b.attempt
-    AND r.state = 'running'
+    AND (r.state = 'running') = b.yes
 )
 INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
     started_ms, attempt, http_status, state, class, error)
@@ -148,7 +148,7 @@ c AS (
     AND r.kind = b.kind
     AND r.token = b.token
     AND r.attempt = b.attempt
-    AND r.state = 'running'
+    AND (r.state = 'running') = b.yes
 )
 UPDATE trigger_clock AS t
 SET ended_at = c.of_end
@@ -185,7 +185,7 @@ c AS (
     AND r.kind = b.kind
     AND r.token = b.token
     AND r.attempt = b.attempt
-    AND r.state = 'running'
+    AND (r.state = 'running') = b.yes
 )
 DELETE FROM live_runs
 WHERE (scheduled_at, trigger_id, kind) IN (SELECT c.of_at, c.of_trigger,
