@@ -289,9 +289,12 @@ func AlertStateID(alert, job int64, condition AlertCondition) int64 {
 	return hashID("alert-state", strconv.FormatInt(alert, 10), strconv.FormatInt(job, 10), string(condition))
 }
 
+// alertSuffix ends the names of jobs that deliver notifications. No user can choose such a name.
+const alertSuffix = ".alert"
+
 // Attached returns the job whose runs deliver the notifications of a.
 func (a Alert) Attached() Job {
-	job := Job{App: a.App, Name: a.Name + ".alert", Target: a.Destination.Target(), Retry: a.Retry}
+	job := Job{App: a.App, Name: a.Name + alertSuffix, Target: a.Destination.Target(), Retry: a.Retry}
 	enabled := job
 	enabled.SetDefaults()
 	job.Enabled, job.Delivery = enabled.Enabled, enabled.Delivery

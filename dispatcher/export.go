@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"strconv"
 	"time"
 )
@@ -115,6 +116,8 @@ func (e Export) Validate() error {
 		problems.Add("/installation", CodeRequired, "installation is missing; take the file as carillon app export wrote it")
 	}
 	problems.AddError("/app", e.App.Validate())
+	checkRevision(&problems, "/app/revision", e.App.Revision)
+	checkMoved(&problems, "/exported_at", &e.ExportedAt)
 	jobs := map[string]bool{}
 	for i, c := range e.Calendars {
 		problems.AddError(Pointer("calendars", strconv.Itoa(i)), c.Validate())
@@ -138,6 +141,11 @@ func (e Export) Validate() error {
 		}
 		alerts[a.Name] = true
 		problems.AddError(at, a.Validate())
+		if a.Muted != nil {
+			checkText(&problems, at+"/muted/reason", a.Muted.Reason)
+			checkMoved(&problems, at+"/muted/until", a.Muted.Until)
+			checkMoved(&problems, at+"/muted/at", a.Muted.At)
+		}
 	}
 	for i, one := range e.Jobs {
 		at := Pointer("jobs", strconv.Itoa(i))
@@ -147,12 +155,9 @@ func (e Export) Validate() error {
 		}
 		jobs[one.Job.Name] = true
 		problems.AddError(at+"/job", one.WithOrigins().Validate())
-		checkText(&problems, at+"/pause_reason", one.PauseReason)
+		one.check(&problems, at)
 		if one.CarriedState != nil {
 			problems.AddError(at, one.checkCarriedState())
-		}
-		for _, name := range sortedKeys(one.Triggers) {
-			checkText(&problems, at+Pointer("triggers", name)+"/pause_reason", one.Triggers[name].PauseReason)
 		}
 	}
 	e.checkOrigins(&problems)
@@ -162,11 +167,63 @@ func (e Export) Validate() error {
 	for i, pause := range e.Pauses {
 		problems.AddError(Pointer("pauses", strconv.Itoa(i)), pause.Validate())
 	}
-	runnable := e.Runnable()
-	for i, run := range e.Waiting {
-		run.check(&problems, Pointer("waiting_runs", strconv.Itoa(i)), runnable)
-	}
+	e.checkWaiting(&problems)
 	return problems.Err()
+}
+
+// checkWaiting adds what is wrong with the runs that wait: each is one of the jobs of the export, and is given once.
+func (e Export) checkWaiting(problems *Problems) {
+	jobs, seen := e.Runnable(), make(map[RunKey]bool, len(e.Waiting))
+	for i, run := range e.Waiting {
+		at, before := Pointer("waiting_runs", strconv.Itoa(i)), len(*problems)
+		run.check(problems, at, jobs)
+		if len(*problems) > before {
+			continue
+		}
+		key := run.Key(jobs[run.Job])
+		key.ScheduledAt = key.ScheduledAt.UTC()
+		if seen[key] {
+			problems.Add(at, CodeEnum, "run %s of job %s is given twice; take the file as carillon app export wrote it", key, Echo(run.Job))
+		}
+		seen[key] = true
+	}
+}
+
+// check adds what is wrong with where a job and its triggers stand.
+func (e ExportedJob) check(problems *Problems, at string) {
+	checkText(problems, at+"/pause_reason", e.PauseReason)
+	checkRevision(problems, at+"/revision", e.Revision)
+	checkMoved(problems, at+"/paused_until", e.PausedUntil)
+	for _, name := range sortedKeys(e.Triggers) {
+		one, at := e.Triggers[name], at+Pointer("triggers", name)
+		checkText(problems, at+"/pause_reason", one.PauseReason)
+		CheckEnum(problems, at+"/state", "state", one.State, []TriggerState{TriggerWaiting, TriggerComplete, TriggerError, TriggerPaused})
+		checkRange(problems, at+"/fired", one.Fired, 0, math.MaxInt32)
+		checkMoved(problems, at+"/paused_until", one.PausedUntil)
+		checkMoved(problems, at+"/anchor_at", &one.AnchorAt)
+		checkMoved(problems, at+"/prev_fire_time", one.PrevFireTime)
+		checkMoved(problems, at+"/next_fire_time", one.NextFireTime)
+	}
+}
+
+// mostRevision is the largest number that every reader of JSON reads exactly, less than half of it: revisions go on.
+const mostRevision = 1 << 52
+
+func checkRevision(problems *Problems, at string, revision int64) {
+	if revision < 0 || revision > mostRevision {
+		problems.Add(at, CodeCountRange, "revision %d is not in 0 to %d; take the file as carillon app export wrote it", revision,
+			int64(mostRevision))
+	}
+}
+
+// checkMoved adds a problem if an instant is none that a key or a clock of a trigger can hold: a whole millisecond of the years
+// 1970 to 9999. nil is none.
+func checkMoved(problems *Problems, path string, at *time.Time) {
+	if at == nil || at.Year() >= 1970 && at.UnixMilli() >= 0 && at.UTC().Year() <= 9999 && at.Nanosecond()%int(time.Millisecond) == 0 {
+		return
+	}
+	problems.Add(path, CodeTimeRange, "%s is not a whole millisecond of the years 1970 to 9999; take the file as carillon app export "+
+		"wrote it", FormatInstant(*at))
 }
 
 // checkCarriedState returns what is wrong with the state of e, as Problems, or nil.

@@ -21,7 +21,7 @@ func TestExportRefusesWrongOrigins(t *testing.T) {
 		exported.Job.Triggers = map[string]dispatcher.Trigger{}
 		for name, origin := range triggers {
 			exported.Job.Triggers[name] = trigger
-			exported.Triggers[name] = dispatcher.ExportedTrigger{Origin: origin}
+			exported.Triggers[name] = dispatcher.ExportedTrigger{Origin: origin, State: dispatcher.TriggerWaiting, AnchorAt: exportedAt}
 		}
 		return exported
 	}
@@ -39,7 +39,8 @@ func TestExportRefusesWrongOrigins(t *testing.T) {
 		"origins that are none": {[]dispatcher.ExportedJob{one("a", "A", map[string]string{"x": "x~", "y": "y~2~2"})},
 			[]string{"/jobs/0/origin name_format", "/jobs/0/triggers/x/origin name_format", "/jobs/0/triggers/y/origin name_format"}},
 	} {
-		export := dispatcher.Export{Format: dispatcher.ExportFormat, Installation: "i", App: dispatcher.App{Name: "crm"}, Jobs: tt.jobs}
+		export := dispatcher.Export{Format: dispatcher.ExportFormat, Installation: "i", ExportedAt: exportedAt,
+			App: dispatcher.App{Name: "crm"}, Jobs: tt.jobs}
 		var problems dispatcher.Problems
 		errors.As(export.Validate(), &problems)
 		var got []string

@@ -1,6 +1,9 @@
 package dispatcher
 
 import (
+	"encoding/json"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -8,19 +11,24 @@ import (
 type ExportedRun struct {
 	Job string `json:"job"`
 	// Trigger is empty for a manual run.
-	Trigger       string     `json:"trigger,omitempty"`
-	Kind          RunKind    `json:"kind"`
-	ScheduledAt   time.Time  `json:"scheduled_at"`
-	State         RunState   `json:"state"`
+	Trigger     string    `json:"trigger,omitempty"`
+	Kind        RunKind   `json:"kind"`
+	ScheduledAt time.Time `json:"scheduled_at"`
+	State       RunState  `json:"state"`
+	// Attempt is the number of the latest attempt, from 0 to MostRunAttempts; Failures are at most as many.
 	Attempt       int        `json:"attempt"`
 	Failures      int        `json:"failures,omitempty"`
 	NextAttemptAt *time.Time `json:"next_attempt_at,omitempty"`
 	RetryUntil    *time.Time `json:"retry_until,omitempty"`
-	// Run is the id of a run that follows another one or delivers the notification of an alert; empty for other runs.
+	// Run is the id of a run that follows another one or delivers the notification of an alert; empty for other runs. It is
+	// the one that Input determines; see Proven.
 	Run string `json:"run,omitempty"`
 	// Input is what the run was given, nil if it was given nothing.
 	Input *RunInput `json:"input,omitempty"`
 }
+
+// MostRunAttempts bounds the attempts of a run that moves: no run has as many, and the numbers of those to come fit everywhere.
+const MostRunAttempts = 1_000_000
 
 // Key returns the key of a waiting run of job.
 func (r ExportedRun) Key(job Job) RunKey {
@@ -34,25 +42,88 @@ func (r ExportedRun) Key(job Job) RunKey {
 	return key
 }
 
+// Proven tells whether r is a run of the job that it names, of those that Export.Runnable returns. The id of a run with an id
+// of its own is a hash that has the key of its job, or of the alert of its job, in it: it is proven if what the run was given
+// leads to it. Any other id may be that of a run of another app. The ids of all other runs follow from the names of the job.
+func (r ExportedRun) Proven(jobs map[string]Job) bool {
+	if !r.Kind.HasOwnID() {
+		return true
+	}
+	key, err := ParseRunKey(r.Run)
+	if err != nil || r.Input == nil || r.Input.Cause == nil {
+		return false
+	}
+	var proven RunKey
+	if r.Kind == KindAlert {
+		proven = r.toldAs(jobs)
+	} else {
+		proven = r.followedAs(jobs[r.Job].Key())
+	}
+	return proven != RunKey{} && proven == key && key.ScheduledAt.Equal(r.ScheduledAt)
+}
+
+// followedAs returns the key of a run of a job that follows what the input names; zero: it names nothing.
+func (r ExportedRun) followedAs(job int64) RunKey {
+	event, parent := FollowEvent(r.Input.Cause.On), r.Input.Cause.Run
+	if event == OnMisfire {
+		parent = r.Input.Missed
+	}
+	of, err := ParseRunKey(parent)
+	if err != nil || !slices.Contains(FollowEvents, event) {
+		return RunKey{}
+	}
+	if event == OnMisfire {
+		of.Kind = "" // as missed fires have none
+	}
+	return FollowerKey(of, event, job, r.Kind)
+}
+
+// toldAs returns the key of a run that delivers the notification in its payload; zero: it has none.
+func (r ExportedRun) toldAs(jobs map[string]Job) RunKey {
+	deliveries := jobs[r.Job]
+	name, isAlert := strings.CutSuffix(deliveries.Name, alertSuffix)
+	var told AlertNotification
+	if !isAlert || json.Unmarshal(r.Input.Payload, &told) != nil {
+		return RunKey{}
+	}
+	alert, about := AlertID(deliveries.App, name), JobID(deliveries.App, told.Job)
+	if job, there := jobs[told.Job]; there { // otherwise it was deleted, or renamed since, from the name that it was created with
+		about = job.Key()
+	}
+	if told.Transition == AlertTest {
+		about, told.Condition = 0, ""
+	}
+	return RunKey{TriggerID: AlertStateID(alert, about, told.Condition), ScheduledAt: r.ScheduledAt.UTC(), Kind: KindAlert}
+}
+
 // check adds what is wrong with a waiting run of the jobs and deliveries of an export.
 func (r ExportedRun) check(problems *Problems, at string, jobs map[string]Job) {
-	_, known := jobs[r.Job]
-	switch {
-	case !known || r.State != RunQueued && r.State != RunRetrying:
+	job, known := jobs[r.Job]
+	if !known || r.State != RunQueued && r.State != RunRetrying {
 		problems.Add(at, CodeEnum, "run of job %s in state %s is not a queued or retrying run of a job of the export",
 			Echo(r.Job), Echo(string(r.State)))
 		return
-	case r.Kind.HasOwnID():
-		if key, err := ParseRunKey(r.Run); err != nil || key.Kind != r.Kind || key.Shard > 0 || !key.ScheduledAt.Equal(r.ScheduledAt) {
-			problems.Add(at+"/run", CodeEnum, "run %s is not of kind %s, or not scheduled at %s; take the file as carillon app export wrote it",
-				Echo(r.Run), r.Kind, FormatInstant(r.ScheduledAt))
+	}
+	if r.Kind.OfTrigger() {
+		if _, there := job.Triggers[r.Trigger]; !there {
+			problems.Add(at+"/trigger", CodeEnum, "trigger %s is none of job %s; take the file as carillon app export wrote it",
+				Echo(r.Trigger), Echo(r.Job))
 		}
-	case !r.Kind.OfTrigger() && r.Kind != KindManual:
+	} else if !r.Kind.HasOwnID() && r.Kind != KindManual {
 		problems.Add(at+"/kind", CodeEnum, "kind %s is not one of a run that moves with its app; take the file as carillon app export "+
 			"wrote it", Echo(string(r.Kind)))
 		return
 	}
+	checkRange(problems, at+"/attempt", r.Attempt, 0, MostRunAttempts)
+	checkRange(problems, at+"/failures", r.Failures, 0, max(r.Attempt, 0))
+	checkMoved(problems, at+"/scheduled_at", &r.ScheduledAt)
+	checkMoved(problems, at+"/next_attempt_at", r.NextAttemptAt)
+	checkMoved(problems, at+"/retry_until", r.RetryUntil)
 	if r.Input != nil {
 		problems.AddError(at+"/input", CheckPayload(r.Input.Payload))
+	}
+	if !r.Proven(jobs) {
+		problems.Add(at+"/run", CodeEnum, "run %s does not follow from the input as a run of kind %s of job %s at %s, so it may be one "+
+			"of another app; take the file as carillon app export wrote it", Echo(r.Run), r.Kind, Echo(r.Job), FormatInstant(r.ScheduledAt))
 	}
 }

@@ -14,6 +14,9 @@ type RunInput struct {
 	Cause *RunCause `json:"cause,omitempty"`
 	// Payload takes the place of the job's payload; nil: the run has that of the job.
 	Payload json.RawMessage `json:"payload,omitempty"`
+	// Missed is the id that the first of the missed fires would have as a run, if the run follows missed fires; empty: it
+	// follows none.
+	Missed string `json:"missed,omitempty"`
 	// Traceparent is the trace context of the request that asked for the run, for its latest retry, or for the backfill or bulk
 	// action that it is part of; empty: it had none. No target gets it.
 	Traceparent string `json:"traceparent,omitempty"`

@@ -113,6 +113,8 @@ func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 		}
 		return r, err
 	}, waitingRunsOfApp, dispatcher.AppID(name))
+	jobs := export.Runnable()
+	export.Waiting = slices.DeleteFunc(export.Waiting, func(run dispatcher.ExportedRun) bool { return !run.Proven(jobs) })
 	return export, err
 }
 
@@ -215,6 +217,9 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 		if err != nil {
 			return err
 		}
+		if err := admitImport(app, export); err != nil {
+			return err
+		}
 		calendars, err := t.importCalendars(ctx, export)
 		if err != nil {
 			return err
@@ -245,6 +250,30 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 		return app, fmt.Errorf("import app %s: %w", export.App.Name, err)
 	}
 	return app, nil
+}
+
+// admitImport refuses an import of more than the bounds of its app allow, before anything of it is written.
+func admitImport(app dispatcher.App, export dispatcher.Export) error {
+	var problems dispatcher.Problems
+	triggers := 0
+	for _, one := range export.Jobs {
+		triggers += len(one.Job.Triggers)
+	}
+	for _, quota := range []struct {
+		at, what, name string
+		count, most    int
+	}{
+		{"/jobs", "jobs", "jobs", len(export.Jobs), app.Bounds.Quotas.Jobs},
+		{"/jobs", "triggers", "triggers", triggers, app.Bounds.Quotas.Triggers},
+		{"/waiting_runs", "runs that wait", "waiting_runs", len(export.Waiting), app.Bounds.Quotas.WaitingRuns},
+	} {
+		if quota.count > quota.most {
+			problems.Add(quota.at, dispatcher.CodeBoundQuota,
+				"the import has %d %s, and the bounds of app %s allow %d (quotas.%s); an operator may import it with wider bounds",
+				quota.count, quota.what, app.Name, quota.most, quota.name)
+		}
+	}
+	return problems.Err()
 }
 
 // importApp writes the row of an app. Its history begins with what was owed when it was exported.
@@ -472,26 +501,32 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 	return t.remember(ctx, dispatcher.CauseImport, ids)
 }
 
-// importRuns queues the runs that waited.
+// importRuns queues the runs that waited. Each is one of the jobs of the import by its key, as Export.Validate has checked, and
+// takes the place of no run of another job.
 func (t *tx) importRuns(ctx context.Context, export dispatcher.Export) error {
 	jobs := export.Runnable()
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 job. It may have ended here because the app was deleted; see endLeftRuns.
+	const forget = `DELETE FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 revision, $6 attempt, $7 failures, $8 state, $9 next attempt, $10 until,
 	// $11 whether it has an input
 	const put = `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, failures, state,
 		next_attempt_at, retry_until, has_input)
-		VALUES ($1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10, $11)`
+		SELECT $1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10, $11
+		WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3)
+		ON CONFLICT DO NOTHING RETURNING 1`
 	var given []queuedRun
-	// $1 scheduled instant, $2 trigger, $3 kind. It may have ended here because the app was deleted; see endLeftRuns.
-	const forget = `DELETE FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
 	for _, run := range export.Waiting {
 		job := jobs[run.Job]
 		key := run.Key(job)
-		if _, err := t.ExecContext(ctx, forget, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Code()); err != nil {
+		if _, err := t.ExecContext(ctx, forget, append(keyArgs(key), job.Key())...); err != nil {
 			return fmt.Errorf("run %s: %w", key, err)
 		}
-		if _, err := t.ExecContext(ctx, put, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Code(),
-			job.Key(), job.Revision, run.Attempt, run.Failures, run.State, orNullAt(run.NextAttemptAt), orNullAt(run.RetryUntil),
-			run.Input != nil); err != nil {
+		_, added, err := first(ctx, t, scanInt, put, append(keyArgs(key), job.Key(), job.Revision, run.Attempt, run.Failures,
+			run.State, orNullAt(run.NextAttemptAt), orNullAt(run.RetryUntil), run.Input != nil)...)
+		if err == nil && !added {
+			err = fmt.Errorf("there is a run with this id that the import may not replace: %w", dispatcher.ErrConflict)
+		}
+		if err != nil {
 			return fmt.Errorf("run %s: %w", key, err)
 		}
 		given = append(given, queuedRun{RunKey: key, input: run.Input})

@@ -51,6 +51,14 @@ func (e *pendingEnd) run() string {
 	return e.key.String()
 }
 
+// missed returns the id that the first of missed fires would have as a run; empty: a run ended.
+func (e *pendingEnd) missed() string {
+	if e.key.Kind != "" {
+		return ""
+	}
+	return dispatcher.RunKey{TriggerID: e.key.TriggerID, ScheduledAt: e.key.ScheduledAt, Kind: dispatcher.KindSchedule}.String()
+}
+
 // follower returns the key of a run that follows the end: the same however often the end is recorded.
 func (e *pendingEnd) follower(f follower) dispatcher.RunKey {
 	return dispatcher.FollowerKey(e.key, e.event(), f.id, f.kind)
@@ -218,7 +226,7 @@ func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd, backfills ma
 				continue // the same run failed, was retried and failed again meanwhile
 			}
 			seen[key] = true
-			input := &dispatcher.RunInput{Cause: cause}
+			input := &dispatcher.RunInput{Cause: cause, Missed: e.missed()}
 			if f.result {
 				if encoded == nil {
 					if encoded, err = t.encodeDocument(ctx, e, document); err != nil {

@@ -60,7 +60,7 @@ func wings() map[string]tests {
 			endpointSlotTests(), hostTests(), unfoldTests(), fleetTests(), broadcastTests(), callbackTests(), meetingTests(), followTests(),
 			carriedStateTests()),
 		"definitions": join(definitionTests(), boundTests(), tokenTests(), sessionTests(), calendarTests(), unusedCalendarTests(),
-			auditTests(), unchangedTests(), pendingTests(), renameTests(), switchTests(), appPauseTests(), groupTests()),
+			auditTests(), importTests(), unchangedTests(), pendingTests(), renameTests(), switchTests(), appPauseTests(), groupTests()),
 		"feeds": join(deadLetterTests(), alertTests(), alertObjectiveTests(), followMeetingTests(), bulkTests(), backfillTests(),
 			backfillScheduleTests()),
 		"reads": join(readTests(), historyTests(), objectiveTests(), stripTests(), overviewTests(), statisticsTests(),

@@ -1,0 +1,225 @@
+package dispatcher_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+var exportedAt = time.Date(2027, 3, 1, 6, 0, 0, 0, time.UTC)
+
+// movingApp is an export of a job "parent", which "child" and a delivery follow, and of an alert "night".
+func movingApp() dispatcher.Export {
+	one := func(name string) dispatcher.ExportedJob {
+		trigger := dispatcher.Trigger{}
+		trigger.SetDefaults()
+		trigger.Expression = "rate(10m)"
+		job := dispatcher.Job{App: "app", Name: name, Triggers: map[string]dispatcher.Trigger{"t": trigger}}
+		job.SetDefaults()
+		job.Target.Webhook = &dispatcher.Webhook{URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		(*dispatcher.JobDefaults)(nil).Fill(&job)
+		return dispatcher.ExportedJob{Job: job, Revision: 1, Triggers: map[string]dispatcher.ExportedTrigger{
+			"t": {State: dispatcher.TriggerWaiting, AnchorAt: exportedAt}}}
+	}
+	parent, child := one("parent"), one("child")
+	target := parent.Job.Target
+	parent.Job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &target}
+	alert := dispatcher.Alert{App: "app", Name: "night",
+		AlertConditionsOf: dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 1}}}
+	alert.Destination.Webhook = &dispatcher.AlertWebhook{}
+	alert.Destination.Webhook.SetDefaults()
+	alert.Destination.Webhook.URL = "https://pager.example.com/"
+	return dispatcher.Export{
+		Format: dispatcher.ExportFormat, Installation: "there", ExportedAt: exportedAt, App: dispatcher.App{Name: "app", Revision: 1},
+		Jobs: []dispatcher.ExportedJob{parent, child}, Alerts: []dispatcher.Alert{alert.Resolved()},
+	}
+}
+
+// waiting is a run of a job that waits. A run with an id of its own has that of key, and says what it comes from.
+func waiting(job string, kind dispatcher.RunKind, key dispatcher.RunKey, input *dispatcher.RunInput) dispatcher.ExportedRun {
+	run := dispatcher.ExportedRun{Job: job, Kind: kind, ScheduledAt: exportedAt, State: dispatcher.RunRetrying, Attempt: 1, Input: input}
+	if kind.HasOwnID() {
+		run.Run = key.String()
+	}
+	return run
+}
+
+// endedRun is the key of a run of a trigger of an app.
+func endedRun(app, job string) dispatcher.RunKey {
+	return dispatcher.RunKey{TriggerID: dispatcher.TriggerID(app, job, "t"), ScheduledAt: exportedAt, Kind: dispatcher.KindSchedule}
+}
+
+func cause(of dispatcher.RunKey, on dispatcher.FollowEvent) *dispatcher.RunInput {
+	return &dispatcher.RunInput{Cause: &dispatcher.RunCause{Run: of.String(), On: string(on)}}
+}
+
+// notification is the input of a run that delivers a notification about a job.
+func notification(job string, condition dispatcher.AlertCondition, transition dispatcher.AlertTransition) *dispatcher.RunInput {
+	text, _ := json.Marshal(dispatcher.AlertNotification{App: "app", Alert: "night", Job: job, Condition: condition, Transition: transition})
+	return &dispatcher.RunInput{Payload: text, Cause: &dispatcher.RunCause{Alert: "night"}}
+}
+
+func problemsOf(t *testing.T, err error) (found []string) {
+	t.Helper()
+	var problems dispatcher.Problems
+	if err != nil && !errors.As(err, &problems) {
+		t.Fatalf("got error %v, want problems", err)
+	}
+	for _, one := range problems {
+		found = append(found, one.Code+" "+one.Path)
+	}
+	return found
+}
+
+// The id of a run that follows another one, or tells of an alert, says nothing of the job that it belongs to. An import takes
+// it only for a run that its own jobs have by what the run comes from: another id may be that of a run of another app.
+func TestImportedRunsBelongToTheirJobs(t *testing.T) {
+	t.Parallel()
+	follower := func(of dispatcher.RunKey, on dispatcher.FollowEvent, app, job string, kind dispatcher.RunKind) dispatcher.RunKey {
+		return dispatcher.FollowerKey(of, on, dispatcher.JobID(app, job), kind)
+	}
+	told := func(app, alert, job string, condition dispatcher.AlertCondition) dispatcher.RunKey {
+		id := int64(0)
+		if job != "" {
+			id = dispatcher.JobID(app, job)
+		}
+		return dispatcher.RunKey{TriggerID: dispatcher.AlertStateID(dispatcher.AlertID(app, alert), id, condition), ScheduledAt: exportedAt,
+			Kind: dispatcher.KindAlert}
+	}
+	const chain, follow, alert = dispatcher.KindChain, dispatcher.KindFollow, dispatcher.KindAlert
+	own, theirs := endedRun("app", "parent"), endedRun("victim", "parent")
+	missed := own
+	missed.Kind = ""
+	ofMissed := &dispatcher.RunInput{Missed: own.String(), Cause: &dispatcher.RunCause{On: string(dispatcher.OnMisfire)}}
+	for name, tt := range map[string]struct {
+		run  dispatcher.ExportedRun
+		want string
+	}{
+		"a run that follows one of the app": {
+			waiting("child", chain, follower(own, dispatcher.OnFailure, "app", "child", chain), cause(own, dispatcher.OnFailure)), ""},
+		"a delivery": {waiting("parent.on_failure", follow, follower(own, dispatcher.OnFailure, "app", "parent.on_failure", follow),
+			cause(own, dispatcher.OnFailure)), ""},
+		"a run that follows missed fires": {
+			waiting("child", chain, follower(missed, dispatcher.OnMisfire, "app", "child", chain), ofMissed), ""},
+		"a notification": {waiting("night.alert", alert, told("app", "night", "parent", dispatcher.AlertFailure),
+			notification("parent", dispatcher.AlertFailure, dispatcher.AlertFiring)), ""},
+		"a notification about a job that is gone": {waiting("night.alert", alert, told("app", "night", "gone", dispatcher.AlertFailure),
+			notification("gone", dispatcher.AlertFailure, dispatcher.AlertResolved)), ""},
+		"a test of an alert": {waiting("night.alert", alert, told("app", "night", "", ""),
+			notification("", dispatcher.AlertFailure, dispatcher.AlertTest)), ""},
+
+		"a run of another app": {
+			waiting("child", chain, follower(theirs, dispatcher.OnFailure, "victim", "child", chain), cause(theirs, dispatcher.OnFailure)),
+			"enum /waiting_runs/0/run"},
+		"a run of another app that says nothing of what it comes from": {
+			waiting("child", chain, follower(theirs, dispatcher.OnFailure, "victim", "child", chain), nil), "enum /waiting_runs/0/run"},
+		"a run of another app, after an own run": {
+			waiting("child", chain, follower(theirs, dispatcher.OnFailure, "victim", "child", chain), cause(own, dispatcher.OnFailure)),
+			"enum /waiting_runs/0/run"},
+		"a run of another event": {
+			waiting("child", chain, follower(own, dispatcher.OnSuccess, "app", "child", chain), cause(own, dispatcher.OnFailure)),
+			"enum /waiting_runs/0/run"},
+		"a run of an event that does not exist": {
+			waiting("child", chain, follower(own, "on_fire", "app", "child", chain), cause(own, "on_fire")), "enum /waiting_runs/0/run"},
+		"a run of another job of the app": {
+			waiting("parent", chain, follower(own, dispatcher.OnFailure, "app", "child", chain), cause(own, dispatcher.OnFailure)),
+			"enum /waiting_runs/0/run"},
+		"a delivery of another app": {
+			waiting("parent.on_failure", follow, follower(theirs, dispatcher.OnFailure, "victim", "parent.on_failure", follow),
+				cause(theirs, dispatcher.OnFailure)), "enum /waiting_runs/0/run"},
+		"a run that follows missed fires of another app": {
+			waiting("child", chain, follower(missed, dispatcher.OnMisfire, "victim", "child", chain), ofMissed), "enum /waiting_runs/0/run"},
+		"a notification of another app": {waiting("night.alert", alert, told("victim", "night", "parent", dispatcher.AlertFailure),
+			notification("parent", dispatcher.AlertFailure, dispatcher.AlertFiring)), "enum /waiting_runs/0/run"},
+		"a notification by a job": {waiting("child", alert, told("app", "night", "parent", dispatcher.AlertFailure),
+			notification("parent", dispatcher.AlertFailure, dispatcher.AlertFiring)), "enum /waiting_runs/0/run"},
+		"a shard": {waiting("child", chain, dispatcher.RunKey{TriggerID: own.TriggerID, ScheduledAt: exportedAt, Kind: chain, Shard: 2}, nil),
+			"enum /waiting_runs/0/run"},
+		"a fire of a trigger that the job lacks": {waiting("child", dispatcher.KindSchedule, dispatcher.RunKey{}, nil),
+			"enum /waiting_runs/0/trigger"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			export := movingApp()
+			export.Waiting = []dispatcher.ExportedRun{tt.run}
+			got := ""
+			for _, one := range problemsOf(t, export.Validate()) {
+				got += one
+			}
+			if got != tt.want {
+				t.Errorf("problems are %q, want %q", got, tt.want)
+			}
+		})
+	}
+}
+
+// Every number and every instant of an export is one that a database can hold and that a node can count on from.
+func TestNumbersOfAnImportAreBounded(t *testing.T) {
+	t.Parallel()
+	manual := func(change func(*dispatcher.ExportedRun)) func(*dispatcher.Export) {
+		return func(e *dispatcher.Export) {
+			run := waiting("child", dispatcher.KindManual, dispatcher.RunKey{}, nil)
+			change(&run)
+			e.Waiting = []dispatcher.ExportedRun{run}
+		}
+	}
+	trigger := func(change func(*dispatcher.ExportedTrigger)) func(*dispatcher.Export) {
+		return func(e *dispatcher.Export) {
+			one := e.Jobs[1].Triggers["t"]
+			change(&one)
+			e.Jobs[1].Triggers["t"] = one
+		}
+	}
+	year := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
+	for name, tt := range map[string]struct {
+		change func(*dispatcher.Export)
+		want   string
+	}{
+		"as it was exported":             {func(*dispatcher.Export) {}, ""},
+		"the most attempts":              {manual(func(r *dispatcher.ExportedRun) { r.Attempt = dispatcher.MostRunAttempts }), ""},
+		"too many attempts":              {manual(func(r *dispatcher.ExportedRun) { r.Attempt = 1<<31 - 1 }), "count_range /waiting_runs/0/attempt"},
+		"one attempt too many":           {manual(func(r *dispatcher.ExportedRun) { r.Attempt = dispatcher.MostRunAttempts + 1 }), "count_range /waiting_runs/0/attempt"},
+		"fewer attempts than none":       {manual(func(r *dispatcher.ExportedRun) { r.Attempt = -1 }), "count_range /waiting_runs/0/attempt"},
+		"fewer failures than none":       {manual(func(r *dispatcher.ExportedRun) { r.Failures = -1 }), "count_range /waiting_runs/0/failures"},
+		"more failures than attempts":    {manual(func(r *dispatcher.ExportedRun) { r.Failures = 2 }), "count_range /waiting_runs/0/failures"},
+		"a run before Unix time":         {manual(func(r *dispatcher.ExportedRun) { r.ScheduledAt = year(1969) }), "time_range /waiting_runs/0/scheduled_at"},
+		"a part of a millisecond":        {manual(func(r *dispatcher.ExportedRun) { r.ScheduledAt = exportedAt.Add(1) }), "time_range /waiting_runs/0/scheduled_at"},
+		"an attempt in year 1":           {manual(func(r *dispatcher.ExportedRun) { r.NextAttemptAt = new(year(1)) }), "time_range /waiting_runs/0/next_attempt_at"},
+		"retries until year 12000":       {manual(func(r *dispatcher.ExportedRun) { r.RetryUntil = new(year(12000)) }), "time_range /waiting_runs/0/retry_until"},
+		"a negative revision of a job":   {func(e *dispatcher.Export) { e.Jobs[1].Revision = -1 }, "count_range /jobs/1/revision"},
+		"a revision beyond JSON":         {func(e *dispatcher.Export) { e.Jobs[1].Revision = 1 << 53 }, "count_range /jobs/1/revision"},
+		"a negative revision of the app": {func(e *dispatcher.Export) { e.App.Revision = -1 }, "count_range /app/revision"},
+		"the largest revision":           {func(e *dispatcher.Export) { e.App.Revision = 1<<63 - 1 }, "count_range /app/revision"},
+		"fewer fires than none":          {trigger(func(t *dispatcher.ExportedTrigger) { t.Fired = -1 }), "count_range /jobs/1/triggers/t/fired"},
+		"more fires than fit":            {trigger(func(t *dispatcher.ExportedTrigger) { t.Fired = 1 << 31 }), "count_range /jobs/1/triggers/t/fired"},
+		"no anchor":                      {trigger(func(t *dispatcher.ExportedTrigger) { t.AnchorAt = time.Time{} }), "time_range /jobs/1/triggers/t/anchor_at"},
+		"a next fire before Unix time":   {trigger(func(t *dispatcher.ExportedTrigger) { t.NextFireTime = new(year(1000)) }), "time_range /jobs/1/triggers/t/next_fire_time"},
+		"a last fire before Unix time":   {trigger(func(t *dispatcher.ExportedTrigger) { t.PrevFireTime = new(year(1000)) }), "time_range /jobs/1/triggers/t/prev_fire_time"},
+		"a pause until year 12000":       {trigger(func(t *dispatcher.ExportedTrigger) { t.PausedUntil = new(year(12000)) }), "time_range /jobs/1/triggers/t/paused_until"},
+		"a pause of a job in year 1":     {func(e *dispatcher.Export) { e.Jobs[1].PausedUntil = new(year(1)) }, "time_range /jobs/1/paused_until"},
+		"an export of no time":           {func(e *dispatcher.Export) { e.ExportedAt = time.Time{} }, "time_range /exported_at"},
+		"a state that triggers have not": {trigger(func(t *dispatcher.ExportedTrigger) { t.State = "gone" }), "enum /jobs/1/triggers/t/state"},
+		"a mute in year 1": {func(e *dispatcher.Export) { e.Alerts[0].Muted = &dispatcher.AlertMute{Until: new(year(1))} },
+			"time_range /alerts/0/muted/until"},
+		"a run twice": {func(e *dispatcher.Export) {
+			run := waiting("child", dispatcher.KindManual, dispatcher.RunKey{}, nil)
+			e.Waiting = []dispatcher.ExportedRun{run, run}
+		}, "enum /waiting_runs/1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			export := movingApp()
+			tt.change(&export)
+			got := ""
+			for _, one := range problemsOf(t, export.Validate()) {
+				got += one
+			}
+			if got != tt.want {
+				t.Errorf("problems are %q, want %q", got, tt.want)
+			}
+		})
+	}
+}

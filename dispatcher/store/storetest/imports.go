@@ -1,0 +1,129 @@
+package storetest
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// importTests are those of imports by a caller who means harm.
+func importTests() tests {
+	return tests{
+		"an import takes over no run of another app":      testImportOfForeignRuns,
+		"a run that follows missed fires moves":           testMissedFollowerMoves,
+		"an import with a run twice is refused":           testImportOfRunTwice,
+		"an import with numbers out of range is refused":  testImportOfLargeNumbers,
+		"an import of more runs than may wait is refused": testImportQuota,
+	}
+}
+
+// evilImport is an import of an app "evil" with one job, "child", and runs of it that wait.
+func evilImport(runs ...dispatcher.ExportedRun) dispatcher.Export {
+	j := job("child", nil)
+	j.App = "evil"
+	return dispatcher.Export{
+		Format: dispatcher.ExportFormat, Installation: "there", ExportedAt: t0, App: dispatcher.App{Name: "evil"},
+		Jobs: []dispatcher.ExportedJob{{Job: j}}, Waiting: runs,
+	}
+}
+
+// wantRefused expects an import to be refused, and to leave no app.
+func (f *fixture) wantRefused(export dispatcher.Export, want string) {
+	f.Helper()
+	_, err := f.ImportApp(f.Context(), export, operator(t0))
+	f.wantProblem("the import", err, want)
+	if _, err := f.App(f.Context(), "evil"); !errors.Is(err, dispatcher.ErrNotFound) {
+		f.Errorf("the app of the import: %v, want ErrNotFound", err)
+	}
+}
+
+func testImportOfForeignRuns(t *testing.T, f *fixture) {
+	f.putFollowed(func(j *dispatcher.Job) {
+		j.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Payload: dispatcher.FollowResult}
+	})
+	parent := f.fireOf("parent")
+	f.recordFollowed(parent, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
+	f.expect("runs that follow", f.followEnds(t0.Add(time.Minute)), 1)
+	key := dispatcher.FollowerKey(parent.RunKey, dispatcher.OnFailure, dispatcher.JobID("shop", "child"), dispatcher.KindChain)
+	before, err := f.Store.Run(t.Context(), key.String())
+	f.must(err)
+	for name, input := range map[string]*dispatcher.RunInput{
+		"without an input": nil,
+		"as its parent":    {Cause: &dispatcher.RunCause{Run: parent.String(), On: string(dispatcher.OnFailure)}},
+	} {
+		f.wantRefused(evilImport(dispatcher.ExportedRun{
+			Job: "child", Kind: key.Kind, ScheduledAt: key.ScheduledAt, State: dispatcher.RunRetrying, Attempt: 1, Run: key.String(), Input: input,
+		}), "enum /waiting_runs/0/run")
+		after, err := f.Store.Run(t.Context(), key.String())
+		f.must(err)
+		if diff := cmp.Diff(before, after); diff != "" {
+			t.Errorf("%s, the run of the other app changed (-before +after):\n%s", name, diff)
+		}
+	}
+	// A key that the other app will have only later is refused alike.
+	next := parent.RunKey
+	next.ScheduledAt = next.ScheduledAt.Add(time.Minute)
+	later := dispatcher.FollowerKey(next, dispatcher.OnFailure, dispatcher.JobID("shop", "child"), dispatcher.KindChain)
+	f.wantRefused(evilImport(dispatcher.ExportedRun{
+		Job: "child", Kind: later.Kind, ScheduledAt: later.ScheduledAt, State: dispatcher.RunQueued, Run: later.String(),
+		Input: &dispatcher.RunInput{Cause: &dispatcher.RunCause{Run: next.String(), On: string(dispatcher.OnFailure)}},
+	}), "enum /waiting_runs/0/run")
+}
+
+func testMissedFollowerMoves(t *testing.T, f *fixture) {
+	f.putFollowed(func(j *dispatcher.Job) { j.OnMisfire = &dispatcher.Follow{Jobs: []string{"child"}} })
+	a := f.nextAdvance()
+	last := a.Next.Add(2 * time.Minute)
+	a.Then = last.Add(time.Minute)
+	_, err := f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: f.token(), Now: a.Then, Settlements: []dispatcher.Settlement{{
+		Advance: a, To: last, Count: 3, Decision: dispatcher.DecisionSkip, Reason: "no node ran",
+	}}})
+	f.must(err)
+	f.expect("runs that follow", f.followEnds(a.Then), 1)
+	f.must(f.PutApp(t.Context(), dispatcher.App{Name: "shop"}, at(t0)))
+	for more := true; more; {
+		_, left, err := f.FollowSwitches(t.Context(), 100)
+		f.must(err)
+		more = left
+	}
+	export, err := f.ExportApp(t.Context(), "shop")
+	f.must(err)
+	if len(export.Waiting) != 1 || export.Waiting[0].Input.Missed == "" || !export.Waiting[0].ScheduledAt.Equal(a.Next) {
+		t.Fatalf("runs that move are %+v, want the one that follows the fires missed from %s on", export.Waiting, a.Next)
+	}
+	f.must(export.Validate())
+}
+
+func testImportOfRunTwice(_ *testing.T, f *fixture) {
+	run := dispatcher.ExportedRun{Job: "child", Kind: dispatcher.KindManual, ScheduledAt: t0, State: dispatcher.RunQueued}
+	f.wantRefused(evilImport(run, run), "enum /waiting_runs/1")
+}
+
+func testImportOfLargeNumbers(_ *testing.T, f *fixture) {
+	for field, change := range map[string]func(*dispatcher.ExportedRun){
+		"attempt":  func(r *dispatcher.ExportedRun) { r.Attempt = 1<<31 - 1 },
+		"failures": func(r *dispatcher.ExportedRun) { r.Failures = -1 },
+	} {
+		run := dispatcher.ExportedRun{Job: "child", Kind: dispatcher.KindManual, ScheduledAt: t0, State: dispatcher.RunQueued}
+		change(&run)
+		f.wantRefused(evilImport(run), "count_range /waiting_runs/0/"+field)
+	}
+}
+
+func testImportQuota(t *testing.T, f *fixture) {
+	run := dispatcher.ExportedRun{Job: "child", Kind: dispatcher.KindManual, ScheduledAt: t0, State: dispatcher.RunQueued}
+	export := evilImport()
+	export.App.Bounds = &dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 3}}
+	for range 4 {
+		export.Waiting = append(export.Waiting, run)
+		run.ScheduledAt = run.ScheduledAt.Add(time.Second)
+	}
+	f.wantRefused(export, "bound_quota /waiting_runs")
+	export.Waiting = slices.Clone(export.Waiting[:3])
+	f.must(f.ImportApp(t.Context(), export, operator(t0)))
+}
