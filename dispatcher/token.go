@@ -149,10 +149,12 @@ const (
 	ScopeWrite    Scope = "write"    // change apps, jobs, calendars, groups and alerts
 	ScopeRegister Scope = "register" // register endpoints in groups
 	ScopeMetrics  Scope = "metrics"  // scrape /metrics
+	ScopeExport   Scope = "export"   // export apps to another installation
+	ScopeImport   Scope = "import"   // create apps from exports
 	ScopeAdmin    Scope = "admin"    // operate nodes and rollbacks, set bounds of apps, manage tokens; bound to no app
 )
 
 // Scopes lists all scopes.
 func Scopes() []Scope {
-	return []Scope{ScopeRead, ScopeRun, ScopeWrite, ScopeRegister, ScopeMetrics, ScopeAdmin}
+	return []Scope{ScopeRead, ScopeRun, ScopeWrite, ScopeRegister, ScopeMetrics, ScopeExport, ScopeImport, ScopeAdmin}
 }

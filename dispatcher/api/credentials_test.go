@@ -51,8 +51,8 @@ var accesses = map[string]access{
 	"PUT /v1/apps/{app}":         {ok: 200, scope: dispatcher.ScopeWrite, body: `{"enabled":true,"description":"changed"}`},
 	"PATCH /v1/apps/{app}":       {ok: 200, scope: dispatcher.ScopeWrite, body: `{"enabled":true}`},
 	"DELETE /v1/apps/{app}":      {ok: 204, scope: dispatcher.ScopeWrite, prepare: (*world).emptyApp},
-	"GET /v1/apps/{app}/export":  {ok: 200, scope: dispatcher.ScopeRead, prepare: (*world).disableApp},
-	"POST /v1/apps/{app}/import": {ok: 200, scope: dispatcher.ScopeWrite, prepare: (*world).takeApp, suspended: 412},
+	"GET /v1/apps/{app}/export":  {ok: 200, scope: dispatcher.ScopeExport, prepare: (*world).disableApp},
+	"POST /v1/apps/{app}/import": {ok: 200, scope: dispatcher.ScopeImport, prepare: (*world).takeApp, suspended: 412},
 
 	"GET /v1/apps/{app}/pauses":            {ok: 200, scope: dispatcher.ScopeRead},
 	"POST /v1/apps/{app}/pauses":           {ok: 201, scope: dispatcher.ScopeWrite, unconditional: true},

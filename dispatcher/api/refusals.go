@@ -170,7 +170,7 @@ var refusedStatuses = []int{
 // noteRefusal notes that a change of a known caller was refused. Of the body nothing is kept: it may hold secrets. Of the
 // path it keeps what can be a name.
 func (a *API) noteRefusal(rt route, r *request, res response) {
-	changes := rt.scope == write || rt.scope == operate || rt.scope == enlist || rt.scope == admin
+	changes := rt.scope == write || rt.scope == operate || rt.scope == enlist || rt.scope == moveIn || rt.scope == admin
 	document, ok := res.body.(problemDocument)
 	if !changes || !ok || rt.method == http.MethodGet || r.token.Name == "" || r.attempt != 0 ||
 		!slices.Contains(refusedStatuses, res.status) {

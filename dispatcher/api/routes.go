@@ -60,6 +60,8 @@ const (
 	write   = dispatcher.ScopeWrite
 	enlist  = dispatcher.ScopeRegister
 	scrape  = dispatcher.ScopeMetrics
+	moveOut = dispatcher.ScopeExport
+	moveIn  = dispatcher.ScopeImport
 	admin   = dispatcher.ScopeAdmin
 
 	appPath      = "/v1/apps/{app}"
@@ -91,8 +93,8 @@ var routes = []route{
 	{method: "PUT", path: appPath, scope: write, serve: (*API).putApp},
 	{method: "PATCH", path: appPath, scope: write, serve: (*API).patchApp},
 	{method: "DELETE", path: appPath, scope: write, serve: (*API).deleteApp},
-	{method: "GET", path: appPath + "/export", scope: read, serve: (*API).exportApp},
-	{method: "POST", path: appPath + "/import", scope: write, body: true, large: true, serve: (*API).importApp},
+	{method: "GET", path: appPath + "/export", scope: moveOut, serve: (*API).exportApp},
+	{method: "POST", path: appPath + "/import", scope: moveIn, body: true, large: true, serve: (*API).importApp},
 
 	{method: "GET", path: appPath + "/pauses", scope: read, serve: (*API).listPauses},
 	{method: "POST", path: appPath + "/pauses", scope: write, body: true, serve: (*API).pauseApp},

@@ -155,7 +155,7 @@ func TestTokenGivesNoScopeThatItsMakerLacks(t *testing.T) {
 	w.do("PUT", "/v1/tokens/writer", `{"scopes":["read","write","metrics"]}`, operator).
 		refused(http.StatusForbidden, "/scopes/1 forbidden", "/scopes/2 forbidden")
 	w.do("PUT", "/v1/tokens/reader", `{"scopes":["write"]}`, operator, "If-Match: *").refused(http.StatusForbidden, "/scopes/0 forbidden")
-	w.do("POST", oneToken+"/rotate", "", operator).refused(http.StatusForbidden, " forbidden")
+	w.do("POST", oneToken+"/rotate", "", operator).refused(http.StatusForbidden, "/scopes/0 forbidden")
 	w.must(http.StatusOK, "PUT", oneToken, `{"scopes":["read"]}`, operator, "If-Match: *")
 	w.must(http.StatusOK, "POST", oneToken+"/rotate", "", operator)
 }
@@ -329,5 +329,22 @@ func TestUseOfTokensIsRecordedOffTheirPath(t *testing.T) {
 	now := time.Now()
 	if at := used(); at == nil || at.Before(began) || at.After(now) {
 		t.Errorf("the last use is %v, want one between %s and %s", at, began, now)
+	}
+}
+
+// Operators decide who moves apps, so they give export and import without having them. All other scopes are given by those
+// who have them, and a token with write, which is for the owner of an app, neither exports nor imports it.
+func TestOperatorsGiveExportAndImport(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, api.Options{})
+	operator := bearer(w.newToken("operator", []dispatcher.Scope{dispatcher.ScopeAdmin}))
+	w.must(http.StatusCreated, "PUT", "/v1/tokens/mover", `{"scopes":["export","import"],"apps":["crm"]}`, operator)
+	w.do("PUT", "/v1/tokens/owner", `{"scopes":["write","import"]}`, operator).refused(http.StatusForbidden, "/scopes/0 forbidden")
+	for name, scopes := range map[string][]dispatcher.Scope{
+		"owner": {dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}, "operator2": {dispatcher.ScopeAdmin},
+	} {
+		token := bearer(w.newToken(name, scopes))
+		w.do("GET", "/v1/apps/crm/export", "", token).refused(http.StatusForbidden, " forbidden")
+		w.do("POST", "/v1/apps/crm/import", `{}`, token).refused(http.StatusForbidden, " forbidden")
 	}
 }

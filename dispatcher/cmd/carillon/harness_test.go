@@ -124,7 +124,7 @@ func carillon(t *testing.T, env []string, args ...string) (stdout, stderr string
 func newToken(t *testing.T, database string) string {
 	t.Helper()
 	out, errs, code := carillon(t, nil, "token", "create", "--database", database, "--name", "e2e",
-		"--scope", "read,run,write,register,metrics,admin")
+		"--scope", "read,run,write,register,metrics,export,import,admin")
 	if code != 0 {
 		t.Fatalf("token create: exit %d: %s", code, errs)
 	}

@@ -21,7 +21,7 @@ type tokenCreateCommand struct {
 	DatabaseWithout []string            `env:"CARILLON_DATABASE_WITHOUT" hidden:""` // for tests
 	Name            string              `required:"" help:"Name of the token, shown in the audit log."`
 	Description     string              `placeholder:"TEXT" help:"What the token is for."`
-	Scope           []dispatcher.Scope  `default:"read,run,write" placeholder:"SCOPE,..." help:"What the token allows: read, run, write, register, metrics, admin. None includes another."`
+	Scope           []dispatcher.Scope  `default:"read,run,write" placeholder:"SCOPE,..." help:"What the token allows: read, run, write, register, metrics, export, import, admin. None includes another."`
 	Apps            []string            `placeholder:"APP,..." help:"Apps that the token is bound to. Default: all apps and the node routes."`
 	ExpiresIn       dispatcher.Duration `default:"0s" placeholder:"DURATION" help:"How long the token works, such as 2160h. 0s: until it is revoked."`
 }
