@@ -22,16 +22,42 @@ func decode(text []byte, into any) dispatcher.Problems {
 	if err != nil {
 		return dispatcher.Problems{*err}
 	}
-	d := decoder{most: maxElements}
+	return newDecoder(text).read(raw, into)
+}
+
+func newDecoder(text []byte) *decoder {
+	d := &decoder{most: maxElements, room: min(decodedFactor*len(text)+decodedFloor, maxDecoded), fields: map[reflect.Type]map[string][]int{}}
 	if len(text) > maxBody {
 		d.most = maxImport / 64 // an app has any number of jobs; the smallest takes more bytes than that
 	}
-	return d.read(raw, into)
+	return d
 }
 
 // maxElements is how many elements a list or a map of a body may have: no field permits as many, and each takes
 // far more memory than it has bytes.
 const maxElements = 10_000
+
+// What a body may take in memory once it is decoded, apart from its own bytes: decodedFactor times its size and decodedFloor,
+// but not more than maxDecoded. A list of empty objects would take hundreds of times its size.
+const (
+	decodedFactor = 20
+	decodedFloor  = 4 << 20
+	maxDecoded    = 128 << 20
+)
+
+// take counts bytes that a value is about to take in memory. It refuses what the body has no room for, once, and then nothing
+// else is decoded.
+func (d *decoder) take(bytes int, at *pointer) bool {
+	if d.room < 0 {
+		return false
+	}
+	if d.room -= bytes; d.room < 0 {
+		d.add(at, dispatcher.CodePayloadTooLarge, "the values of the body up to here take more memory than a body of its size may; "+
+			"leave out empty elements, or split the body")
+		return false
+	}
+	return true
+}
 
 // read fills into from one JSON value.
 func (d *decoder) read(raw json.RawMessage, into any) dispatcher.Problems {
@@ -131,15 +157,19 @@ type decoder struct {
 	problems dispatcher.Problems
 	// most is how many elements a list or map may have.
 	most int
+	// room is how many bytes of memory are left for values; below 0: there was none for one of them.
+	room int
+	// fields are those of the structs that were met, by their JSON names.
+	fields map[reflect.Type]map[string][]int
 	// work counts bytes looked at and written, so that tests see what a body costs without measuring time.
 	work int
 }
 
-// full says that there are already more problems than a response lists.
-func (d *decoder) full() bool { return len(d.problems) > maxProblems }
+// full says that decoding is over: there are more problems than a response lists, or there is no room for more values.
+func (d *decoder) full() bool { return len(d.problems) > maxProblems || d.room < 0 }
 
 func (d *decoder) add(at *pointer, code, format string, args ...any) {
-	if d.full() {
+	if len(d.problems) > maxProblems {
 		return
 	}
 	path := at.String()
@@ -178,7 +208,7 @@ func (d *decoder) checkKeys(dec *json.Decoder, at *pointer) {
 	if !nested {
 		return
 	}
-	seen := map[string]bool{}
+	var seen map[string]bool // nil until there is a key
 	for i := 0; dec.More(); i++ {
 		if d.full() {
 			return // nobody reads on
@@ -190,6 +220,9 @@ func (d *decoder) checkKeys(dec *json.Decoder, at *pointer) {
 			d.work += len(token)
 			if seen[token] {
 				d.add(&pointer{at, token}, dispatcher.CodeJSONDuplicate, "key %s is given twice", dispatcher.Echo(token))
+			}
+			if seen == nil {
+				seen = map[string]bool{}
 			}
 			seen[token] = true
 		}

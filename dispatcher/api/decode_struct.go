@@ -65,6 +65,9 @@ func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
 		v.SetBytes(raw)
 		return true
 	case v.Kind() == reflect.Pointer:
+		if !d.take(int(v.Type().Elem().Size()), at) {
+			return false
+		}
 		elem := reflect.New(v.Type().Elem())
 		ok := raw[0] != 'n' && d.fill(elem.Elem(), raw, at)
 		if ok {
@@ -154,6 +157,9 @@ func (d *decoder) fillMap(v reflect.Value, raw json.RawMessage, at *pointer) boo
 			d.tooMany(at)
 			return
 		}
+		if !d.take(len(key)+entrySize(v), at) {
+			return
+		}
 		elem := reflect.New(v.Type().Elem()).Elem()
 		d.fill(elem, value, &pointer{at, key})
 		v.SetMapIndex(reflect.ValueOf(key), elem)
@@ -175,21 +181,37 @@ func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) b
 		d.wrongType(at, "an array", raw)
 		return false
 	}
-	var elements []json.RawMessage
-	_ = json.Unmarshal(raw, &elements) // the text is known to be valid
 	d.work += len(raw)
-	if len(elements) > d.most {
-		d.tooMany(at)
-		return false
-	}
-	v.Set(reflect.MakeSlice(v.Type(), len(elements), len(elements)))
-	for i, element := range elements {
-		if d.full() {
-			break
+	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
+	elements := json.NewDecoder(bytes.NewReader(raw))
+	_, _ = elements.Token() // the text is known to be valid
+	for i := 0; elements.More() && !d.full(); i++ {
+		if i == d.most {
+			d.tooMany(at)
+			v.SetZero()
+			return false
 		}
+		// Twice, for the list grows by being copied.
+		if !d.take(2*int(v.Type().Elem().Size()), at) {
+			return false
+		}
+		var element json.RawMessage
+		_ = elements.Decode(&element)
+		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
 		d.fill(v.Index(i), element, &pointer{at, strconv.Itoa(i)})
 	}
 	return true
+}
+
+// entrySize estimates what another entry of a map takes besides the text of its key. Go gives a map 8 slots at first, and up to
+// twice as many as it needs later; a value of more than 128 bytes lies outside of its slot.
+func entrySize(v reflect.Value) int {
+	value := int(v.Type().Elem().Size())
+	slot := int(v.Type().Key().Size()) + min(value, 128)
+	if v.Len() == 0 {
+		return value + 10*slot
+	}
+	return value + 2*slot
 }
 
 func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) bool {
@@ -203,7 +225,11 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 	if with, ok := v.Addr().Interface().(interface{ LeaveToApp() }); ok {
 		with.LeaveToApp()
 	}
-	fields := jsonFields(v.Type())
+	fields, known := d.fields[v.Type()]
+	if !known {
+		fields = jsonFields(v.Type())
+		d.fields[v.Type()] = fields
+	}
 	d.members(raw, func(key string, value json.RawMessage) {
 		index, known := fields[key]
 		switch {

@@ -26,8 +26,8 @@ func FuzzDecode(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		var got dispatcher.Job
-		d := decoder{most: maxElements}
-		problems, work := workOf(t, &d, string(text), &got)
+		d := newDecoder(nil)
+		problems, work := workOf(t, d, string(text), &got)
 		if work > mostWork(string(text)) {
 			t.Errorf("%d bytes cost %d steps, want %d at most", len(text), work, mostWork(string(text)))
 		}
@@ -133,8 +133,7 @@ func TestHostileBodiesAreCheapToRefuse(t *testing.T) {
 		"many brackets inside of strings": `{"description":"` + strings.Repeat(`[`, 300_000) + `"}`,
 	} {
 		var job dispatcher.Job
-		d := decoder{most: maxElements}
-		problems, work := workOf(t, &d, text, &job)
+		problems, work := workOf(t, newDecoder([]byte(text)), text, &job)
 		if work > mostWork(text) {
 			t.Errorf("%s: %d bytes cost %d steps, want %d at most", name, len(text), work, mostWork(text))
 		}

@@ -300,6 +300,8 @@ const (
 	pageMemory   = 4 * pageBytes
 	exportMemory = 64 << 20
 	bodyFactor   = 4
+	// An import has its bytes twice while they are decoded, and then what they decode to.
+	importFactor = 2 + decodedFactor
 )
 
 // memoryOf estimates the memory that a request takes.
@@ -314,14 +316,14 @@ func memoryOf(rt route, r *request) int64 {
 	case r.ContentLength == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead:
 		return 0
 	}
-	most := int64(maxBody)
+	most, factor := int64(maxBody), int64(bodyFactor)
 	if rt.large {
-		most = maxImport
+		most, factor = maxImport, importFactor
 	}
 	if length := r.ContentLength; length > 0 && length < most {
 		most = length
 	}
-	return bodyFactor * most
+	return factor * most
 }
 
 // takeMemory waits until there is memory for r. It is freed when r.release is called.

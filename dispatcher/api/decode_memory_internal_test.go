@@ -1,0 +1,60 @@
+package api
+
+import (
+	"runtime"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// A body takes at most 20 times its size in memory once it is decoded, whatever it consists of: a list of empty objects would
+// take hundreds of times as much. It is refused before it does.
+func TestHostileBodiesTakeBoundedMemory(t *testing.T) {
+	list := func(name, element string) string {
+		return `{"format":1,"installation":"w","app":{"name":"evil"},"` + name + `":[` + element + strings.Repeat(","+element, (maxBody+1000)/len(element)) + `]}`
+	}
+	for name, text := range map[string]string{
+		"empty jobs":         list("jobs", `{}`),
+		"jobs with a target": list("jobs", `{"job":{"target":{"webhook":{}}}}`),
+		"empty alerts":       list("alerts", `{}`),
+		"empty groups":       list("groups", `{}`),
+		"empty calendars":    list("calendars", `{}`),
+		"empty runs":         list("waiting_runs", `{}`),
+		"runs with an input": list("waiting_runs", `{"input":{"cause":{}}}`),
+		"maps of triggers":   list("jobs", `{"triggers":{"a":{}}}`),
+	} {
+		var export dispatcher.Export
+		before := heap()
+		problems := decode([]byte(text), &export)
+		if kept := heap() - before; kept > decodedFactor*int64(len(text))+decodedFloor {
+			t.Errorf("%s: %d bytes decode to %d, which is %d times as much; want %d times at most", name, len(text), kept,
+				kept/int64(len(text)), decodedFactor)
+		}
+		runtime.KeepAlive(export)
+		if refused := len(problems) > 0; refused && problems[0].Code != dispatcher.CodePayloadTooLarge ||
+			!refused && name != "runs with an input" { // which take less
+			t.Errorf("%s: problems are %v, want that the body takes too much memory", name, problems)
+		}
+	}
+}
+
+// heap returns how many bytes are in use.
+func heap() int64 {
+	runtime.GC()
+	var stats runtime.MemStats
+	runtime.ReadMemStats(&stats)
+	return int64(stats.HeapAlloc)
+}
+
+// An app of ordinary jobs is far from the bound.
+func TestOrdinaryImportFits(t *testing.T) {
+	t.Parallel()
+	job := `{"job":{"app":"a","name":"x","target":{"webhook":{"url":"http://e/"}},"triggers":{"t":{"expression":"rate(1m)"}}},"revision":1,` +
+		`"paused":false,"triggers":{"t":{"paused":false,"state":"waiting","anchor_at":"2027-01-01T00:00:00Z"}}}`
+	var export dispatcher.Export
+	text := `{"format":1,"jobs":[` + job + strings.Repeat(","+job, 20_000) + `]}`
+	if problems := decode([]byte(text), &export); len(problems) > 0 || len(export.Jobs) != 20_001 {
+		t.Errorf("%d bytes decode to %d jobs, with %v; want 20001 and no problem", len(text), len(export.Jobs), problems)
+	}
+}
