@@ -95,6 +95,7 @@ const (
 	CodeRateLimited     = "rate_limited"
 	CodeRegexp          = "regexp"
 	CodeRegexpSize      = "regexp_size"
+	CodeRequestTimeout  = "request_timeout"
 	CodeRequired        = "required"
 	CodeRoleARN         = "role_arn"
 	CodeRouteUnknown    = "route_unknown"

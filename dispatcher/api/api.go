@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -86,7 +87,9 @@ type API struct {
 	opts   Options
 	log    *slog.Logger
 	mux    *http.ServeMux
-	limits *limits // nil while there is no store
+	// transfers serves over connections of any speed.
+	transfers http.Handler
+	limits    *limits // nil while there is no store
 	// refusals go into the audit log.
 	refusals *refusals
 	// database is the latest check of the database for /readyz.
@@ -137,6 +140,7 @@ func New(store Store, o Options) *API {
 		registrations: newRegistrations(o.Logger), forecasts: newForecasts(store, o.Logger),
 		evaluations: newEvaluations(), work: newWork(), strays: newStrays(), outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
 	a.mux = a.newMux()
+	a.transfers = limit.Transfers(http.HandlerFunc(a.serve))
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
 	return a
 }
@@ -154,7 +158,10 @@ func (a *API) Run(ctx context.Context) {
 }
 
 // ServeHTTP serves one request.
-func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+func (a *API) ServeHTTP(w http.ResponseWriter, r *http.Request) { a.transfers.ServeHTTP(w, r) }
+
+// serve finds the route of a request.
+func (a *API) serve(w http.ResponseWriter, r *http.Request) {
 	// ServeMux would redirect a path with "//" or "..", and many clients turn a redirected PUT
 	// into a GET.
 	if escaped := r.URL.EscapedPath(); path.Clean(escaped) != escaped {
@@ -182,6 +189,7 @@ func Starting(o Options) http.Handler {
 		}
 	}
 	a.mux, a.notFound = mux, waiting
+	a.transfers = limit.Transfers(http.HandlerFunc(a.serve))
 	return a
 }
 

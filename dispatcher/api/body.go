@@ -5,6 +5,7 @@ import (
 	"errors"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
 
@@ -61,6 +62,9 @@ func (r *request) readBody() ([]byte, dispatcher.Problems) {
 	switch {
 	case errors.As(r.textErr, &tooLarge):
 		problems.Add("", dispatcher.CodePayloadTooLarge, "body is larger than %d bytes", tooLarge.Limit)
+	case errors.Is(r.textErr, os.ErrDeadlineExceeded):
+		problems.Add("", dispatcher.CodeRequestTimeout, "the body did not come in time, only %d bytes of it; send it at once, or over a "+
+			"faster connection", len(r.text))
 	case r.textErr != nil:
 		problems.Add("", dispatcher.CodeJSONSyntax, "body ended at offset %d before it was complete", len(r.text))
 	}

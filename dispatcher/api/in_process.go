@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
 // asKey is the key of the context under which a request has the token that it is served as. Nothing on the network can set it.
@@ -37,6 +38,23 @@ func (a *API) Admit(hr *http.Request, now time.Time) time.Duration {
 func (a *API) AdmitUnknown(hr *http.Request, now time.Time) time.Duration {
 	client, _ := a.clientOf(hr)
 	return a.limits.badTokens.Take(client, a.limits.BadTokens, now)
+}
+
+// AdmitBody waits for a place for the body of a request that the API does not serve itself, and returns what to call when the
+// body is read, or how long the caller has to wait. The body counts for the token that the request comes from, or for its
+// address if there is none, as when somebody signs in.
+func (a *API) AdmitBody(hr *http.Request, token dispatcher.APIToken) (leave func(), wait time.Duration) {
+	client, hr := a.clientOf(hr)
+	r := &request{Request: hr, id: requestID(hr), client: client, now: clock(), token: token}
+	wanted := []limit.Place{a.limits.addressPlace(client)}
+	if token.ID != "" {
+		wanted = a.limits.placesOf(r)
+	}
+	leave, err := a.take(r, wanted...)
+	if err != nil {
+		return nil, placePatience
+	}
+	return leave, 0
 }
 
 // inProcess is a transport into the API of this process.

@@ -35,6 +35,9 @@ type Limits struct {
 	TokenCache time.Duration
 	// Memory is how many bytes the requests under way may use, by estimate; default 128 MiB.
 	Memory int64
+	// Connections are those that the node accepts at once, and AddressConnections those of one address; default 512 and 64.
+	// How many requests may be under way follows from them; see places.
+	Connections, AddressConnections int
 	// Proxies are those whose X-Forwarded-For is believed.
 	Proxies limit.Proxies
 }
@@ -57,6 +60,7 @@ type limits struct {
 	addresses, probes, badTokens *limit.Rates[netip.Addr]
 	callers                      *limit.Rates[string]
 	memory                       *limit.Memory
+	places                       *limit.Places
 	lines                        *limit.Lines
 
 	mu     sync.Mutex
@@ -83,16 +87,18 @@ const (
 	limitedBad     = "bad_tokens"
 	limitedMemory  = "memory"
 	limitedWork    = "work"
+	limitedPlaces  = "places"
 )
 
 func newLimits(o Limits, metrics prometheus.Registerer) *limits {
 	o.AddressRequests, o.TokenRequests = cmp.Or(o.AddressRequests, 30_000), cmp.Or(o.TokenRequests, 60_000)
 	o.BadTokens, o.TokenCache = cmp.Or(o.BadTokens, 60), cmp.Or(o.TokenCache, 2*time.Second)
 	o.Memory = cmp.Or(o.Memory, 128<<20)
+	o.Connections, o.AddressConnections = cmp.Or(o.Connections, 512), cmp.Or(o.AddressConnections, 64)
 	l := &limits{
 		Limits: o, addresses: limit.NewRates[netip.Addr](maxAddresses), probes: limit.NewRates[netip.Addr](maxAddresses),
 		badTokens: limit.NewRates[netip.Addr](maxAddresses), callers: limit.NewRates[string](maxCallers),
-		memory: limit.NewMemory(o.Memory), lines: limit.NewLines(10),
+		memory: limit.NewMemory(o.Memory), places: limit.NewPlaces(), lines: limit.NewLines(10),
 		quotas: limit.NewRecent[string, quota](maxCallers), known: limit.NewRecent[[32]byte, struct{}](maxCallers),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "carillon_api_requests_limited_total", Help: "Requests to the API that were refused for now, by reason.",
@@ -107,7 +113,7 @@ func newLimits(o Limits, metrics prometheus.Registerer) *limits {
 	for _, result := range []string{callbackComplete, callbackFail, callbackProgress, callbackConflict} {
 		l.callbacks.WithLabelValues(result)
 	}
-	for _, reason := range []string{limitedAddress, limitedToken, limitedApp, limitedBad, limitedMemory, limitedWork} {
+	for _, reason := range []string{limitedAddress, limitedToken, limitedApp, limitedBad, limitedMemory, limitedWork, limitedPlaces} {
 		l.limited.WithLabelValues(reason)
 	}
 	if metrics != nil {
@@ -326,7 +332,7 @@ func memoryOf(rt route, r *request) int64 {
 	return factor * most
 }
 
-// takeMemory waits until there is memory for r. It is freed when r.release is called.
+// takeMemory waits until there is memory for r. It is freed at the end of the request.
 func (a *API) takeMemory(rt route, r *request) error {
 	bytes := memoryOf(rt, r)
 	if bytes == 0 {
@@ -338,7 +344,7 @@ func (a *API) takeMemory(rt route, r *request) error {
 	if err != nil {
 		return a.limited(r, limitedMemory, "too many large requests are under way on this node", memoryPatience)
 	}
-	r.release = release
+	r.releases = append(r.releases, release)
 	return nil
 }
 

@@ -53,6 +53,7 @@ var statuses = []struct {
 		dispatcher.CodePageCursor, dispatcher.CodePageLimit, dispatcher.CodeQueryUnknown,
 		dispatcher.CodeQueryDuplicate, dispatcher.CodeQuerySyntax,
 	}},
+	{http.StatusRequestTimeout, []string{dispatcher.CodeRequestTimeout}},
 	{http.StatusRequestEntityTooLarge, []string{dispatcher.CodePayloadTooLarge}},
 }
 

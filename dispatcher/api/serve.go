@@ -12,6 +12,7 @@ import (
 	"net/netip"
 	"regexp"
 	"runtime/debug"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -47,8 +48,10 @@ type request struct {
 	client netip.Addr
 	// executors is the group that the caller is an executor of; nil on routes that are not for them.
 	executors *dispatcher.EndpointGroup
-	// release, if not nil, frees the memory that was taken for the request.
-	release func()
+	// releases give back at the end what was taken for the request: its places and its memory.
+	releases []func()
+	// unhold ends the work on the request; nil: it has not begun.
+	unhold func()
 	// turn is the work on the request, once it has begun.
 	turn *turn
 	// text is the body, as far as it could be read, once it was received.
@@ -72,9 +75,9 @@ func (a *API) handle(rt route) http.Handler {
 		client, hr := a.clientOf(hr)
 		r := &request{Request: hr.WithContext(ctx), id: requestID(hr), client: client, now: time.Now()} //nolint:forbidigo // the API's clock
 		defer func() {
-			r.turn.end()
-			if r.release != nil {
-				r.release()
+			r.endWork()
+			for _, release := range slices.Backward(r.releases) {
+				release()
 			}
 		}()
 		most := int64(maxBody)
@@ -94,7 +97,6 @@ func (a *API) handle(rt route) http.Handler {
 		if res.status < 300 && strings.HasPrefix(rt.path, "/v1/tokens") && r.Method != http.MethodGet {
 			a.tokens.clear() // what this node revokes ends at once here
 		}
-		refuseBody(w, r, res.status)
 		if rt.executors {
 			res = forExecutor(res)
 		}
@@ -133,18 +135,8 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 			return response{}, err
 		}
 	}
-	if rt.scope != "" || rt.executors {
-		if err := a.takeMemory(rt, r); err != nil {
-			return response{}, err
-		}
-	}
-	if rt.method == http.MethodPut || rt.method == http.MethodPost || rt.method == http.MethodPatch {
-		r.text, r.textErr = io.ReadAll(r.Body) // before its turn: a slow client must not keep other requests of its app waiting
-	}
-	if rt.scope != "" || rt.executors {
-		if err := a.takeTurn(r); err != nil {
-			return response{}, err
-		}
+	if err := a.receive(rt, r); err != nil {
+		return response{}, err
 	}
 	if rt.method == http.MethodPost && !rt.body {
 		if err := r.expectNoBody(); err != nil {
@@ -154,14 +146,36 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 	return rt.serve(a, r)
 }
 
-// refuseBody keeps the server from reading the body of a request that was refused before anything read it: a caller
-// without a token would keep the connection for as long as the body may take.
-func refuseBody(w http.ResponseWriter, r *request, status int) {
-	if r.ContentLength == 0 || status != http.StatusUnauthorized && status != http.StatusTooManyRequests {
-		return
+// receive reads the body of r, and takes what the request needs of the node before and after that. Nothing of a body is read
+// before there is a place for the request, and a slow client must not keep other requests of its app waiting for their turn.
+func (a *API) receive(rt route, r *request) error {
+	counts := rt.scope != "" || rt.executors // it has a caller
+	if counts {
+		if err := a.takePlace(r); err != nil {
+			return err
+		}
+		if err := a.takeMemory(rt, r); err != nil {
+			return err
+		}
 	}
-	w.Header().Set("Connection", "close")
-	_ = http.NewResponseController(w).SetReadDeadline(r.now) // not every writer can
+	if rt.method == http.MethodPut || rt.method == http.MethodPost || rt.method == http.MethodPatch {
+		r.text, r.textErr = io.ReadAll(r.Body)
+	}
+	if !counts {
+		return nil
+	}
+	if err := a.takeTurn(r); err != nil {
+		return err
+	}
+	return a.hold(r)
+}
+
+// endWork tells that the node does not work on the request any more.
+func (r *request) endWork() {
+	r.turn.end()
+	if r.unhold != nil {
+		r.unhold()
+	}
 }
 
 // checkPath returns ErrNotFound for names that cannot exist, before the database sees them: it
@@ -218,7 +232,7 @@ func (a *API) write(w http.ResponseWriter, r *request, res response) {
 		res = a.problem(r, route{}, response{}, fmt.Errorf("marshal response: %w", err))
 		body, _ = marshal(res.body) // strings and numbers only
 	}
-	r.turn.end() // the client may be slow to read
+	r.endWork() // the client may be slow to read
 	h := w.Header()
 	h.Set("X-Request-Id", r.id)
 	h.Set("X-Content-Type-Options", "nosniff")

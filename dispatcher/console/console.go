@@ -45,6 +45,9 @@ type API interface {
 	Admit(r *http.Request, now time.Time) time.Duration
 	// AdmitUnknown is Admit for a request with the cookie of no session.
 	AdmitUnknown(r *http.Request, now time.Time) time.Duration
+	// AdmitBody waits for a place for the body of a request, and returns what to call when it is read, or how long the caller has
+	// to wait. The token is that of the session; its zero value: there is none.
+	AdmitBody(r *http.Request, token dispatcher.APIToken) (leave func(), wait time.Duration)
 	// DatabaseAway asks the database, and tells whether it does not respond within a moment.
 	DatabaseAway(ctx context.Context) bool
 }

@@ -74,8 +74,7 @@ func (v *visit) loginPage(next string) loginPage {
 
 // login signs in with an API token, which is checked by the API and not kept.
 func (c *Console) login(v *visit) {
-	if err := v.ParseForm(); err != nil {
-		v.fail(&pageError{status: http.StatusBadRequest, key: "problem.form"})
+	if !v.readForm() {
 		return
 	}
 	token, err := v.ownToken(strings.TrimSpace(v.PostForm.Get("token")))
@@ -120,8 +119,7 @@ func (v *visit) ownToken(secret string) (dispatcher.APIToken, error) {
 
 // logout ends the session, or with everywhere=true all of the same person.
 func (c *Console) logout(v *visit) {
-	if err := v.ParseForm(); err != nil {
-		v.fail(&pageError{status: http.StatusBadRequest, key: "problem.form"})
+	if !v.readForm() {
 		return
 	}
 	found, err := v.findSession()

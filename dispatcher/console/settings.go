@@ -1,7 +1,6 @@
 package console
 
 import (
-	"net/http"
 	"net/url"
 	"slices"
 	"time"
@@ -25,8 +24,7 @@ func (v *visit) readSettings() {
 
 // settings keeps what a person chooses, and shows the page again.
 func (c *Console) settings(v *visit) {
-	if err := v.ParseForm(); err != nil {
-		v.fail(&pageError{status: http.StatusBadRequest, key: "problem.form"})
+	if !v.readForm() {
 		return
 	}
 	chosen := url.Values{"zone": {string(v.zone.choice)}, "theme": {v.theme}}

@@ -3,9 +3,11 @@ package console
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -145,8 +147,7 @@ func (v *visit) serveAction(a action) {
 		v.fail(&pageError{status: http.StatusForbidden, key: "problem.forbidden", values: []any{"scope", a.needs}})
 		return
 	}
-	if err := v.ParseForm(); err != nil {
-		v.fail(&pageError{status: http.StatusBadRequest, key: "problem.form"})
+	if !v.readForm() {
 		return
 	}
 	result, err := a.do(v)
@@ -162,6 +163,25 @@ func (v *visit) serveAction(a action) {
 		v.setNotice(result.notice, result.values)
 	}
 	v.redirect(result.to)
+}
+
+// readForm reads the form as soon as there is a place for that. If it cannot, it shows why, and returns false.
+func (v *visit) readForm() bool {
+	leave, wait := v.console.opts.API.AdmitBody(v.Request, v.token)
+	if wait > 0 {
+		v.limited(wait)
+		return false
+	}
+	defer leave()
+	switch err := v.ParseForm(); {
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		v.fail(&pageError{status: http.StatusRequestTimeout, key: "problem.form"})
+		return false
+	case err != nil:
+		v.fail(&pageError{status: http.StatusBadRequest, key: "problem.form"})
+		return false
+	}
+	return true
 }
 
 // failForm shows the page of an action again, with what was wrong.

@@ -1,6 +1,7 @@
 package limit
 
 import (
+	"context"
 	"net"
 	"net/http"
 	"net/netip"
@@ -23,11 +24,14 @@ const (
 	ReasonNode    = "node"    // refused: there are too many, and none is idle
 	ReasonAddress = "address" // refused: its address has too many, and none is idle
 	ReasonIdle    = "idle"    // closed while it was idle, to make room for another
+	ReasonWaiting = "waiting" // closed while the node did not work for it, to make room for another
 )
 
-// Listener bounds connections. Where there are too many, it closes the one of the same address, or of the address that
-// has the most, that has been idle for the longest time. So an idle connection costs others nothing, and who keeps many
-// only replaces their own: a platform's probe gets through, even from the address that floods.
+// Listener bounds connections. If there are too many, it closes one of the same address, or of the address that has the most
+// of those that it may close: the one that has been idle for the longest time, or else the one with the oldest request
+// that the node does not work on, because it waits for the body, for its turn, or for the client to read the response; see
+// Hold. So a connection costs others nothing while the node does not work for it, and a client that keeps many only replaces
+// its own: a platform's probe gets through, even from the address that floods.
 type Listener struct {
 	net.Listener
 	o ListenerOptions
@@ -46,6 +50,8 @@ type conn struct {
 	// busy tells that a request is being served; since is when that, or its opposite, began.
 	busy  bool
 	since time.Time
+	// served are the requests that are served by Transfers, and held how often it is held for one of them.
+	served, held int
 }
 
 // Listen returns a Listener over inner.
@@ -60,38 +66,42 @@ func (l *Listener) Accept() (net.Conn, error) {
 		if err != nil {
 			return nil, err
 		}
-		now := time.Now() //nolint:forbidigo // only for the order
-		c := &conn{Conn: inner, of: l, address: AddressOf(inner.RemoteAddr().String()), since: now}
-		idle, reason := l.add(c)
-		if idle != nil {
-			l.o.Refused(ReasonIdle, idle.address)
-			_ = idle.Close() // its client makes another
+		c := &conn{Conn: inner, of: l, address: AddressOf(inner.RemoteAddr().String()), since: clock()}
+		replaced, reason := l.add(c)
+		if replaced == nil && reason != "" {
+			l.o.Refused(reason, c.address)
+			_ = inner.Close() // it was not used
+			continue
 		}
-		if reason == "" {
-			return c, nil
+		if replaced != nil {
+			l.o.Refused(reason, replaced.address)
+			_ = replaced.Close() // its client makes another
 		}
-		l.o.Refused(reason, c.address)
-		_ = inner.Close() // it was not used
+		return c, nil
 	}
 }
 
-// add counts c, and returns the connection that is to be closed for it, or why c is to be closed.
-func (l *Listener) add(c *conn) (idle *conn, reason string) {
+// add counts c. If there are too many connections, it returns the one that is to be closed for c, or none if c is to be closed
+// itself, and why.
+func (l *Listener) add(c *conn) (replaced *conn, reason string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	own := l.byAddress[c.address]
 	switch {
 	case len(own) >= l.o.PerAddress && !l.o.Shared.Has(c.address):
-		if idle = longestIdle(own); idle == nil {
-			return nil, ReasonAddress
-		}
+		replaced, reason = replaceable(own), ReasonAddress
 	case l.count >= l.o.Most:
-		if idle = longestIdle(l.largest()); idle == nil {
-			return nil, ReasonNode
-		}
+		replaced, reason = replaceable(l.largest()), ReasonNode
 	}
-	if idle != nil {
-		l.remove(idle)
+	if reason != "" && replaced == nil {
+		return nil, reason
+	}
+	if replaced != nil {
+		reason = ReasonIdle
+		if replaced.busy {
+			reason = ReasonWaiting
+		}
+		l.remove(replaced)
 	}
 	if own = l.byAddress[c.address]; own == nil {
 		own = map[*conn]struct{}{}
@@ -99,26 +109,38 @@ func (l *Listener) add(c *conn) (idle *conn, reason string) {
 	}
 	own[c] = struct{}{}
 	l.count++
-	return idle, ""
+	return replaced, reason
 }
 
-// largest returns the connections of the address that has the most of them, of those with an idle one.
-func (l *Listener) largest() (most map[*conn]struct{}) {
+// largest returns the connections of the address that has the most that may be closed.
+func (l *Listener) largest() (largest map[*conn]struct{}) {
+	most := 0
 	for _, own := range l.byAddress {
-		if len(own) > len(most) && longestIdle(own) != nil {
-			most = own
+		count := 0
+		for c := range own {
+			if c.mayClose() {
+				count++
+			}
+		}
+		if count > most {
+			largest, most = own, count
 		}
 	}
-	return most
+	return largest
 }
 
-func longestIdle(conns map[*conn]struct{}) (longest *conn) {
+// mayClose tells whether the node does not work for the connection.
+func (c *conn) mayClose() bool { return !c.busy || c.served > 0 && c.held == 0 }
+
+// replaceable returns the connection that is idle for the longest time, or else the one with the oldest request that the node
+// does not work on; nil: it works for all.
+func replaceable(conns map[*conn]struct{}) (one *conn) {
 	for c := range conns {
-		if !c.busy && (longest == nil || c.since.Before(longest.since)) {
-			longest = c
+		if c.mayClose() && (one == nil || one.busy && !c.busy || one.busy == c.busy && c.since.Before(one.since)) {
+			one = c
 		}
 	}
-	return longest
+	return one
 }
 
 // remove forgets c, once.
@@ -150,16 +172,49 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
+// serve counts the requests that are served by Transfers. There may be no connection.
+func (c *conn) serve(by int) {
+	if c == nil {
+		return
+	}
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.served += by
+}
+
+// hold counts how often the connection is held.
+func (c *conn) hold(by int) {
+	if c == nil || by == 0 {
+		return
+	}
+	c.of.mu.Lock()
+	defer c.of.mu.Unlock()
+	c.held += by
+}
+
+// Context is http.Server.ConnContext: it tells Transfers which connection a request comes over.
+func (l *Listener) Context(ctx context.Context, of net.Conn) context.Context {
+	if c, ok := plain(of).(*conn); ok {
+		return context.WithValue(ctx, connKey{}, c)
+	}
+	return ctx
+}
+
+// plain returns the connection under TLS.
+func plain(of net.Conn) net.Conn {
+	if secure, ok := of.(interface{ NetConn() net.Conn }); ok {
+		return secure.NetConn()
+	}
+	return of
+}
+
 // State is http.Server.ConnState: it learns which connections are idle. One that has not sent a request yet is.
 func (l *Listener) State(of net.Conn, state http.ConnState) {
-	if secure, ok := of.(interface{ NetConn() net.Conn }); ok { // TLS
-		of = secure.NetConn()
-	}
-	c, ok := of.(*conn)
+	c, ok := plain(of).(*conn)
 	if !ok || state != http.StateActive && state != http.StateIdle {
 		return
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	c.busy, c.since = state == http.StateActive, time.Now() //nolint:forbidigo // only for the order
+	c.busy, c.since = state == http.StateActive, clock()
 }

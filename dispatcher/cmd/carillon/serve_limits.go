@@ -52,14 +52,15 @@ func (f limitFlags) proxies() (limit.Proxies, error) {
 	return proxies, errors.Join(problems...)
 }
 
-// limits returns the limits of the API.
-func (f limitFlags) limits() api.Limits {
+// limits returns the limits of the API of a node with so many workers.
+func (f limitFlags) limits(workers int) api.Limits {
 	proxies, _ := f.proxies() // Validate has tried
 	most := int64(128 << 20)
 	if memory := debug.SetMemoryLimit(-1); memory != math.MaxInt64 {
 		most = max(16<<20, min(most, memory/4))
 	}
-	return api.Limits{AddressRequests: f.APIAddressRequests, TokenRequests: f.APITokenRequests, Memory: most, Proxies: proxies}
+	connections, perAddress, _ := f.connections(limit.Files(), workers)
+	return api.Limits{Connections: connections, AddressConnections: perAddress, AddressRequests: f.APIAddressRequests, TokenRequests: f.APITokenRequests, Memory: most, Proxies: proxies}
 }
 
 // ownFiles is how many files a node needs besides those of the API and its attempts: the connections to the database, the
@@ -80,7 +81,10 @@ func (f limitFlags) connections(files, workers int) (most, perAddress int, warni
 	return most, max(4, min(cmp.Or(f.APIAddressConnections, 64), most/2)), warning
 }
 
-// The times of a connection to the API. idleTime is longer than the minute for which load balancers usually keep a
+// workers are those of the node.
+func (o nodeOptions) workers() int { return cmp.Or(o.engine.Pool.Workers, 1024) }
+
+// The times of a connection to the API. Package limit has those of bodies and responses within bodyTime. idleTime is longer than the minute for which load balancers usually keep a
 // connection, because one that the node closes first costs a request. Idle connections make room for others anyway.
 const (
 	headerTime = 5 * time.Second
@@ -90,15 +94,15 @@ const (
 
 // newServer returns a server of the API, and the listener that it has to serve: inner with its limits.
 func newServer(ctx context.Context, inner net.Listener, o nodeOptions, registry *prometheus.Registry) (*http.Server, net.Listener) {
-	most, perAddress, warning := o.limits.connections(limit.Files(), cmp.Or(o.engine.Pool.Workers, 1024))
+	most, perAddress, warning := o.limits.connections(limit.Files(), o.workers())
 	if warning != "" {
 		o.log.WarnContext(ctx, "few open files", "detail", warning)
 	}
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "carillon_api_connections_refused_total",
-		Help: "Connections to the API that were refused, or closed while idle to make room, by reason.",
+		Help: "Connections to the API that were refused, or closed to make room, by reason.",
 	}, []string{"reason"})
-	for _, reason := range []string{limit.ReasonNode, limit.ReasonAddress, limit.ReasonIdle} {
+	for _, reason := range []string{limit.ReasonNode, limit.ReasonAddress, limit.ReasonIdle, limit.ReasonWaiting} {
 		refused.WithLabelValues(reason)
 	}
 	lines := limit.NewLines(6)
@@ -118,7 +122,7 @@ func newServer(ctx context.Context, inner net.Listener, o nodeOptions, registry 
 	}, func() float64 { return float64(listener.Count()) }))
 	return &http.Server{
 		ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, WriteTimeout: bodyTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: 32 << 10, ConnState: listener.State, ErrorLog: slog.NewLogLogger(serverLog{o.log.Handler(), lines}, slog.LevelDebug),
+		MaxHeaderBytes: 32 << 10, ConnState: listener.State, ConnContext: listener.Context, ErrorLog: slog.NewLogLogger(serverLog{o.log.Handler(), lines}, slog.LevelDebug),
 	}, listener
 }
 

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
@@ -100,7 +101,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 		return &usageError{err}
 	}
 	handler.set(starting)
-	server.Handler = &handler
+	server.Handler = limit.Transfers(&handler)
 	var database dispatcher.Store // the API uses it until it is shut down
 	defer func() {
 		if database != nil {
@@ -179,7 +180,7 @@ func (o *nodeOptions) api(ctx context.Context, s dispatcher.Store, node groupVie
 	registry *prometheus.Registry) api.Options {
 	options := api.Options{
 		Logger: o.log, Version: o.engine.Version, Region: invoke.NodeRegion(ctx), Metrics: registry, Registerer: registry,
-		Callbacks: o.target.CallbackURL != "", ClientCertificates: o.clientCertificates, Limits: o.limits.limits(),
+		Callbacks: o.target.CallbackURL != "", ClientCertificates: o.clientCertificates, Limits: o.limits.limits(o.workers()),
 		Executors: node.Invoker, Requests: node.Invoker, Fleet: node,
 		Database: func(ctx context.Context) error {
 			_, err := s.Installation(ctx)

@@ -1,0 +1,92 @@
+package api
+
+import (
+	"context"
+	"net/netip"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
+)
+
+// placePatience is how long a request waits for a place that others have.
+const placePatience = 2 * time.Second
+
+// Requests under way, from before their bodies are read until their responses are written. Tokens that are bound to no app are
+// operators'. Their requests count for their token only, and neither for an address nor among those of apps, so that no app
+// takes a place of theirs.
+//
+// A place alone holds no connection; see package limit. Connections are held while the node works on a request, which is for
+// half of all connections at most for apps, and for a quarter for operators. The last quarter is never held.
+func (l *limits) appPlaces() int { return l.Connections / 2 }
+
+func (l *limits) operatorPlaces() int { return max(1, l.Connections/4) }
+
+// callerPlaces are those of one app, and of one token of apps.
+func (l *limits) callerPlaces() int { return max(min(l.appPlaces(), 16), l.Connections/8) }
+
+// addressPlace is one of those of an address. The other half of its connections is for probes and operators.
+func (l *limits) addressPlace(client netip.Addr) limit.Place {
+	return limit.Place{Key: "address " + client.String(), Most: max(1, l.AddressConnections/2)}
+}
+
+// placesOf returns the places that a request of a caller needs.
+func (l *limits) placesOf(r *request) (wanted []limit.Place) {
+	app := r.boundApp()
+	if app == "" {
+		return []limit.Place{{Key: "token " + r.token.Name, Most: l.operatorPlaces()}}
+	}
+	kind := "app "
+	switch { // a callback that comes too late repeats work, so other requests of its app do not keep it waiting
+	case r.attempt != 0:
+		kind = "callbacks of app "
+	case r.executors != nil:
+		kind = "executors of app "
+	}
+	wanted = append(wanted, limit.Place{Key: kind + app, Most: l.callerPlaces()})
+	if r.token.ID != "" {
+		wanted = append(wanted, limit.Place{Key: "token " + r.token.Name, Most: l.callerPlaces()})
+	}
+	return append(wanted, l.addressPlace(r.client))
+}
+
+// takePlace waits for a place for r. It is free again at the end of the request.
+func (a *API) takePlace(r *request) error {
+	release, err := a.take(r, a.limits.placesOf(r)...)
+	if err == nil {
+		r.releases = append(r.releases, release)
+	}
+	return err
+}
+
+// hold waits until the node may work on r, and keeps its connection until r.unhold is called.
+func (a *API) hold(r *request) error {
+	place := limit.Place{Key: "apps", Most: a.limits.appPlaces()}
+	if len(r.token.Apps) == 0 {
+		place = limit.Place{Key: "operators", Most: a.limits.operatorPlaces()}
+	}
+	release, err := a.take(r, place)
+	if err != nil {
+		return err
+	}
+	letGo := limit.Hold(r.Context())
+	r.unhold = sync.OnceFunc(func() {
+		letGo()
+		release()
+	})
+	return nil
+}
+
+// take waits for places.
+func (a *API) take(r *request, wanted ...limit.Place) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(r.Context(), placePatience)
+	defer cancel()
+	release, full := a.limits.places.Take(ctx, wanted...)
+	if release == nil {
+		return nil, a.limited(r, limitedPlaces, strconv.Itoa(full.Most)+" requests of "+dispatcher.Echo(full.Key)+
+			" are under way on this node, which is the most; make fewer at a time, and send bodies at once", placePatience)
+	}
+	return release, nil
+}
