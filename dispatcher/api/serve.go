@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/netip"
+	"os"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -160,6 +161,10 @@ func (a *API) receive(rt route, r *request) error {
 	}
 	if rt.method == http.MethodPut || rt.method == http.MethodPost || rt.method == http.MethodPatch {
 		r.text, r.textErr = io.ReadAll(r.Body)
+		if errors.Is(r.textErr, os.ErrDeadlineExceeded) { // the server has cancelled the request
+			_, problems := r.readBody()
+			return problems
+		}
 	}
 	if !counts {
 		return nil

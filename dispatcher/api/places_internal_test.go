@@ -1,0 +1,56 @@
+package api
+
+import (
+	"net/http/httptest"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+func keysOf(l *limits, r *request) map[string]bool {
+	keys := map[string]bool{}
+	for _, one := range l.placesOf(r) {
+		keys[one.Key] = true
+	}
+	return keys
+}
+
+// Neither other requests of the app nor its executors keep a callback waiting, which would have its work repeated.
+func TestCallbacksHavePlacesOfTheirOwn(t *testing.T) {
+	t.Parallel()
+	l := newLimits(Limits{}, nil)
+	hr := httptest.NewRequest("POST", "/", nil)
+	token := dispatcher.APIToken{Name: dispatcher.ActorCallback, Apps: []string{"crm"}}
+	callback := keysOf(l, &request{Request: hr, token: token, attempt: 1})
+	executor := keysOf(l, &request{Request: hr, token: token, executors: &dispatcher.EndpointGroup{}})
+	other := keysOf(l, &request{Request: hr, token: dispatcher.APIToken{ID: "t", Name: "t", Apps: []string{"crm"}}})
+	for _, key := range []string{"callbacks of app crm", "executors of app crm", "app crm"} {
+		if n := boolToInt(callback[key]) + boolToInt(executor[key]) + boolToInt(other[key]); n != 1 {
+			t.Errorf("%d kinds of requests count for %q, want 1; %v, %v, %v", n, key, callback, executor, other)
+		}
+	}
+	if callback["token "+dispatcher.ActorCallback] {
+		t.Error("callbacks of all apps share the places of one token")
+	}
+}
+
+func boolToInt(is bool) int {
+	if is {
+		return 1
+	}
+	return 0
+}
+
+// Work for apps and for operators may take three quarters of the connections together.
+func TestPlacesLeaveConnections(t *testing.T) {
+	t.Parallel()
+	for _, connections := range []int{8, 16, 64, 512, 100_000} {
+		l := newLimits(Limits{Connections: connections, AddressConnections: max(4, connections/8)}, nil)
+		if held := l.appPlaces() + l.operatorPlaces(); held > connections*3/4 {
+			t.Errorf("of %d connections, %d may be held, want three quarters at most", connections, held)
+		}
+		if one := l.callerPlaces(); one < 1 || one > l.appPlaces() {
+			t.Errorf("of %d connections, an app may take %d, all apps together %d", connections, one, l.appPlaces())
+		}
+	}
+}
