@@ -20,7 +20,7 @@ type action struct {
 }
 
 func actions() []action {
-	return []action{
+	return append(intrusions(), []action{
 		{"declare jobs", 50 * time.Millisecond, 1, (*hostile).declareJob},
 		{"declare calendars", 20 * time.Millisecond, 1, (*hostile).declareCalendar},
 		{"preview calendars", 200 * time.Millisecond, 2, (*hostile).preview},
@@ -32,7 +32,7 @@ func actions() []action {
 		{"use the other app", 50 * time.Millisecond, 1, (*hostile).useOtherApp},
 		{"lift bounds", 500 * time.Millisecond, 1, (*hostile).liftBounds},
 		{"hold connections", 2 * time.Millisecond, 1, (*hostile).holdConnection},
-	}
+	}...)
 }
 
 func actionNames() []string {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -17,7 +18,14 @@ const (
 	steadyTriggers = 10 // of each of them
 	secretJobs     = 3
 	sharedTriggers = 5
-	perSecond      = steadyJobs*steadyTriggers + secretJobs + sharedTriggers
+	perSecond      = steadyJobs*steadyTriggers + secretJobs + sharedTriggers + 1 // of chainJob
+)
+
+// Jobs whose runs are queued: reportJob follows each run of chainJob, and manualJob runs when the owner asks for it.
+const (
+	chainJob  = "load"
+	reportJob = "report"
+	manualJob = "manual"
 )
 
 // call makes a request to an API, and returns status and body.
@@ -63,15 +71,25 @@ func (w *world) declare(ctx context.Context) error {
 	if err := w.put(ctx, w.operator, "/v1/apps/"+appName, object{"bounds": bounds}); err != nil {
 		return err
 	}
-	if err := w.put(ctx, w.operator, "/v1/apps/"+hostileName, object{}); err != nil {
-		return err
+	for _, app := range []string{hostileName, importedName, chainedName, slowName} {
+		if err := w.put(ctx, w.operator, "/v1/apps/"+app, object{}); err != nil {
+			return err
+		}
 	}
-	for name, target := range w.targets() {
+	targets := w.targets()
+	names := sortedKeys(targets)
+	slices.SortStableFunc(names, func(a, b string) int { // the job that another one names is there before
+		return strings.Compare(strconv.FormatBool(a == chainJob), strconv.FormatBool(b == chainJob))
+	})
+	for _, name := range names {
 		triggers := object{}
 		for i := range triggersOf(name) {
 			triggers["t"+strconv.Itoa(i)] = object{"expression": "* * * * * ?", "timezone": "UTC"}
 		}
-		job := object{"target": target, "triggers": triggers, "payload": object{"mark": payloadMark}}
+		job := object{"target": targets[name], "triggers": triggers, "payload": object{"mark": payloadMark}}
+		if name == chainJob {
+			job["on_success"] = object{"jobs": []string{reportJob}}
+		}
 		if err := w.put(ctx, w.owner, "/v1/apps/"+appName+"/jobs/"+name, job); err != nil {
 			return err
 		}
@@ -85,11 +103,14 @@ func (w *world) targets() map[string]object {
 		return object{"webhook": object{"url": w.receivers.own + path, "auth": object{"api_key": object{"header": "X-Key", "key": key}}}}
 	}
 	all := map[string]object{
-		"env":    withKey("/env", object{"reference": "env:SECRET_PAYROLL_KEY"}),
-		"file":   withKey("/file", object{"reference": "file:" + appName + "/key"}),
-		"stored": withKey("/stored", object{"value": storedMark}),
-		"shared": {"webhook": object{"url": w.receivers.shared + "/good"}},
-		"lambda": {"lambda": object{"function": functionARN}},
+		"env":     withKey("/env", object{"reference": "env:SECRET_PAYROLL_KEY"}),
+		"file":    withKey("/file", object{"reference": "file:" + appName + "/key"}),
+		"stored":  withKey("/stored", object{"value": storedMark}),
+		"shared":  {"webhook": object{"url": w.receivers.shared + "/good"}},
+		"lambda":  {"lambda": object{"function": functionARN}},
+		chainJob:  {"webhook": object{"url": w.receivers.own + "/steady"}},
+		reportJob: {"webhook": object{"url": w.receivers.own + "/queued"}},
+		manualJob: {"webhook": object{"url": w.receivers.own + "/queued"}},
 	}
 	for i := range steadyJobs {
 		all["steady-"+strconv.Itoa(i)] = object{"webhook": object{"url": w.receivers.own + "/steady"}}
@@ -103,6 +124,8 @@ func triggersOf(job string) int {
 		return steadyTriggers
 	case job == "shared":
 		return sharedTriggers
+	case job == reportJob, job == manualJob:
+		return 0
 	}
 	return 1
 }

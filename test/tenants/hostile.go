@@ -20,7 +20,7 @@ const hostileVariable = "TENANTS_HOSTILE"
 
 // hostileConfig is what the owner of the hostile app knows.
 type hostileConfig struct {
-	Token          string
+	Token, Dawdler string // bound to its apps, and to one of them for slow connections
 	Seed           uint64
 	For            time.Duration
 	Nodes          []string // addresses of their APIs
@@ -45,6 +45,10 @@ type hostile struct {
 	mu     sync.Mutex
 	report report
 	idle   int
+	slow   map[string]int // connections that an action keeps
+
+	// importing makes imports take turns: they share an app.
+	importing sync.Mutex
 }
 
 // hostileAddress is where its connections come from, so that limits for an address do not concern the app's owner.
@@ -52,7 +56,7 @@ const hostileAddress = "127.0.0.66"
 
 // runHostile does all actions until its time is over, and writes a report.
 func runHostile(ctx context.Context, out io.Writer) error {
-	h := &hostile{report: report{Actions: map[string]map[string]int{}}}
+	h := &hostile{report: report{Actions: map[string]map[string]int{}}, slow: map[string]int{}}
 	if err := json.Unmarshal([]byte(os.Getenv(hostileVariable)), &h.hostileConfig); err != nil {
 		return fmt.Errorf("%s: %w", hostileVariable, err)
 	}
@@ -87,7 +91,12 @@ func runHostile(ctx context.Context, out io.Writer) error {
 }
 
 func (h *hostile) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(hostileAddress)}}).DialContext(ctx, network, address)
+	return h.dialAs(ctx, network, address, net.ParseIP(hostileAddress))
+}
+
+// dialAs is dial from another address.
+func (h *hostile) dialAs(ctx context.Context, network, address string, from net.IP) (net.Conn, error) {
+	return (&net.Dialer{LocalAddr: &net.TCPAddr{IP: from}}).DialContext(ctx, network, address)
 }
 
 // did notes an action and its outcome.

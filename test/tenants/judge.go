@@ -11,6 +11,10 @@ import (
 type findings struct {
 	quiet, hostile []float64 // lateness of the app's fires in both phases, in milliseconds
 	missing        int       // fires of the app that never arrived
+	manual         int       // runs that the app's owner asked for
+	missingManual  int       // of them, those that never arrived
+	missingReports int       // runs that follow others of the app and never arrived
+	lost           int       // runs of the app that its owner cannot read any more
 	apiFailed      int       // requests to the API by the app's owner that failed
 	apiRequests    int
 	deadNodes      []string
@@ -26,6 +30,9 @@ type figure struct {
 	Unit  string  `json:"unit"`
 	Value float64 `json:"value"`
 }
+
+// mostP99 is how late the app's fires may be next to the hostile app, whatever the ratio.
+const mostP99 = 20 // milliseconds
 
 // Below this the lateness says more about the machine than about the nodes.
 const leastP99 = 5 // milliseconds
@@ -45,6 +52,10 @@ func (f findings) figures() []figure {
 		{"hostile_lateness_max", "ms", rounded(quantile(f.hostile, 1))},
 		{"lateness_p99_ratio", "", rounded(f.ratio())},
 		{"missing", "count", float64(f.missing)},
+		{"manual_runs", "count", float64(f.manual)},
+		{"missing_manual_runs", "count", float64(f.missingManual)},
+		{"missing_chain_runs", "count", float64(f.missingReports)},
+		{"lost_runs", "count", float64(f.lost)},
 		{"api_requests", "count", float64(f.apiRequests)},
 		{"api_failed", "count", float64(f.apiFailed)},
 		{"node_responses", "count", float64(f.nodeResponses)},
@@ -60,6 +71,15 @@ func (f findings) figures() []figure {
 	return all
 }
 
+// beside shows the app's lateness without and with its neighbour.
+func (f findings) beside() string {
+	line := func(name string, late []float64) string {
+		return fmt.Sprintf("%-18s %8d %8.1f %8.1f %8.1f\n", name, len(late), quantile(late, 0.5), quantile(late, 0.99), quantile(late, 1))
+	}
+	return fmt.Sprintf("%-18s %8s %8s %8s %8s\n", "lateness (ms)", "fires", "p50", "p99", "max") +
+		line("without neighbour", f.quiet) + line("with neighbour", f.hostile)
+}
+
 // judge returns a sentence for each bar that was missed.
 func (f findings) judge(short bool) (missed []error) {
 	add := func(format string, args ...any) { missed = append(missed, fmt.Errorf(format, args...)) }
@@ -73,6 +93,18 @@ func (f findings) judge(short bool) (missed []error) {
 	if ratio := f.ratio(); ratio > most {
 		add("the p99 lateness of the app is %.1f ms next to a hostile one, %.1f times that without (%.1f ms); the most is %.1f times",
 			quantile(f.hostile, 0.99), ratio, quantile(f.quiet, 0.99), most)
+	}
+	if p99 := quantile(f.hostile, 0.99); !short && p99 > mostP99 {
+		add("the p99 lateness of the app is %.1f ms next to a hostile one; the most is %d ms", p99, mostP99)
+	}
+	if f.missingManual > 0 {
+		add("%d of %d manual runs of the app did not arrive", f.missingManual, f.manual)
+	}
+	if f.missingReports > 0 {
+		add("%d runs that follow others of the app did not arrive", f.missingReports)
+	}
+	if f.lost > 0 {
+		add("%d runs of the app are not to be read any more", f.lost)
 	}
 	if f.missing > 0 {
 		add("%d fires of the app did not arrive", f.missing)

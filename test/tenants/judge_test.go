@@ -28,7 +28,13 @@ func TestEachHarmIsASentence(t *testing.T) {
 		do   func(*findings)
 		want string
 	}{
-		"lateness":         {func(f *findings) { f.hostile = []float64{21, 21} }, "the p99 lateness of the app is 21.0 ms"},
+		"lateness": {func(f *findings) { f.quiet, f.hostile = []float64{6, 6}, []float64{13, 13} },
+			"the p99 lateness of the app is 13.0 ms next to a hostile one, 2.2 times"},
+		"lateness of a slow machine": {func(f *findings) { f.quiet, f.hostile = []float64{15, 15}, []float64{21, 21} },
+			"the p99 lateness of the app is 21.0 ms next to a hostile one; the most is 20 ms"},
+		"a manual run":     {func(f *findings) { f.manual, f.missingManual = 9, 1 }, "1 of 9 manual runs"},
+		"a report":         {func(f *findings) { f.missingReports = 2 }, "2 runs that follow others"},
+		"a lost run":       {func(f *findings) { f.lost = 3 }, "3 runs of the app are not to be read"},
 		"a missing fire":   {func(f *findings) { f.missing = 1 }, "1 fires of the app did not arrive"},
 		"nothing measured": {func(f *findings) { f.hostile = nil }, "no fire of the app was measured"},
 		"the API":          {func(f *findings) { f.apiFailed = 6 }, "6 of 100 requests"},

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"syscall"
 	"time"
 )
@@ -37,13 +38,23 @@ func (w *world) measure(ctx context.Context) (found findings, err error) {
 	}
 	wanted := perSecond * int((w.quiet+w.hostile)/time.Second)
 	late := func() int { return len(w.receivers.lateness(from, until)) + len(w.receivers.lateness(begun, ended)) }
-	for end := time.Now().Add(grace); late() < wanted && time.Now().Before(end); {
+	// Fires go on, so reports of chainJob arrive for fires that came after the phase as well.
+	manual, reports := found.manual, w.receivers.countOf(chainJob)
+	arrived := func() bool {
+		return late() >= wanted && w.receivers.countQueued(manualJob) >= manual && w.receivers.countQueued(reportJob) >= reports
+	}
+	for end := time.Now().Add(grace); !arrived() && time.Now().Before(end); {
 		if err := pause(ctx, 100*time.Millisecond); err != nil {
 			return found, err
 		}
 	}
 	found.quiet, found.hostile = w.receivers.lateness(from, until), w.receivers.lateness(begun, ended)
 	found.missing = wanted - len(found.quiet) - len(found.hostile)
+	found.missingManual = max(0, manual-w.receivers.countQueued(manualJob))
+	found.missingReports = max(0, reports-w.receivers.countQueued(reportJob))
+	if found.lost, err = w.countLostRuns(ctx, hostile.config.Runs); err != nil {
+		return found, err
+	}
 	for _, n := range w.nodes {
 		if !n.alive() {
 			found.deadNodes = append(found.deadNodes, n.name)
@@ -58,7 +69,7 @@ func (w *world) measure(ctx context.Context) (found findings, err error) {
 	return found, nil
 }
 
-// useAPI makes a request a second as the app's owner would, until an instant.
+// useAPI reads a job and runs one each second as the app's owner would, until an instant.
 func (w *world) useAPI(ctx context.Context, until time.Time, found *findings) {
 	for i := 0; time.Now().Before(until) && ctx.Err() == nil; i++ {
 		asked, cancel := context.WithTimeout(ctx, 5*time.Second)
@@ -68,8 +79,31 @@ func (w *world) useAPI(ctx context.Context, until time.Time, found *findings) {
 		if err != nil || status != http.StatusOK {
 			found.apiFailed++
 		}
+		asked, cancel = context.WithTimeout(ctx, 5*time.Second)
+		status, _, err = call(asked, "POST", "http://"+w.nodes[i%len(w.nodes)].listen+"/v1/apps/"+appName+"/jobs/"+manualJob+"/run", w.owner, "")
+		cancel()
+		found.apiRequests++
+		if err == nil && status == http.StatusAccepted {
+			found.manual++
+		} else {
+			found.apiFailed++
+		}
 		_ = pause(ctx, time.Second) // the loop ends with ctx, too
 	}
+}
+
+// countLostRuns counts the runs of the app that its owner cannot read any more.
+func (w *world) countLostRuns(ctx context.Context, runs []string) (lost int, err error) {
+	for _, run := range runs {
+		status, text, err := call(ctx, "GET", "http://"+w.nodes[0].listen+"/v1/runs/"+run, w.owner, "")
+		if err != nil {
+			return lost, err
+		}
+		if status != http.StatusOK || !strings.Contains(text, `"app":"`+appName+`"`) {
+			lost++
+		}
+	}
+	return lost, nil
 }
 
 // countNodeResponses counts the runs of the hostile app to which the API of a node responded.
@@ -106,6 +140,7 @@ func (w *world) countNodeResponses(ctx context.Context) (n int, err error) {
 
 // hostileProcess is the owner of the hostile app.
 type hostileProcess struct {
+	config  hostileConfig
 	command *exec.Cmd
 	out     bytes.Buffer
 }
@@ -114,11 +149,11 @@ type hostileProcess struct {
 const lowest = 19
 
 func (w *world) startHostile(ctx context.Context) (*hostileProcess, error) {
-	config := hostileConfig{Token: w.intruder, Seed: w.seed, For: w.hostile, Shared: w.receivers.shared, Victim: w.receivers.own}
+	config := hostileConfig{Token: w.intruder, Dawdler: w.dawdler, Seed: w.seed, For: w.hostile, Shared: w.receivers.shared, Victim: w.receivers.own}
 	for _, n := range w.nodes {
 		config.Nodes = append(config.Nodes, n.listen)
 	}
-	status, text, err := call(ctx, "GET", "http://"+config.Nodes[0]+"/v1/apps/"+appName+"/runs?limit=5", w.owner, "")
+	status, text, err := call(ctx, "GET", "http://"+config.Nodes[0]+"/v1/apps/"+appName+"/runs?limit=20", w.owner, "")
 	if err != nil || status != http.StatusOK {
 		return nil, fmt.Errorf("list runs of the app: status %d: %w: %.200s", status, err, text)
 	}
@@ -137,7 +172,7 @@ func (w *world) startHostile(ctx context.Context) (*hostileProcess, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &hostileProcess{command: exec.CommandContext(ctx, program, asHostile)} //nolint:gosec // this program
+	h := &hostileProcess{config: config, command: exec.CommandContext(ctx, program, asHostile)} //nolint:gosec // this program
 	h.command.Env = append(os.Environ(), hostileVariable+"="+string(encoded))
 	h.command.Stdout, h.command.Stderr = &h.out, os.Stderr
 	if err := w.spawn.Start(h.command); err != nil {

@@ -39,12 +39,13 @@ type receivers struct {
 	ended            chan struct{}
 
 	mu       sync.Mutex
-	arrivals map[arrival]time.Time // the first request of each fire
+	arrivals map[arrival]time.Time      // the first request of each fire
+	queued   map[string]map[string]bool // event ids of runs that were queued, by job
 	touched  []string
 }
 
 func newReceivers() (*receivers, error) {
-	r := &receivers{ended: make(chan struct{}), arrivals: map[arrival]time.Time{}}
+	r := &receivers{ended: make(chan struct{}), arrivals: map[arrival]time.Time{}, queued: map[string]map[string]bool{}}
 	for url, handler := range map[*string]http.HandlerFunc{&r.own: r.serveOwn, &r.shared: r.serveShared, &r.aws: r.serveAWS} {
 		server, at, err := listen(handler)
 		if err != nil {
@@ -88,6 +89,36 @@ func (r *receivers) arrive(h http.Header) {
 	}
 }
 
+// arriveQueued notes a run that was queued.
+func (r *receivers) arriveQueued(h http.Header) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	job := h.Get("carillon-job")
+	if r.queued[job] == nil {
+		r.queued[job] = map[string]bool{}
+	}
+	r.queued[job][h.Get("webhook-id")] = true
+}
+
+// countQueued returns how many runs of a job that was queued have arrived.
+func (r *receivers) countQueued(job string) int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return len(r.queued[job])
+}
+
+// countOf returns how many fires of a job have arrived.
+func (r *receivers) countOf(job string) (n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for fire := range r.arrivals {
+		if fire.job == job {
+			n++
+		}
+	}
+	return n
+}
+
 // serveOwn is the app's receiver. The hostile app may call it, as anyone on the network may, but not with its secrets.
 func (r *receivers) serveOwn(w http.ResponseWriter, q *http.Request) {
 	body, _ := io.ReadAll(q.Body)
@@ -104,7 +135,11 @@ func (r *receivers) serveOwn(w http.ResponseWriter, q *http.Request) {
 	if want := map[string]string{"/env": envMark, "/file": fileMark, "/stored": storedMark}[q.URL.Path]; key != want {
 		r.note("had job %s of the app send %q instead of its secret", q.Header.Get("carillon-job"), key)
 	}
-	r.arrive(q.Header)
+	if q.URL.Path == "/queued" {
+		r.arriveQueued(q.Header)
+	} else {
+		r.arrive(q.Header)
+	}
 	_, _ = io.WriteString(w, responseMark)
 }
 

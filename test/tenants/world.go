@@ -45,6 +45,8 @@ type world struct {
 	spawn     program.Spawner
 	// Tokens of the operator and of both apps.
 	operator, owner, intruder string
+	// dawdler is a token of the hostile owner for slow connections, which would take the places of other requests with intruder.
+	dawdler string
 }
 
 // node is a process of carillon serve.
@@ -113,7 +115,8 @@ func (w *world) makeTokens(ctx context.Context) error {
 	}{
 		{&w.operator, "operator", dispatcher.Scopes(), nil},
 		{&w.owner, "owner", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}, []string{appName}},
-		{&w.intruder, "intruder", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}, []string{hostileName}},
+		{&w.intruder, "intruder", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}, []string{hostileName, importedName, chainedName}},
+		{&w.dawdler, "dawdler", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun}, []string{slowName}},
 	} {
 		secret, hash := api.NewToken()
 		*token.secret = secret
