@@ -28,8 +28,9 @@ type Shard struct {
 type ShardCounts struct {
 	Total     int `json:"total"`
 	Succeeded int `json:"succeeded"`
-	// Failed are those that have ended in another way.
-	Failed int `json:"failed"`
+	// Superseded are those that their endpoints refused as stale, and Failed those that have ended in another way.
+	Superseded int `json:"superseded"`
+	Failed     int `json:"failed"`
 	// Live are those that have not ended.
 	Live int `json:"live"`
 }

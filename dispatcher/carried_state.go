@@ -114,25 +114,27 @@ func appendASCII(out []byte, text string) []byte {
 	return out
 }
 
-// stateEnvelope is how a body returns a state.
-type stateEnvelope struct {
+// envelope is what a body says to Carillon: it returns a state, or refuses a stale request.
+type envelope struct {
 	Carillon struct {
-		State json.RawMessage `json:"state"`
+		State   json.RawMessage `json:"state"`
+		Outcome string          `json:"outcome"`
 	} `json:"carillon"`
 }
 
 // StateInBody returns the state in the body of a response, {"carillon": {"state": …}}; nil: it returns none, as a body that is
 // not a JSON object does.
 func StateInBody(body []byte) json.RawMessage {
+	return envelopeIn(body).Carillon.State
+}
+
+// envelopeIn returns what a body says to Carillon; the zero value if it says nothing.
+func envelopeIn(body []byte) (said envelope) {
 	body = bytes.TrimSpace(body)
-	if !bytes.HasPrefix(body, []byte("{")) || !bytes.Contains(body, []byte(`"carillon"`)) {
-		return nil
+	if !bytes.HasPrefix(body, []byte("{")) || !bytes.Contains(body, []byte(`"carillon"`)) || json.Unmarshal(body, &said) != nil {
+		return envelope{}
 	}
-	var said stateEnvelope
-	if json.Unmarshal(body, &said) != nil {
-		return nil
-	}
-	return said.Carillon.State
+	return said
 }
 
 // checkCarryState adds why the runs of j cannot carry a state.

@@ -189,16 +189,18 @@ const (
 	RunFailed    RunState = "failed"
 	RunTimedOut  RunState = "timed_out"
 	RunCancelled RunState = "cancelled"
-	RunLost      RunState = "lost"    // its node died, so its outcome is unknown
-	RunSkipped   RunState = "skipped" // it got no slot and was not attempted
+	RunLost      RunState = "lost" // its node died, so its outcome is unknown
+	// RunSuperseded is the state of a run that its target refused as stale: it had done a newer fire or attempt; see Superseded.
+	RunSuperseded RunState = "superseded"
+	RunSkipped    RunState = "skipped" // it got no slot and was not attempted
 )
 
 // RunStates are all states, in the order in which a run has them.
 var RunStates = []RunState{RunQueued, RunClaimed, RunRunning, RunRetrying, RunWaitingCallback, RunWaitingShards, RunSucceeded,
-	RunFailed, RunTimedOut, RunCancelled, RunLost, RunSkipped}
+	RunFailed, RunTimedOut, RunCancelled, RunLost, RunSuperseded, RunSkipped}
 
 // FinalRunStates are those of runs that are over.
-var FinalRunStates = []RunState{RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost, RunSkipped}
+var FinalRunStates = []RunState{RunSucceeded, RunFailed, RunTimedOut, RunCancelled, RunLost, RunSuperseded, RunSkipped}
 
 // Class says how an attempt failed. The list is closed.
 type Class string

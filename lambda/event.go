@@ -12,6 +12,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strconv"
 	"time"
 )
 
@@ -88,6 +89,26 @@ var ErrNoEvent = errors.New("not an event of Carillon")
 // ErrStale means that a newer attempt, or a newer fire of the same trigger, has come first.
 var ErrStale = errors.New("a newer attempt or fire has come first")
 
+// HeaderOutcome and OutcomeSuperseded mark a response of status 409 as a refusal of a stale request. The run then ends as
+// superseded, not as failed. A package worker sends them if a handler returns ErrStale.
+const (
+	HeaderOutcome     = "Carillon-Outcome"
+	OutcomeSuperseded = "superseded"
+)
+
+// Superseded is the error of [Fenced]. Lambda reports the name of its type, by which Carillon tells such a refusal from a
+// failure: the run ends as superseded. It is ErrStale for errors.Is.
+type Superseded struct {
+	Run     string
+	Attempt int
+}
+
+func (s *Superseded) Error() string {
+	return fmt.Sprintf("attempt %d of run %s: %v", s.Attempt, s.Run, ErrStale)
+}
+
+func (s *Superseded) Unwrap() error { return ErrStale }
+
 // Check returns ErrNoEvent if e lacks the fields of an event of Carillon.
 func (e Event) Check() error {
 	if e.Carillon.EventID == "" || e.Carillon.Run == "" || e.Carillon.Attempt < 1 || e.Carillon.ScheduledAt.IsZero() {
@@ -145,7 +166,17 @@ type Fences interface {
 	Raise(ctx context.Context, trigger string, fence int64) (raised bool, err error)
 }
 
-// Fenced returns a handler that refuses stale events with ErrStale. An event is stale if an attempt
+// fenced names what the fences of an event are compared within: its trigger and, of a broadcast, its shard, because an attempt of one
+// shard says nothing about another.
+func (f Fire) fenced() string {
+	name := f.App + "/" + f.Job + "/" + f.Trigger
+	if f.ShardTotal > 0 {
+		name += "#" + strconv.Itoa(f.ShardIndex)
+	}
+	return name
+}
+
+// Fenced returns a handler that refuses stale events with [Superseded], which is ErrStale. An event is stale if an attempt
 // that was given up as lost arrives late, or if a newer fire has overtaken it.
 func Fenced(fences Fences, handler Handler) Handler {
 	return func(ctx context.Context, event Event) (any, error) {
@@ -153,12 +184,12 @@ func Fenced(fences Fences, handler Handler) Handler {
 			return nil, err
 		}
 		fire := event.Carillon
-		raised, err := fences.Raise(ctx, fire.App+"/"+fire.Job+"/"+fire.Trigger, fire.Fence)
+		raised, err := fences.Raise(ctx, fire.fenced(), fire.Fence)
 		if err != nil {
 			return nil, fmt.Errorf("raise the fence to %d: %w", fire.Fence, err)
 		}
 		if !raised {
-			return nil, fmt.Errorf("attempt %d of run %s: %w", fire.Attempt, fire.Run, ErrStale)
+			return nil, &Superseded{Run: fire.Run, Attempt: fire.Attempt}
 		}
 		return handler(ctx, event)
 	}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 	"time"
 
@@ -49,10 +50,32 @@ func TestStaleEventsAreRefused(t *testing.T) {
 			t.Errorf("call %d with fence %d: %v, want stale %v", i, tt.fence, err, tt.stale)
 		}
 	}
+	// Lambda reports the name of the type, which must not depend on what wraps the handler.
+	_, err := lambda.Fenced(&lambda.Memory{}, handler)(t.Context(), event("e", 1, 1))
+	if kind := reflect.TypeOf(err); kind != reflect.TypeFor[*lambda.Superseded]() {
+		t.Errorf("the error is of type %v, want one that is named Superseded", kind)
+	}
 	other := event("e", 1, 1)
 	other.Carillon.Trigger = "other"
 	if _, err := handler(t.Context(), other); err != nil {
 		t.Errorf("another trigger: %v", err)
+	}
+}
+
+// The second attempt of one shard does not make the first attempt of another stale.
+func TestShardsAreFencedApart(t *testing.T) {
+	t.Parallel()
+	handler := lambda.Fenced(&lambda.Memory{}, func(context.Context, lambda.Event) (any, error) { return "done", nil })
+	for i, tt := range []struct {
+		index int
+		fence int64
+		stale bool
+	}{{0, 1002, false}, {1, 1001, false}, {0, 1001, true}, {1, 2001, false}, {0, 1003, false}} {
+		e := event("e", 1, tt.fence)
+		e.Carillon.ShardIndex, e.Carillon.ShardTotal = tt.index, 2
+		if _, err := handler(t.Context(), e); errors.Is(err, lambda.ErrStale) != tt.stale {
+			t.Errorf("call %d of shard %d with fence %d: %v, want stale %v", i, tt.index, tt.fence, err, tt.stale)
+		}
 	}
 }
 

@@ -16,10 +16,11 @@ type shardModel struct {
 
 // shardCountsModel is what has become of the shards of a broadcast.
 type shardCountsModel struct {
-	Total     types.Int64 `tfsdk:"total"`
-	Succeeded types.Int64 `tfsdk:"succeeded"`
-	Failed    types.Int64 `tfsdk:"failed"`
-	Live      types.Int64 `tfsdk:"live"`
+	Total      types.Int64 `tfsdk:"total"`
+	Succeeded  types.Int64 `tfsdk:"succeeded"`
+	Superseded types.Int64 `tfsdk:"superseded"`
+	Failed     types.Int64 `tfsdk:"failed"`
+	Live       types.Int64 `tfsdk:"live"`
 }
 
 func shardAttribute() schema.Attribute {
@@ -38,10 +39,11 @@ func shardCountsAttribute() schema.Attribute {
 	return schema.SingleNestedAttribute{
 		Computed: true, MarkdownDescription: "How many shards the broadcast has, by their state; null for runs without shards.",
 		Attributes: map[string]schema.Attribute{
-			"total":     computedInt("All shards."),
-			"succeeded": computedInt("Shards that succeeded."),
-			"failed":    computedInt("Shards that ended in another way."),
-			"live":      computedInt("Shards that have not ended."),
+			"total":      computedInt("All shards."),
+			"succeeded":  computedInt("Shards that succeeded."),
+			"superseded": computedInt("Shards that their endpoints refused as stale."),
+			"failed":     computedInt("Shards that ended in another way."),
+			"live":       computedInt("Shards that have not ended."),
 		},
 	}
 }
@@ -61,6 +63,6 @@ func flattenShardCounts(c *dispatcher.ShardCounts) *shardCountsModel {
 	}
 	return &shardCountsModel{
 		Total: types.Int64Value(int64(c.Total)), Succeeded: types.Int64Value(int64(c.Succeeded)),
-		Failed: types.Int64Value(int64(c.Failed)), Live: types.Int64Value(int64(c.Live)),
+		Superseded: types.Int64Value(int64(c.Superseded)), Failed: types.Int64Value(int64(c.Failed)), Live: types.Int64Value(int64(c.Live)),
 	}
 }

@@ -179,6 +179,25 @@ func TestStatusSaysWhatBecameOfARequest(t *testing.T) {
 	}
 }
 
+// By the mark, Carillon tells a refusal as stale from other conflicts.
+func TestStaleRequestIsRefusedAsSuperseded(t *testing.T) {
+	t.Parallel()
+	w := newWorker(t, nil)
+	w.Handle("sum", lambda.Fenced(&lambda.Memory{}, func(context.Context, lambda.Event) (any, error) { return 1, nil }))
+	w.Handle("own", func(context.Context, lambda.Event) (any, error) { return nil, fmt.Errorf("table: %w", lambda.ErrStale) })
+	w.Handle("bad", func(context.Context, lambda.Event) (any, error) { return nil, errors.New("no disk") })
+	for _, tt := range []struct {
+		job, fence, outcome string
+		status              int
+	}{{"sum", "8", "", 200}, {"sum", "7", "superseded", 409}, {"sum", "8", "", 200}, {"own", "1", "superseded", 409}, {"bad", "1", "", 500}} {
+		recorder := httptest.NewRecorder()
+		w.ServeHTTP(recorder, fire(t, tt.job, "", secret, "Carillon-Fence", tt.fence))
+		if got := recorder.Header().Get("Carillon-Outcome"); recorder.Code != tt.status || got != tt.outcome {
+			t.Errorf("%s with fence %s: response %d, outcome %q, want %d, %q", tt.job, tt.fence, recorder.Code, got, tt.status, tt.outcome)
+		}
+	}
+}
+
 func TestUnsignedIsAcceptedOnDemandOnly(t *testing.T) {
 	t.Parallel()
 	w := newWorker(t, func(o *worker.Options) { o.SigningSecrets, o.Unsigned = nil, true })

@@ -18,7 +18,7 @@ func tone(state string) string {
 		return "busy"
 	case "paused", "muted", "suspended", "disabled":
 		return "halt"
-	case "skipped", "skip", "cancelled", "excluded", "none":
+	case "skipped", "skip", "cancelled", "superseded", "excluded", "none":
 		return "off"
 	}
 	return "idle" // planned, waiting, init, executing, which says nothing of results, and what has no tone of its own

@@ -49,7 +49,7 @@ func chartOfDays(rows []dayRow, now time.Time, days int) dayChart {
 		name := now.UTC().AddDate(0, 0, i+1-days).Format(time.DateOnly)
 		row := of[name]
 		column := dayColumn{Day: name, X: float64(i) * step, Width: step * 0.8, Total: row.Total}
-		good, off := row.Runs["succeeded"], row.Runs["cancelled"]+row.Runs["skipped"]
+		good, off := row.Runs["succeeded"], row.Runs["cancelled"]+row.Runs["skipped"]+row.Runs["superseded"]
 		column.Bad = row.Total - good - off
 		at := float64(chartHeight)
 		for _, one := range []struct {

@@ -60,7 +60,7 @@ func shapeOfRun(state dispatcher.RunState) string {
 		return shapeOK
 	case dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost:
 		return shapeFailed
-	case dispatcher.RunSkipped, dispatcher.RunCancelled:
+	case dispatcher.RunSkipped, dispatcher.RunCancelled, dispatcher.RunSuperseded:
 		return shapeSkipped
 	case dispatcher.RunRetrying:
 		return shapeRetrying

@@ -87,5 +87,6 @@ func (v *visit) first() string {
 func finalStates() []dispatcher.RunState {
 	return []dispatcher.RunState{
 		dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost, dispatcher.RunCancelled, dispatcher.RunSkipped,
+		dispatcher.RunSuperseded,
 	}
 }

@@ -50,5 +50,5 @@ func showStatistics(v *visit) (view, error) {
 // countedStates are the states that runs end in.
 func countedStates() []dispatcher.RunState {
 	return []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunLost,
-		dispatcher.RunCancelled, dispatcher.RunSkipped}
+		dispatcher.RunCancelled, dispatcher.RunSkipped, dispatcher.RunSuperseded}
 }

@@ -26,7 +26,7 @@ type appMetrics struct {
 // attemptStates are the states in which an attempt can end. The target of one that waits for a callback accepted it; the end
 // of such an attempt counts again if a node finds it, and not if the callback says that it succeeded.
 var attemptStates = []dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunFailed, dispatcher.RunTimedOut,
-	dispatcher.RunCancelled, dispatcher.RunLost, dispatcher.RunWaitingCallback}
+	dispatcher.RunCancelled, dispatcher.RunLost, dispatcher.RunSuperseded, dispatcher.RunWaitingCallback}
 
 // newAppMetrics registers the metrics with a label app.
 func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {

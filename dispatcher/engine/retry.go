@@ -206,7 +206,7 @@ func (e *Engine) planRetry(ctx context.Context, run heldRun, call dispatcher.Cal
 		e.hostResponds(ctx, run)
 	}
 	switch o.State {
-	case dispatcher.RunSucceeded:
+	case dispatcher.RunSucceeded, dispatcher.RunSuperseded:
 		return nil
 	case dispatcher.RunWaitingCallback:
 		return untilCallback(o)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"time"
 
@@ -66,7 +67,12 @@ func invoked(output *lambda.InvokeOutput) dispatcher.Outcome {
 	}
 	response.RequestID, _ = middleware.GetRequestIDMetadata(output.ResultMetadata)
 	if response.FunctionError == "" {
-		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: int(output.StatusCode), Response: response}
+		outcome := dispatcher.Outcome{State: dispatcher.RunSucceeded}
+		if dispatcher.IsSuperseded(dispatcher.OutcomeInBody(output.Payload)) {
+			outcome = dispatcher.Superseded()
+		}
+		outcome.HTTPStatus, outcome.Response = int(output.StatusCode), response
+		return outcome
 	}
 	// Lambda runtimes use this format by convention. Another payload is shown as it is.
 	var said struct{ ErrorType, ErrorMessage string }
@@ -75,12 +81,19 @@ func invoked(output *lambda.InvokeOutput) dispatcher.Outcome {
 		message = strings.TrimPrefix(said.ErrorType+": "+said.ErrorMessage, ": ")
 	}
 	outcome := failed(dispatcher.ClassFunctionError, "the function failed ("+response.FunctionError+"): "+redact(message))
+	if supersededError.MatchString(said.ErrorType) {
+		outcome = dispatcher.Superseded()
+	}
 	if said.ErrorType == "Sandbox.Timedout" || strings.Contains(said.ErrorMessage, "Task timed out after") {
 		outcome.State, outcome.Class = dispatcher.RunTimedOut, dispatcher.ClassFunctionTime
 	}
 	outcome.HTTPStatus, outcome.Response = int(output.StatusCode), response
 	return outcome
 }
+
+// supersededError matches the type of an error by which a function refuses an event as stale, as the runtimes write it: Superseded,
+// com.example.Superseded of Java, or Function<Superseded> of Ruby.
+var supersededError = regexp.MustCompile(`^([\w.]+\.)?Superseded$|^Function<([\w:]+::)?Superseded>$`)
 
 // textOf returns the part of a body that is kept, as valid UTF-8.
 func textOf(body []byte) string {

@@ -82,7 +82,7 @@ func (h *webhooks) attempt(
 		}
 		outcome.HTTPStatus = got.status
 	} else {
-		outcome = h.judge(ctx, bounded, r.app, w, got)
+		outcome = h.judge(ctx, bounded, r, w, got)
 		if outcome.State == dispatcher.RunSucceeded && r.judge != nil {
 			outcome = r.judge(got)
 			outcome.HTTPStatus = got.status

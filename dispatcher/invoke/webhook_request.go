@@ -25,6 +25,8 @@ type request struct {
 	looked      []lookedUp // those that it refers to
 	// judge, if not nil, returns the outcome of a response whose status is a success.
 	judge func(response) dispatcher.Outcome
+	// fenced tells that the receiver may refuse it as superseded.
+	fenced bool
 	// signedAsNode tells that it is signed with the AWS credentials of the node.
 	signedAsNode bool
 	held         func() bool // see Call.Held
@@ -87,7 +89,7 @@ func (h *webhooks) buildFor(
 // compose returns the part of a request that needs no secret. Carillon's headers overwrite those of the job.
 func (h *webhooks) compose(to destination, w content, call dispatcher.Call, now time.Time) (request, error) {
 	r := request{
-		held:  call.Held,
+		held: call.Held, fenced: call.Key.Kind.MayBeSuperseded(),
 		owner: ownerOf(call), method: w.Method, url: to.url, endpoint: to.endpoint, host: to.host,
 		header: make(http.Header, len(w.headers)+20), body: w.body,
 	}

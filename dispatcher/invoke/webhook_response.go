@@ -23,7 +23,7 @@ const (
 // the server.
 var keptHeaders = []string{
 	"Content-Type", "Content-Length", "Content-Encoding", "Location", "Retry-After", "Allow", "Date", "Server", "Via",
-	"Traceresponse", "X-Error", "X-Error-Code", "X-Amzn-Errortype", "Cf-Ray",
+	"Traceresponse", "X-Error", "X-Error-Code", "X-Amzn-Errortype", "Cf-Ray", dispatcher.HeaderOutcome,
 }
 
 // requestIDs are the headers in which servers return the id of a request, in order of preference.
@@ -53,12 +53,17 @@ func readResponse(r *http.Response, most int) (response, error) {
 	return a, err
 }
 
-// judge returns the outcome of a response to app. bounded, which is outer with the timeout of the
+// judge returns the outcome of a response to a request. bounded, which is outer with the timeout of the
 // attempt, bounds matching.
-func (h *webhooks) judge(outer, bounded context.Context, app string, w *dispatcher.Webhook, a response) dispatcher.Outcome {
+func (h *webhooks) judge(outer, bounded context.Context, r request, w *dispatcher.Webhook, a response) dispatcher.Outcome {
+	if r.fenced && a.superseded() {
+		outcome := dispatcher.Superseded()
+		outcome.HTTPStatus = a.status
+		return outcome
+	}
 	outcome := judgeStatus(w, a.status)
 	if outcome.State == dispatcher.RunSucceeded && w.ExpectBody != "" {
-		switch matched, err := h.expectations.match(bounded, app, w.ExpectBody, a.body); {
+		switch matched, err := h.expectations.match(bounded, r.app, w.ExpectBody, a.body); {
 		case err != nil && outer.Err() != nil:
 			outcome = ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the attempt was cancelled")
 		case err != nil && bounded.Err() != nil:
@@ -75,6 +80,12 @@ func (h *webhooks) judge(outer, bounded context.Context, app string, w *dispatch
 	}
 	outcome.HTTPStatus = a.status
 	return outcome
+}
+
+// superseded reports whether the receiver refused the request as stale. A status of 409 says so only together with the mark.
+func (a response) superseded() bool {
+	return a.status == http.StatusConflict &&
+		(dispatcher.IsSuperseded(a.header.Get(dispatcher.HeaderOutcome)) || dispatcher.IsSuperseded(dispatcher.OutcomeInBody(a.body)))
 }
 
 func judgeStatus(w *dispatcher.Webhook, status int) dispatcher.Outcome {

@@ -101,7 +101,7 @@ func (f *feeding) countEnded(ctx context.Context, t *tx) error {
 		switch state {
 		case dispatcher.RunSucceeded:
 			f.Succeeded++
-		case dispatcher.RunCancelled, dispatcher.RunSkipped:
+		case dispatcher.RunCancelled, dispatcher.RunSkipped, dispatcher.RunSuperseded:
 			f.Cancelled++
 		default:
 			f.Failed++

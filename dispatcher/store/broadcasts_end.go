@@ -55,18 +55,32 @@ func endedShards(ctx context.Context, q querier, parent dispatcher.RunKey) ([]en
 // mostShardsNamed is of how many shards the error of a broadcast says why they failed.
 const mostShardsNamed = 5
 
-// sumOfShards returns how a broadcast ends whose shards have ended. A shard that the history has lost counts as failed.
+// sumOfShards returns how a broadcast ends whose shards have ended. A shard that the history has lost counts as failed. One that
+// its endpoint refused as stale does not, but the broadcast did not succeed either.
 func sumOfShards(shards []endedShard, total int) (state dispatcher.RunState, class, why string) {
 	var failed []endedShard
+	superseded := 0
 	for _, one := range shards {
-		if one.state != dispatcher.RunSucceeded {
+		switch one.state {
+		case dispatcher.RunSucceeded:
+		case dispatcher.RunSuperseded:
+			superseded++
+		default:
 			failed = append(failed, one)
 		}
 	}
-	unknown := max(total-len(shards), 0)
-	if len(failed)+unknown == 0 {
-		return dispatcher.RunSucceeded, "", ""
+	switch unknown := max(total-len(shards), 0); {
+	case len(failed)+unknown > 0:
+		class, why = whyShardsFailed(failed, unknown, total)
+		return dispatcher.RunFailed, class, why
+	case superseded > 0:
+		return dispatcher.RunSuperseded, "", fmt.Sprintf("%d of %d shards were refused as stale: newer ones had been done", superseded, total)
 	}
+	return dispatcher.RunSucceeded, "", ""
+}
+
+// whyShardsFailed returns the class of a broadcast of which shards failed, or are unknown, and names the first of them.
+func whyShardsFailed(failed []endedShard, unknown, total int) (class, why string) {
 	var text strings.Builder
 	fmt.Fprintf(&text, "%d of %d shards failed", len(failed)+unknown, total)
 	class = string(dispatcher.ClassOther)
@@ -83,7 +97,7 @@ func sumOfShards(shards []endedShard, total int) (state dispatcher.RunState, cla
 			text.WriteString(": " + shortened(one.reason, 150))
 		}
 	}
-	return dispatcher.RunFailed, class, text.String()
+	return class, text.String()
 }
 
 // shortened returns at most so many characters of a text.
@@ -107,7 +121,7 @@ func (t *tx) retryBroadcast(ctx context.Context, id string, counts *dispatcher.S
 	switch {
 	case key.Shard > 0:
 		which, args = ` r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`, keyArgs(key)
-	case counts.Failed > 0:
+	case counts.Failed+counts.Superseded > 0:
 		which += ` AND r.state IS NOT NULL`
 	}
 	node := 0
@@ -170,9 +184,12 @@ func addShards(ctx context.Context, q querier, run *dispatcher.Run, key dispatch
 	}
 	counts := dispatcher.ShardCounts{Total: len(endpoints)}
 	for _, one := range shards {
-		if one.state == dispatcher.RunSucceeded {
+		switch one.state {
+		case dispatcher.RunSucceeded:
 			counts.Succeeded++
-		} else {
+		case dispatcher.RunSuperseded:
+			counts.Superseded++
+		default:
 			counts.Failed++
 		}
 	}

@@ -256,6 +256,8 @@ func (s *objectiveStep) add(fire endedFire) {
 		s.at(fire.scheduled).Good++
 	case fire.started == nil && (fire.state == dispatcher.RunSkipped || fire.state == dispatcher.RunCancelled):
 		// The job's policy or an operator did not want it.
+	case fire.state == dispatcher.RunSuperseded:
+		// A newer fire had been done in its place.
 	default:
 		s.at(fire.scheduled).Late++
 	}

@@ -43,7 +43,9 @@ func end(span trace.Span, call dispatcher.Call, o dispatcher.Outcome) {
 	if o.Response != nil && o.Response.Endpoint != "" {
 		span.SetAttributes(aboutEndpoint(call, o.Response.Endpoint)...)
 	}
-	if o.State != dispatcher.RunSucceeded && o.State != dispatcher.RunWaitingCallback {
+	switch o.State {
+	case dispatcher.RunSucceeded, dispatcher.RunWaitingCallback, dispatcher.RunSuperseded:
+	default:
 		span.SetStatus(codes.Error, "")
 	}
 	span.End(trace.WithTimestamp(o.EndedAt))

@@ -349,6 +349,8 @@ func progress(run *dispatcher.Run) string {
 		return "is " + string(run.State)
 	case run.State == dispatcher.RunSkipped && run.Error != "":
 		return "was skipped: " + run.Error
+	case run.State == dispatcher.RunSuperseded:
+		return fmt.Sprintf("ended as superseded at attempt %d: a newer fire of the trigger had been done (%s)", run.Attempt, run.Error)
 	}
 	return fmt.Sprintf("ended as %s at attempt %d", run.State, run.Attempt)
 }

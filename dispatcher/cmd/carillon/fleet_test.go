@@ -75,12 +75,12 @@ func declareSum(t *testing.T, n *node, triggers int) {
 	job.Target.Group.SetDefaults()
 	job.Payload = json.RawMessage(`[1,2,3]`)
 	job.Retry.SetDefaults()
-	job.Retry.MaxAttempts = dispatcher.MostAttempts // see refusedAsStale
+	job.Retry.MaxAttempts = dispatcher.MostAttempts
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 }
 
-// Workers come, go and die, and a node dies: every fire is done once by one of them, and no request goes to a worker that left.
-// A run of a dead node may end as failed all the same; see refusedAsStale.
+// Workers come, go and die, and a node dies: every fire is done once by one of them, or superseded by a newer one that was done;
+// none fails, and no request goes to a worker that left.
 func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 	need.Step(t, "fleets")
 	t.Parallel()
@@ -157,7 +157,7 @@ func (n *node) knows(id string) bool {
 	return slices.ContainsFunc(status.Endpoints, func(e dispatcher.EndpointStatus) bool { return e.ID == id })
 }
 
-// checkFleet checks that every run was done, and that no attempt which began after two workers had left went to them.
+// checkFleet checks that every run was done or superseded, and that no attempt which began after two workers had left went to them.
 func checkFleet(t *testing.T, n *node, runs []dispatcher.Run, left time.Time) {
 	t.Helper()
 	for i := range runs {
@@ -176,12 +176,11 @@ func checkFleet(t *testing.T, n *node, runs []dispatcher.Run, left time.Time) {
 	}
 }
 
-// refusedAsStale reports whether a run failed because a newer fire of its trigger had been done: the worker fences its handler, and
-// the run of a node that died is adopted late. That is what holds today. It should not end as failed: nobody can tell such a
-// refusal from another one yet.
+// refusedAsStale reports whether a run ended as superseded, and a newer fire of its trigger had been done: the workers fence their
+// handler, and the run of a node that died is adopted late.
 func refusedAsStale(run dispatcher.Run, runs []dispatcher.Run) bool {
 	last := len(run.Attempts) - 1
-	return run.State == dispatcher.RunFailed && last >= 0 && run.Attempts[last].HTTPStatus == http.StatusConflict &&
+	return run.State == dispatcher.RunSuperseded && last >= 0 && run.Attempts[last].HTTPStatus == http.StatusConflict &&
 		slices.ContainsFunc(runs, func(other dispatcher.Run) bool {
 			return other.Trigger == run.Trigger && other.ScheduledAt.After(run.ScheduledAt) && other.State == dispatcher.RunSucceeded
 		})

@@ -96,8 +96,8 @@ func showRun(l *lines, run dispatcher.Run, body bool) {
 		l.add("made for", run.Shard.Endpoint)
 	}
 	if run.Shards != nil {
-		l.add("shards", fmt.Sprintf("%d: %d succeeded, %d failed, %d live", run.Shards.Total, run.Shards.Succeeded, run.Shards.Failed,
-			run.Shards.Live))
+		l.add("shards", fmt.Sprintf("%d: %d succeeded, %d superseded, %d failed, %d live", run.Shards.Total, run.Shards.Succeeded,
+			run.Shards.Superseded, run.Shards.Failed, run.Shards.Live))
 	}
 	showInput(l, run)
 	l.add("next attempt at", run.NextAttemptAt)

@@ -29,6 +29,7 @@ func broadcastTests() tests {
 		"a broadcast counts as one fire":                             testVerifyBroadcast,
 		"a catch-up is one broadcast":                                testBroadcastCatchUp,
 		"shards go with their broadcast":                             testRetentionOfBroadcasts,
+		"a broadcast with stale shards is superseded":                testSupersededShards,
 		"a broadcast is ended once":                                  testEndBroadcastRace,
 		"pauses hold retries of shards":                              testHeldShards,
 	}
@@ -68,7 +69,9 @@ func (f *fixture) shards(parent dispatcher.RunKey) []string {
 func (f *fixture) finishShard(run dispatcher.HeldRun, state dispatcher.RunState) {
 	f.Helper()
 	o := outcome(run.ScheduledAt.Add(2 * time.Second))
-	if o.State = state; state != dispatcher.RunSucceeded {
+	if o.State = state; state == dispatcher.RunSuperseded {
+		o = superseded(o.StartedAt)
+	} else if state != dispatcher.RunSucceeded {
 		o.HTTPStatus, o.Class, o.Error = 500, dispatcher.ClassHTTP5xx, "the server responded 500"
 	}
 	f.must(f.Record(f.Context(), []dispatcher.Record{record(run, o)}))
@@ -129,6 +132,35 @@ func testBroadcast(t *testing.T, f *fixture) {
 	f.expect("class", parent.Class, dispatcher.ClassHTTP5xx)
 	if parent.Node != nil || parent.StartedAt == nil || parent.EndedAt == nil || len(parent.Attempts) != 0 {
 		t.Errorf("the parent is %+v, want it without attempts of its own", parent)
+	}
+}
+
+// A shard that its endpoint refused as stale is no failure. The broadcast has not succeeded either, and a retry repeats that shard.
+func testSupersededShards(t *testing.T, f *fixture) {
+	f.putEvery("tick", time.Minute)
+	for _, tt := range []struct {
+		ends []dispatcher.RunState
+		want string
+		live int // of the shards, once the broadcast is retried
+	}{
+		{[]dispatcher.RunState{dispatcher.RunSucceeded, dispatcher.RunSuperseded}, "superseded 2: 1 succeeded, 0 failed, 0 live", 1},
+		{[]dispatcher.RunState{dispatcher.RunSuperseded, dispatcher.RunSuperseded}, "superseded 2: 0 succeeded, 0 failed, 0 live", 2},
+		{[]dispatcher.RunState{dispatcher.RunSuperseded, dispatcher.RunFailed}, "failed 2: 0 succeeded, 1 failed, 0 live", 2},
+	} {
+		run := f.fireOf("tick")
+		f.spread(run, 2)
+		for i, shard := range f.adopted(nodeA, token2) {
+			f.finishShard(shard, tt.ends[i])
+		}
+		f.endBroadcasts(run.RunKey)
+		f.expect("the parent", f.summary(run.RunKey), tt.want)
+		parent := f.run(run.RunKey)
+		if stale := parent.State == dispatcher.RunSuperseded; stale != (parent.Class == "") || parent.Error == "" {
+			t.Errorf("a parent that is %s has class %q and error %q", parent.State, parent.Class, parent.Error)
+		}
+		f.must(f.RetryRun(t.Context(), run.String(), at(run.ScheduledAt)))
+		f.expect("live shards of the retry", f.run(run.RunKey).Shards.Live, tt.live)
+		f.must(f.CancelRun(t.Context(), run.String(), at(run.ScheduledAt)))
 	}
 }
 

@@ -56,7 +56,7 @@ func (f *fixture) minutes(query dispatcher.DeadLetterQuery) string {
 
 func testDeadLetters(t *testing.T, f *fixture) {
 	f.deadLetters("a", dispatcher.RunFailed, dispatcher.RunSucceeded, dispatcher.RunTimedOut, dispatcher.RunCancelled, dispatcher.RunLost,
-		dispatcher.RunSkipped, dispatcher.RunFailed)
+		dispatcher.RunSkipped, dispatcher.RunFailed, dispatcher.RunSuperseded)
 	f.deadLetters("b", dispatcher.RunSucceeded, dispatcher.RunFailed)
 	for _, tt := range []struct {
 		what  string

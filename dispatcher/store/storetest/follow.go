@@ -133,7 +133,7 @@ func testFollowedByState(t *testing.T, f *fixture) {
 		good, child int
 	}{
 		{dispatcher.RunSucceeded, 1, 0}, {dispatcher.RunFailed, 0, 1}, {dispatcher.RunTimedOut, 0, 1}, {dispatcher.RunLost, 0, 1},
-		{dispatcher.RunCancelled, 0, 0}, {dispatcher.RunSkipped, 0, 0},
+		{dispatcher.RunCancelled, 0, 0}, {dispatcher.RunSkipped, 0, 0}, {dispatcher.RunSuperseded, 0, 0},
 	} {
 		before := [2]int{strings.Count(f.runsOf("good"), "chain"), strings.Count(f.runsOf("child"), "chain")}
 		held := f.fireOf("parent")

@@ -17,6 +17,7 @@ func objectiveTests() tests {
 	return tests{
 		"an objective counts fires once they have ended":         testObjectiveCounts,
 		"an objective counts a fire by its first attempt":        testObjectiveRetries,
+		"an objective does not count a superseded fire as late":  testObjectiveSuperseded,
 		"an objective waits for fires that are owed":             testObjectiveOwed,
 		"an objective counts fixed delays that go on late":       testObjectiveOfDelays,
 		"an objective with another bound is counted again":       testObjectiveChanged,
@@ -93,6 +94,22 @@ func testObjectiveCounts(t *testing.T, f *fixture) {
 	if burns, why := status.Burns(); !burns {
 		t.Errorf("19 of 24 are bad where one in ten may be, %q; want that to burn", why)
 	}
+}
+
+// A fire that came late and was refused as stale is no late fire: a newer one had been done. One that came in time is good.
+func testObjectiveSuperseded(_ *testing.T, f *fixture) {
+	f.punctual(time.Second)
+	for i, late := range []time.Duration{0, time.Minute, 2 * time.Minute} {
+		held := f.claimNext(dispatcher.Token(1000 + i))
+		o := superseded(held.ScheduledAt.Add(late))
+		if i == 2 { // pending first, and counted when it ends
+			f.roll(minutes(4))
+		}
+		f.must(f.Record(f.Context(), []dispatcher.Record{record(held, o)}))
+	}
+	f.settleAll("tick", minutes(5))
+	f.roll(minutes(6))
+	f.expect("counted", f.counted("tick"), [4]int64{1, 0, 2, 0})
 }
 
 func testObjectiveRetries(_ *testing.T, f *fixture) {
@@ -389,6 +406,7 @@ func (f *fixture) direct(name string, now time.Time) (counts [4]int64) {
 		case start != nil && start.Sub(run.ScheduledAt) <= time.Second:
 			counts[0]++
 		case start == nil && (run.State == dispatcher.RunSkipped || run.State == dispatcher.RunCancelled):
+		case run.State == dispatcher.RunSuperseded:
 		default:
 			counts[1]++
 		}

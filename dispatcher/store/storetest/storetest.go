@@ -361,6 +361,13 @@ func outcome(start time.Time) dispatcher.Outcome {
 	return dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: start, EndedAt: start.Add(time.Second), HTTPStatus: 200}
 }
 
+// superseded is the outcome of an attempt that its target refused as stale, a second after it began.
+func superseded(start time.Time) dispatcher.Outcome {
+	o := dispatcher.Superseded()
+	o.StartedAt, o.EndedAt, o.HTTPStatus = start, start.Add(time.Second), 409
+	return o
+}
+
 // record returns the record of an attempt by nodeA.
 func record(held dispatcher.HeldRun, o dispatcher.Outcome) dispatcher.Record {
 	return dispatcher.Record{

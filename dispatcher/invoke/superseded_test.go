@@ -1,0 +1,110 @@
+package invoke_test
+
+import (
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/routing"
+)
+
+// refusal is how a target responds.
+type refusal struct {
+	status int
+	header string // the value of carillon-outcome
+	body   string
+}
+
+func (r refusal) serve(w http.ResponseWriter) {
+	if r.header != "" {
+		w.Header().Set("Carillon-Outcome", r.header)
+	}
+	w.WriteHeader(r.status)
+	_, _ = io.WriteString(w, r.body)
+}
+
+const superseded = dispatcher.RunState("superseded")
+
+// Only the receiver knows what it has done. A status of 409 without the mark says something else.
+func TestReceiverRefusesARequestAsSuperseded(t *testing.T) {
+	t.Parallel()
+	const mark = `{"carillon":{"outcome":"superseded"}}`
+	for name, tt := range map[string]struct {
+		refusal
+		codes []dispatcher.SuccessCode
+		kind  dispatcher.RunKind
+		want  dispatcher.RunState
+	}{
+		"409 alone":             {refusal: refusal{409, "", `{"error":"conflict"}`}, want: dispatcher.RunFailed},
+		"409 with the header":   {refusal: refusal{409, "superseded", ""}, want: superseded},
+		"in other letters":      {refusal: refusal{409, " Superseded", ""}, want: superseded},
+		"409 with the member":   {refusal: refusal{409, "", mark}, want: superseded},
+		"in a problem document": {refusal: refusal{409, "", `{"type":"about:blank","status":409,"carillon":{"outcome":"superseded"}}`}, want: superseded},
+		"another outcome":       {refusal: refusal{409, "busy", `{"carillon":{"outcome":"busy"}}`}, want: dispatcher.RunFailed},
+		"the word elsewhere":    {refusal: refusal{409, "", `{"outcome":"superseded"}`}, want: dispatcher.RunFailed},
+		"a state and no object": {refusal: refusal{409, "", `{"carillon":"superseded"}`}, want: dispatcher.RunFailed},
+		"a mark cut off":        {refusal: refusal{409, "", mark[:20]}, want: dispatcher.RunFailed},
+		"409 as success":        {refusal: refusal{409, "superseded", ""}, codes: []dispatcher.SuccessCode{"2xx", "409"}, want: superseded},
+		"500 with the header":   {refusal: refusal{500, "superseded", mark}, want: dispatcher.RunFailed},
+		"412 with the header":   {refusal: refusal{412, "superseded", mark}, want: dispatcher.RunFailed},
+		"200 with the header":   {refusal: refusal{200, "superseded", mark}, want: dispatcher.RunSucceeded},
+		"a manual run":          {refusal: refusal{409, "superseded", ""}, kind: dispatcher.KindManual, want: superseded},
+		"a notification":        {refusal: refusal{409, "superseded", ""}, kind: dispatcher.KindAlert, want: dispatcher.RunFailed},
+		"a delivery of an end":  {refusal: refusal{409, "superseded", ""}, kind: dispatcher.KindFollow, want: dispatcher.RunFailed},
+	} {
+		call := callTo(serve(t, func(w http.ResponseWriter, _ *http.Request) { tt.serve(w) }), "POST", ample)
+		call.Target.Webhook.SuccessCodes = tt.codes
+		if tt.kind != "" {
+			call.Key.Kind = tt.kind
+		}
+		checkSuperseded(t, name, newInvoker(t).Invoke(t.Context(), call), tt.want, tt.status)
+	}
+}
+
+func checkSuperseded(t *testing.T, name string, o dispatcher.Outcome, want dispatcher.RunState, status int) {
+	t.Helper()
+	if o.State != want || o.HTTPStatus != status {
+		t.Errorf("%s: outcome = %+v, want %s with status %d", name, o, want, status)
+	}
+	if want == superseded && (o.Class != "" || !strings.Contains(o.Error, "newer")) {
+		t.Errorf("%s: class %q, error %q, want no class and the reason", name, o.Class, o.Error)
+	}
+}
+
+func TestEndpointRefusesARequestAsSuperseded(t *testing.T) {
+	t.Parallel()
+	f, i := newFleet(t, 2), newInvoker(t)
+	f.respond = func(_ int, w http.ResponseWriter, _ *http.Request) { refusal{409, "superseded", ""}.serve(w) }
+	o := i.Invoke(t.Context(), f.call("sync", routing.RoundRobin))
+	checkSuperseded(t, "an endpoint", o, superseded, 409)
+	if o.Response == nil || o.Response.Endpoint == "" || o.Response.Headers["carillon-outcome"] != "superseded" {
+		t.Errorf("response %+v, want the endpoint and the header", o.Response)
+	}
+}
+
+func TestFunctionRefusesAnEventAsSuperseded(t *testing.T) {
+	t.Parallel()
+	result := func(body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, body) }
+	}
+	for name, tt := range map[string]struct {
+		respond http.HandlerFunc
+		want    dispatcher.RunState
+	}{
+		"a result":            {result(`{"carillon":{"outcome":"superseded"}}`), superseded},
+		"a result with more":  {result(`{"seen":7,"carillon":{"outcome":"superseded","state":{}}}`), superseded},
+		"another result":      {result(`{"carillon":{"outcome":"done"}}`), dispatcher.RunSucceeded},
+		"a text":              {result(`"superseded"`), dispatcher.RunSucceeded},
+		"an error in Go":      {failWith("Unhandled", `{"errorType":"Superseded","errorMessage":"attempt 1"}`), superseded},
+		"an exception":        {failWith("Unhandled", `{"errorType":"com.example.Superseded","errorMessage":"x"}`), superseded},
+		"one in Ruby":         {failWith("Unhandled", `{"errorType":"Function<Superseded>","errorMessage":"x"}`), superseded},
+		"another error":       {failWith("Unhandled", `{"errorType":"NotSuperseded","errorMessage":"superseded"}`), dispatcher.RunFailed},
+		"an error's message":  {failWith("Handled", `{"errorType":"Error","errorMessage":"Superseded"}`), dispatcher.RunFailed},
+		"an error's own mark": {failWith("Handled", `{"errorType":"E","carillon":{"outcome":"superseded"}}`), dispatcher.RunFailed},
+	} {
+		server := newAWS(t, tt.respond)
+		checkSuperseded(t, name, server.invoker().Invoke(t.Context(), invocation(nil)), tt.want, 200)
+	}
+}

@@ -1,0 +1,48 @@
+package dispatcher
+
+import (
+	"testing"
+	"time"
+)
+
+// A run that was refused as stale neither counts as a failure nor as the success that ends failures.
+func TestSupersededRunsTellAlertsNothing(t *testing.T) {
+	t.Parallel()
+	alert := Alert{AlertConditionsOf: AlertConditionsOf{NoSuccessFor: Duration(time.Hour)}}
+	rule := AlertRule{After: 2, Recovery: true}
+	for _, condition := range []AlertCondition{AlertFailure, AlertNoSuccess} {
+		track := AlertTrack{Condition: condition, MeasuredFrom: alertStart}
+		after := func(state RunState, n int) (made []AlertMade) {
+			at := alertStart.Add(time.Duration(n) * time.Minute)
+			track, made = track.After(alert, rule, AlertEnd{RunKey: RunKey{ScheduledAt: at, Kind: KindSchedule}, State: state, StartedAt: at,
+				EndedAt: at}, at)
+			return made
+		}
+		after(RunFailed, 1)
+		before := track
+		if made := after(RunSuperseded, 2); len(made) > 0 || track != before {
+			t.Errorf("%s: a superseded run made %v, and changed %+v to %+v", condition, made, before, track)
+		}
+		if made := after(RunFailed, 3); condition == AlertFailure && len(made) != 1 {
+			t.Errorf("the second failure made %v, want the alert to fire", made)
+		}
+	}
+}
+
+func TestOutcomeInBodyIsThatOfTheEnvelope(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"carillon":{"outcome":"superseded"}}`:              "superseded",
+		` {"carillon":{"state":{"n":1},"outcome":"other"}} `: "other",
+		`{"carillon":{}}`:                      "",
+		`{"carillon":{"outcome":7}}`:           "",
+		`{"x":{"carillon":{"outcome":"a"}}}`:   "",
+		`["carillon"]`:                         "",
+		``:                                     "",
+		`{"carillon":{"outcome":"superseded"}`: "",
+	} {
+		if got := OutcomeInBody([]byte(body)); got != want {
+			t.Errorf("%s: outcome %q, want %q", body, got, want)
+		}
+	}
+}
