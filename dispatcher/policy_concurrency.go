@@ -84,6 +84,9 @@ type Contender struct {
 	Asks, Waits bool
 }
 
+// TakesPart reports whether the run has a slot, or wants one now: it asks or waits.
+func (c Contender) TakesPart() bool { return c.Live && (c.Slot || c.Asks || c.Waits) }
+
 // backfills tells whether the run is of a backfill. Such a run goes after all others, waits whatever the policy is, because
 // nobody asks for its instant again, and does not count to QueueLimit. It may be replaced.
 func (c Contender) backfills() bool { return c.Kind == KindBackfill }
@@ -152,14 +155,18 @@ func (j Job) contend(all []Contender, waiting int) []SlotDecision {
 }
 
 // replace keeps the latest runs, as many as there are slots. The slot of a cancelled run is free when
-// its request has stopped, or at once if it has none.
+// its request has stopped, or at once if it has none. A run ends only in favor of runs that take part:
+// one that has not asked yet may still end before it does, and then nothing would be attempted. Until
+// it asks, the run before it waits.
 func (j Job) replace(all []Contender, verdicts []SlotDecision, free int) {
 	stay := j.Slots()
 	for i, c := range slices.Backward(all) {
 		switch {
 		case !c.Live:
 		case stay > 0:
-			stay--
+			if c.TakesPart() {
+				stay--
+			}
 		case c.Slot:
 			verdicts[i] = SlotCancel
 			if !c.Busy {

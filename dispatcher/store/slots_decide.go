@@ -103,7 +103,7 @@ func (c *arbitration) decide(
 		case dispatcher.SlotSkip:
 			c.end(ending{r, whySkipped(job, all, verdicts, byKey, r), reasonOfSkip(job.ConcurrencyPolicy, r.endpoint)})
 		case dispatcher.SlotCancel:
-			c.cancel = append(c.cancel, ending{contender: r, why: "replaced by run " + latestLive(all).String()})
+			c.cancel = append(c.cancel, ending{contender: r, why: "replaced by run " + latest(all).String()})
 			t.notify(dispatcher.Notification{Run: r.String(), Token: r.held.Token, Attempt: r.held.Attempt})
 		}
 	}
@@ -123,10 +123,10 @@ func (c *arbitration) end(e ending) {
 	c.skip = append(c.skip, e)
 }
 
-// latestLive returns the latest of contenders in order that has not ended.
-func latestLive(all []dispatcher.Contender) dispatcher.RunKey {
+// latest returns the latest of contenders in order that takes part, in favor of which others end.
+func latest(all []dispatcher.Contender) dispatcher.RunKey {
 	for _, c := range slices.Backward(all) {
-		if c.Live {
+		if c.TakesPart() {
 			return c.RunKey
 		}
 	}
@@ -137,7 +137,7 @@ func latestLive(all []dispatcher.Contender) dispatcher.RunKey {
 func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispatcher.SlotDecision,
 	byKey map[dispatcher.RunKey]*contender, of *contender) string {
 	if job.ConcurrencyPolicy == dispatcher.ConcurrencyReplace {
-		return fmt.Sprintf("replaced by run %s before it began", latestLive(all))
+		return fmt.Sprintf("replaced by run %s before it began", latest(all))
 	}
 	at := slices.IndexFunc(all, func(o dispatcher.Contender) bool { return o.Slot })
 	for i := range all {

@@ -18,6 +18,7 @@ func slotTests() tests {
 		"forbid skips runs while a slot is taken":               testSlotsForbid,
 		"queue makes runs wait for a slot":                      testSlotsQueue,
 		"replace cancels the run that has the slot":             testSlotsReplace,
+		"replace skips nothing for a run that never asks":       testSlotsReplaceNone,
 		"several slots are granted in order":                    testSlotsOfSeveral,
 		"a dead node's slots are granted on":                    testSlotsOfTheDead,
 		"a cancelled run keeps its slot until its request ends": testSlotsOfCancelled,
@@ -175,10 +176,30 @@ func testSlotsQueue(t *testing.T, f *fixture) {
 	f.expect("slots at the end", f.holders(), []int{})
 }
 
+// A run that was claimed may end before it asks for a slot. The run before it is not skipped in its favor, and goes once it is gone.
+func testSlotsReplaceNone(_ *testing.T, f *fixture) {
+	runs := f.bounded(3, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace })
+	f.expect("the first waits", f.acquire(runs[0]), []int{})
+	f.expect("so does the second", f.acquire(runs[1]), []int{})
+	f.expect("which replaces the first", f.states(runs), []dispatcher.RunState{dispatcher.RunSkipped, dispatcher.RunQueued,
+		dispatcher.RunClaimed})
+	if got := f.run(runs[0].RunKey).Error; got != "replaced by run "+runs[1].String()+" before it began" {
+		f.Errorf("the first run says %q, want the run that asked", got)
+	}
+	f.must(f.CancelRun(f.Context(), runs[2].String(), at(runs[2].ScheduledAt)))
+	f.must(f.GrantWaiting(f.Context()))
+	next := f.adopted(nodeA, 7)
+	f.expect("roused", minutesOf(next), []int{2})
+	f.expect("acquired", f.acquire(next...), []int{2})
+	f.finish(next[0])
+	f.expect("slots at the end", f.holders(), []int{})
+}
+
 func testSlotsReplace(t *testing.T, f *fixture) {
 	runs := f.bounded(4, func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyReplace })
 	notifications := f.listen()
 	f.expect("not while a later one is about to begin", f.acquire(runs[0]), []int{})
+	f.expect("it waits, for the later one may end before it asks", f.states(runs[:1]), []dispatcher.RunState{dispatcher.RunQueued})
 	f.expect("nor the next", f.acquire(runs[1], runs[2]), []int{})
 	f.expect("the latest", f.acquire(runs[3]), []int{4})
 	f.expect("states", f.states(runs), []dispatcher.RunState{dispatcher.RunSkipped, dispatcher.RunSkipped,
