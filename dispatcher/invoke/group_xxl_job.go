@@ -1,6 +1,7 @@
 package invoke
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"crypto/sha256"
@@ -27,12 +28,45 @@ const (
 	mostLog = 4 << 20
 )
 
-// executorReply is what an executor responds with.
+// executorReply is what an executor responds with. Some respond with the result of a callback, alone or in an array.
 type executorReply struct {
 	Code    int             `json:"code"`
 	Msg     string          `json:"msg"`
 	Content json.RawMessage `json:"content"` // of a log
 	Data    json.RawMessage `json:"data"`    // instead of content, since version 3.3
+
+	HandleCode int            `json:"handleCode"` // of a callback
+	HandleMsg  string         `json:"handleMsg"`
+	Result     *executorReply `json:"executeResult"` // of a callback until version 2.2
+}
+
+// UnmarshalJSON reads a reply in any of its shapes. Of an array it takes the only element.
+func (r *executorReply) UnmarshalJSON(text []byte) error {
+	type object executorReply
+	var one object
+	if bytes.HasPrefix(bytes.TrimSpace(text), []byte("[")) {
+		var all []object
+		if err := json.Unmarshal(text, &all); err != nil {
+			return err
+		}
+		if len(all) != 1 {
+			return fmt.Errorf("it has %d results instead of one", len(all))
+		}
+		one = all[0]
+	} else if err := json.Unmarshal(text, &one); err != nil {
+		return err
+	}
+	*r = executorReply(one)
+	if r.Code == 0 {
+		r.Code, r.Msg = r.HandleCode, r.HandleMsg
+	}
+	if r.Code == 0 && r.Result != nil {
+		r.Code = r.Result.Code
+	}
+	if r.Msg == "" && r.Result != nil {
+		r.Msg = r.Result.Msg
+	}
+	return nil
 }
 
 // replyOf reads the reply in a response.

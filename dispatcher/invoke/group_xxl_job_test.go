@@ -140,9 +140,20 @@ func TestRunThatAnExecutorRefusesFails(t *testing.T) {
 	}{
 		`{"code":500,"msg":"block strategy effect"}`:      {dispatcher.ClassExecutorRefused, "code 500: block strategy effect"},
 		`{"code":500,"msg":"wrong: ` + accessToken + `"}`: {dispatcher.ClassExecutorRefused, "wrong: "},
-		`{"code":500}`:          {dispatcher.ClassExecutorRefused, "no reason given"},
-		`<html>`:                {dispatcher.ClassProtocol, "not the JSON of XXL-JOB"},
-		`{"msg":"who are you"}`: {dispatcher.ClassProtocol, "it has no code"},
+		`{"code":500}`: {dispatcher.ClassExecutorRefused, "no reason given"},
+		`[{"logId":7,"executeResult":{"code":500,"msg":"Task not registered"},"handleCode":500,"handleMsg":"Task not registered"}]`: {
+			dispatcher.ClassExecutorRefused, "code 500: Task not registered"},
+		` [{"code":500,"msg":"busy"}]`:                                  {dispatcher.ClassExecutorRefused, "code 500: busy"},
+		`{"logId":7,"handleCode":500,"handleMsg":"no handler"}`:         {dispatcher.ClassExecutorRefused, "code 500: no handler"},
+		`[{"logId":7,"executeResult":{"code":500,"msg":"until 2.2"}}]`:  {dispatcher.ClassExecutorRefused, "code 500: until 2.2"},
+		`[{"handleCode":500,"executeResult":{"code":500,"msg":"one"}}]`: {dispatcher.ClassExecutorRefused, "code 500: one"},
+		`[{"handleCode":500,"handleMsg":"wrong: ` + accessToken + `"}]`: {dispatcher.ClassExecutorRefused, "wrong: "},
+		`[]`:                          {dispatcher.ClassProtocol, "it has no code"},
+		`[{"code":200},{"code":500}]`: {dispatcher.ClassProtocol, "it has no code"},
+		`[{"logId":7}]`:               {dispatcher.ClassProtocol, "it has no code"},
+		`["500"]`:                     {dispatcher.ClassProtocol, "it has no code"},
+		`<html>`:                      {dispatcher.ClassProtocol, "not the JSON of XXL-JOB"},
+		`{"msg":"who are you"}`:       {dispatcher.ClassProtocol, "it has no code"},
 		`{"code":200,"msg":"` + strings.Repeat("x", 70<<10) + `"}`: {dispatcher.ClassProtocol, "more than is read"},
 	} {
 		e.replies["/run"] = reply
@@ -154,6 +165,18 @@ func TestRunThatAnExecutorRefusesFails(t *testing.T) {
 		if got := e.paths(); len(got) != 1 {
 			t.Errorf("%.40s: requests = %v, want one: the executor may have the run", reply, got)
 		}
+	}
+}
+
+// An executor accepts a run in either shape, too, and is idle or not.
+func TestExecutorsReplyInEitherShape(t *testing.T) {
+	t.Parallel()
+	e, i := newExecutors(t, 2), newInvoker(t)
+	e.replies["/run"] = `[{"code":200,"msg":null}]`
+	e.replies["0/idleBeat"] = `[{"logId":0,"handleCode":500,"handleMsg":"busy"}]`
+	o := i.Invoke(t.Context(), e.call("sync", routing.BusyOver))
+	if o.State != dispatcher.RunWaitingCallback || o.Response == nil || o.Response.Endpoint != "e1" {
+		t.Errorf("outcome = %+v, want it accepted by the idle executor", o)
 	}
 }
 
