@@ -229,7 +229,7 @@ const (
 	ClassHostRate        Class = "host_rate"        // deferred: too many requests to the host
 	ClassThrottled       Class = "throttled"        // AWS had no room; it costs no attempt of the policy
 	ClassFunctionError   Class = "function_error"
-	ClassFunctionTime    Class = "function_timeout" // the function's own, not the attempt's
+	ClassFunctionTime    Class = "function_timeout" // that of the function or of an executor's handler, not the attempt's
 	ClassCredentials     Class = "credentials"      // the node has none that AWS accepts
 	ClassOAuth2          Class = "oauth2"           // the token endpoint gave no token, or the target refused one that is replaced
 	ClassConfig          Class = "config"           // AWS refuses the call: no such function, no permission, key or network trouble

@@ -72,6 +72,8 @@ type Progress struct {
 type CallbackResult struct {
 	// Message is the failure in words, or the result. Of more than MostCallbackText bytes the rest is dropped.
 	Message string
+	// TimedOut tells, of a failure, that the target stopped the work at a time-out of its own.
+	TimedOut bool
 	// State is what the target returns as the state of the job, as ReadCarriedState returns it; nil: it returns none.
 	State json.RawMessage
 }
@@ -82,6 +84,7 @@ type AcceptedAttempt struct {
 	StartedAt  time.Time // zero: the node that called the target did not record it
 	HTTPStatus int
 	Failed     bool   // the target said so; else its time is over
+	TimedOut   bool   // the target failed at a time-out of its own
 	Message    string // of the target
 	Within     time.Duration
 }

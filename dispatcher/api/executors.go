@@ -21,6 +21,7 @@ const (
 	executorTokenHeader = "XXL-JOB-ACCESS-TOKEN"
 	executorSuccess     = 200
 	executorFailure     = 500
+	executorTimedOut    = 502 // the handler took longer than its time-out
 )
 
 // executorReply is the body of each response to an executor.

@@ -169,7 +169,7 @@ func (a *API) takeResult(r *request, result executorResult) error {
 	}
 	change := r.by()
 	change.Actor = dispatcher.ActorCallback
-	_, err = write(r.Context(), found.Run, found.Attempt, dispatcher.CallbackResult{Message: msg}, change)
+	_, err = write(r.Context(), found.Run, found.Attempt, dispatcher.CallbackResult{Message: msg, TimedOut: code == executorTimedOut}, change)
 	a.countCallback(said, err)
 	if errors.Is(err, dispatcher.ErrConflict) {
 		return nil // it is over in another way

@@ -83,6 +83,36 @@ func TestCallbackOfAnExecutorEndsItsRun(t *testing.T) {
 	}
 }
 
+// Executors send code 502 if a handler took longer than its time-out, in either version of the protocol.
+func TestCallbackTellsTimeOutsFromFailures(t *testing.T) {
+	t.Parallel()
+	for result, want := range map[string]bool{
+		`"handleCode":502,"handleMsg":"job execute timeout"`:           true,
+		`"executeResult":{"code":502,"msg":"job execute timeout"}`:     true,
+		`"handleCode":500,"handleMsg":"job execute timeout, code 502"`: false,
+		`"handleCode":503`: false,
+	} {
+		w := newCallbackWorld(t)
+		_, held, id := w.executorRun()
+		w.acceptAs(held, id)
+		if code, msg := w.executor(executorBase+"/callback", fmt.Sprintf(`[{"logId":%d,%s}]`, id, result), executorToken); code != 200 {
+			t.Fatalf("callback: %d %s", code, msg)
+		}
+		query := dispatcher.AdoptQuery{Node: 7, Token: 71, Limit: 10, Retries: true}
+		found, err := w.store.Adoptable(t.Context(), query)
+		if err != nil {
+			t.Fatal(err)
+		}
+		adopted, err := w.store.Adopt(t.Context(), query, found)
+		if err != nil || len(adopted) != 1 || adopted[0].Accepted == nil {
+			t.Fatalf("%s: adopted %v, %v, want the run", result, adopted, err)
+		}
+		if got := adopted[0].Accepted; !got.Failed || got.TimedOut != want || got.Message == "" {
+			t.Errorf("%s: %+v, want it failed, timed out: %v", result, got, want)
+		}
+	}
+}
+
 func TestCallbackWaitsForTheRecordOfItsRun(t *testing.T) {
 	t.Parallel()
 	w := newCallbackWorld(t)

@@ -53,7 +53,10 @@ func endOfAccepted(of dispatcher.AcceptedAttempt, claimed, now time.Time) dispat
 	if o.StartedAt.IsZero() {
 		o.StartedAt = claimed
 	}
-	if of.Failed {
+	switch {
+	case of.TimedOut:
+		o.Class, o.Error = dispatcher.ClassFunctionTime, of.Message
+	case of.Failed:
 		o.State, o.Class, o.Error = dispatcher.RunFailed, dispatcher.ClassCallback, of.Message
 	}
 	if o.Error == "" {

@@ -50,6 +50,36 @@ func TestAcceptedRunEndsByItsCallback(t *testing.T) {
 	r.wantState(id, dispatcher.RunSucceeded)
 }
 
+// The target stopped the work at a time-out of its own. That is a failure like others, but for its state.
+func TestCallbackOfATimeOutEndsAsTimedOut(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.invoke = accepting(time.Hour, 5)
+	id := r.request("long", func(j *dispatcher.Job) { j.Retry.MaxAttempts = 2 })
+	for attempt := 1; attempt <= 2; attempt++ {
+		for range 2 { // executors repeat callbacks
+			result := dispatcher.CallbackResult{Message: "too slow", TimedOut: true}
+			if _, err := r.store.FailRun(t.Context(), id, attempt, result, byTarget()); err != nil {
+				t.Fatal(err)
+			}
+		}
+		r.hear(dispatcher.Notification{Callback: true})
+		r.retry(id)
+		if _, err := r.store.FailRun(t.Context(), id, attempt, dispatcher.CallbackResult{TimedOut: true}, byTarget()); err != nil {
+			t.Errorf("the callback of attempt %d once more, after it is over: %v", attempt, err)
+		}
+		if attempt == 1 {
+			r.wantState(id, dispatcher.RunRetrying)
+			r.retry(id)
+		}
+	}
+	run := r.wantState(id, dispatcher.RunTimedOut)
+	if run.Class != dispatcher.ClassFunctionTime || run.Error != "too slow" || len(run.Attempts) != 2 ||
+		run.Attempts[0].State != dispatcher.RunTimedOut {
+		t.Errorf("run %+v, want two attempts that timed out, and the message", run)
+	}
+}
+
 func TestFailedCallbackIsAttemptedAgain(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)

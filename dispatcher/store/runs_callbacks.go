@@ -23,6 +23,7 @@ type callbackNote struct {
 	Progress  string `json:"progress,omitempty"`
 	Percent   *int   `json:"percent,omitempty"`
 	Failed    bool   `json:"failed,omitempty"`
+	TimedOut  bool   `json:"timed_out,omitempty"` // of what failed
 	Message   string `json:"message,omitempty"`
 	// State is the revision of the state that the attempt was given; nil: its job carries none.
 	State *int64 `json:"state,omitempty"`
@@ -72,7 +73,7 @@ func acceptedAttempt(text string) *dispatcher.AcceptedAttempt {
 		return &dispatcher.AcceptedAttempt{Failed: true, Message: "what was stored of the accepted attempt cannot be read: " + err.Error()}
 	}
 	a := &dispatcher.AcceptedAttempt{
-		HTTPStatus: n.Status, Failed: n.Failed, Message: n.Message, Within: time.Duration(n.Within) * time.Millisecond,
+		HTTPStatus: n.Status, Failed: n.Failed, TimedOut: n.TimedOut, Message: n.Message, Within: time.Duration(n.Within) * time.Millisecond,
 	}
 	if n.Started != 0 {
 		a.StartedAt = instant(n.Started)
@@ -323,7 +324,7 @@ func (s *store) FailRun(ctx context.Context, runID string, attempt int, result d
 ) (dispatcher.Run, error) {
 	return s.callback(ctx, runID, "fail", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 		for _, a := range run.Attempts {
-			if a.Attempt == attempt && a.Class == dispatcher.ClassCallback {
+			if a.Attempt == attempt && (a.Class == dispatcher.ClassCallback || a.Class == dispatcher.ClassFunctionTime) {
 				return errSaid
 			}
 		}
@@ -338,7 +339,7 @@ func (s *store) FailRun(ctx context.Context, runID string, attempt int, result d
 		if note.Failed {
 			return errSaid
 		}
-		note.Failed, note.Message = true, cutMessage(result.Message)
+		note.Failed, note.TimedOut, note.Message = true, result.TimedOut, cutMessage(result.Message)
 		if c.state == dispatcher.RunWaitingCallback {
 			c.deadline = t.now.UnixMilli()
 		}
