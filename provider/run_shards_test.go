@@ -86,7 +86,7 @@ func TestRunDataSourcesReadShardsAndCallbacks(t *testing.T) {
 				value(parent, of("callback"), knownvalue.Null()),
 				value(parent, of("shards"), knownvalue.ObjectExact(map[string]knownvalue.Check{
 					"total": knownvalue.Int64Exact(6), "succeeded": knownvalue.Int64Exact(3), "failed": knownvalue.Int64Exact(2),
-					"live": knownvalue.Int64Exact(1),
+					"superseded": knownvalue.Int64Exact(0), "live": knownvalue.Int64Exact(1),
 				})),
 
 				value(shards, of("runs"), knownvalue.ListSizeExact(6)),
