@@ -142,10 +142,10 @@ vulnerabilities: $(GOVULNCHECK)
 fmt: $(GOLANGCI)
 	$(GOLANGCI) fmt
 
-## zones: take the time zone database from the installed Go into the binary
+## zones: build the time zone data of the host into the program, if they are newer; RELEASED=2026-10-27, FROM=/usr/share/zoneinfo
 .PHONY: zones
 zones:
-	cp "$$(go env GOROOT)/lib/time/zoneinfo.zip" dispatcher/schedule/zoneinfo.zip
+	go run ./tools/zones -from "$(or $(FROM),/usr/share/zoneinfo)" -released "$(RELEASED)"
 
 ## bench: carillon-bench in a PostgreSQL of its own, then plans of 1,000 jobs, some 15 minutes; ARGS='fire --seconds 60'
 .PHONY: bench

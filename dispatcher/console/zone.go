@@ -3,8 +3,9 @@ package console
 import (
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // zoneChoice is the zone in which a person wants to see times.
@@ -65,13 +66,13 @@ func unescaped(c *http.Cookie) string {
 	return text
 }
 
-// location returns the zone of a name in the time zone database; nil: there is none.
+// location returns the zone of a name in the time zone data of the program; nil: there is none.
 func location(name string) *time.Location {
-	if name == "" || len(name) > 64 || name == "Local" || strings.Contains(name, "..") {
+	if name == "" {
 		return nil
 	}
-	found, err := time.LoadLocation(name)
-	if err != nil {
+	found, known := schedule.Location(name)
+	if !known {
 		return nil
 	}
 	return found

@@ -227,9 +227,9 @@ func TestMovingByDaysAgreesWithMovingEachFire(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		zone := rapid.SampledFrom([]string{"Europe/Berlin", "UTC", "Australia/Lord_Howe"}).Draw(t, "zone")
-		loc, err := time.LoadLocation(zone)
-		if err != nil {
-			t.Fatal(err)
+		loc, known := schedule.Location(zone) // the rules of the program, for hosts have others
+		if !known {
+			t.Fatalf("no zone %s", zone)
 		}
 		calendar := mustCalendar(t, schedule.CalendarSpec{
 			Timezone: rapid.SampledFrom([]string{zone, "Europe/Berlin"}).Draw(t, "zone of the calendar"),

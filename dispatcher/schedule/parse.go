@@ -14,6 +14,7 @@ import (
 type program struct {
 	dialect Dialect
 	zone    string
+	loc     *timeZone
 	// source produces the instants. Dialects that count from an origin have bind instead, which
 	// makes the source.
 	source source
@@ -82,7 +83,7 @@ func compile(spec Spec) (*program, Errors) {
 		spec.Dialect, err = recognise(text)
 	}
 	loc, zoneErr := zone(spec.Timezone)
-	p := &program{dialect: spec.Dialect, zone: spec.Timezone}
+	p := &program{dialect: spec.Dialect, zone: spec.Timezone, loc: loc}
 	if p.zone == "" {
 		p.zone = "UTC"
 	}

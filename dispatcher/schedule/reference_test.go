@@ -190,9 +190,9 @@ func TestNextAgreesWithWalkingEverySecondAroundEveryTransition(t *testing.T) {
 	for i, name := range referenceZones {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			loc, err := time.LoadLocation(name)
-			if err != nil {
-				t.Fatal(err)
+			loc, known := schedule.Location(name) // the rules of the program, for hosts have others
+			if !known {
+				t.Fatalf("no zone %s", name)
 			}
 			r := rand.New(rand.NewPCG(uint64(i), 2026))
 			all := jumps(loc, time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2041, 1, 1, 0, 0, 0, 0, time.UTC))

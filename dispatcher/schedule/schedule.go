@@ -9,6 +9,7 @@ import (
 type Schedule struct {
 	spec    Spec
 	program *program
+	loc     *timeZone
 	// source produces the instants of the expression; fires also applies the calendar.
 	source, fires source
 	// start and end are the inclusive bounds, in Unix milliseconds.
@@ -26,7 +27,7 @@ type Schedule struct {
 func newSchedule(spec Spec, p *program) *Schedule {
 	spec = spec.normalised()
 	spec.Dialect, spec.Timezone = p.dialect, p.zone
-	s := &Schedule{spec: spec, program: p, delay: p.delay, source: p.source, start: firstInstant, end: lastInstant}
+	s := &Schedule{spec: spec, program: p, loc: p.loc, delay: p.delay, source: p.source, start: firstInstant, end: lastInstant}
 	if !spec.EndAt.IsZero() {
 		s.end = min(s.end, spec.EndAt.UnixMilli())
 	}
@@ -43,11 +44,11 @@ func newSchedule(spec Spec, p *program) *Schedule {
 		s.source = p.bind(from)
 	}
 	s.fires = s.source
-	switch z, _ := zone(spec.Timezone); { // Parse has checked the zone
+	switch {
 	case spec.Calendar == nil:
 	case spec.OnExcluded.MovesByDays():
 		s.fires = &moveDays{source: s.source, calendar: spec.Calendar, forward: spec.OnExcluded == OnExcludedNextDay,
-			zoned: &zoned{zone: z, gap: spec.Gap, overlap: spec.Overlap}, start: s.start, end: s.end}
+			zoned: &zoned{zone: p.loc, gap: spec.Gap, overlap: spec.Overlap}, start: s.start, end: s.end}
 	default:
 		move := spec.OnExcluded == OnExcludedNextIncluded
 		s.fires = excluding{source: s.source, calendar: spec.Calendar, move: move, start: s.start}
@@ -100,11 +101,7 @@ func (s *Schedule) Spec() Spec { return s.spec }
 
 // In returns t on the wall clock of the schedule's zone.
 func (s *Schedule) In(t time.Time) time.Time {
-	z, err := zone(s.spec.Timezone)
-	if err != nil {
-		return t.UTC() // impossible: Parse has checked the zone
-	}
-	return t.In(z.loc)
+	return t.In(s.loc.loc)
 }
 
 // Next returns the first instant strictly after t, in UTC, to the millisecond. ok is false

@@ -319,9 +319,9 @@ func TestSchedulesFireOnTheLastDayOfFarLeapYears(t *testing.T) {
 	for _, zone := range []string{"Europe/Berlin", "Australia/Sydney", "America/New_York"} {
 		s := mustParse(t, schedule.Spec{Expression: "0 30 12 * * ?", Timezone: zone})
 		for _, year := range []int{2040, 2096, 2104} {
-			loc, err := time.LoadLocation(zone)
-			if err != nil {
-				t.Fatal(err)
+			loc, known := schedule.Location(zone) // the rules of the program, for hosts have others
+			if !known {
+				t.Fatalf("no zone %s", zone)
 			}
 			from := time.Date(year, 12, 30, 12, 30, 0, 0, loc)
 			want := []string{from.AddDate(0, 0, 1).UTC().Format(time.RFC3339), from.AddDate(0, 0, 2).UTC().Format(time.RFC3339)}

