@@ -25,14 +25,14 @@ type attributeChange struct {
 
 // The words of the table.
 const (
-	kept     = "stays"
-	fresh    = "the time of the change"
-	restarts = "starts again"
-	goesOn   = "goes on"
-	stay     = "stay if the new schedule contains them"
-	all      = "stay"
-	dueStays = "stay, with their `due_at`"
-	skipped  = "are skipped"
+	kept       = "stays"
+	fresh      = "the time of the change"
+	restarts   = "starts again"
+	goesOn     = "goes on"
+	stay       = "stay if the new schedule contains them"
+	all        = "stay"
+	dueStays   = "stay, with their `due_at`"
+	areSkipped = "are skipped"
 )
 
 func attributeChanges() []attributeChange {
@@ -59,7 +59,7 @@ func attributeChanges() []attributeChange {
 		{"`misfire_after`", nil, set(func(t tr) { t.MisfireAfter = dispatcher.Duration(time.Hour) }), kept, goesOn, all},
 		{"`misfire_policy`", nil, set(func(t tr) { t.MisfirePolicy = dispatcher.Skip }), kept, goesOn, all},
 		{"`catch_up_window`", nil, set(func(t tr) { t.CatchUpWindow = dispatcher.Duration(time.Hour) }), kept, goesOn, all},
-		{"`enabled`, to false", nil, set(func(t tr) { t.Enabled = false }), kept, goesOn, skipped},
+		{"`enabled`, to false", nil, set(func(t tr) { t.Enabled = false }), kept, goesOn, areSkipped},
 	}
 }
 
@@ -100,7 +100,7 @@ func TestAttributesDoWhatTheReferenceSays(t *testing.T) {
 		}
 		switch {
 		case !is.Enabled && len(missed) == 1 && missed[0].Decision == dispatcher.DecisionSkip:
-			pending = skipped
+			pending = areSkipped
 		case one.pending == stay: // as the other tests have it
 			pending = stay
 		case one.pending == dueStays && is.DueAt.Equal(*was.DueAt):
@@ -109,7 +109,7 @@ func TestAttributesDoWhatTheReferenceSays(t *testing.T) {
 		stays := is.NextFireTime != nil && is.NextFireTime.Equal(*was.NextFireTime)
 		moved := one.attribute == "`start_at`" || strings.HasSuffix(one.attribute,
 			"another meaning") || strings.HasSuffix(one.attribute, "other rules")
-		if (pending != skipped && !moved) != stays {
+		if (pending != areSkipped && !moved) != stays {
 			t.Errorf("%s: next fire at %s, it was at %s", one.attribute, instant(is.NextFireTime), instant(was.NextFireTime))
 		}
 		if moved && (len(missed) != 1 || missed[0].Decision != dispatcher.DecisionFireOnce || missed[0].Count != 2) {

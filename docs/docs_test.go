@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // root is the directory of the repository.
@@ -175,5 +177,13 @@ func TestAPIReferenceListsEveryRouteAndCode(t *testing.T) {
 		if !strings.Contains(reference, "`"+code+"`") {
 			t.Errorf("docs/reference/api.md does not explain the code `%s`", code)
 		}
+	}
+}
+
+func TestScheduleReferenceNamesTheReleaseOfTheZones(t *testing.T) {
+	t.Parallel()
+	want := "release " + schedule.BuiltInZones().Release() + " of the IANA database"
+	if !strings.Contains(page(t, "docs/reference/schedules.md"), want) {
+		t.Errorf("docs/reference/schedules.md does not say %q", want)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 func TestRoutesNeedAToken(t *testing.T) {
@@ -56,8 +57,9 @@ func TestProbesNeedNoToken(t *testing.T) {
 		w.must(http.StatusOK, "GET", path, "", "Authorization:")
 		w.must(http.StatusOK, "HEAD", path, "", "Authorization:")
 	}
-	if got := into[map[string]string](w.do("GET", "/version", "")); got["version"] != "v1.2.3" {
-		t.Errorf("version is %v", got)
+	want := dispatcher.ServerVersion{Version: "v1.2.3", Zones: schedule.ZonesVersion()}
+	if got := into[dispatcher.ServerVersion](w.do("GET", "/version", "")); got != want {
+		t.Errorf("version is %v, want %v", got, want)
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 //go:embed openapi.json
@@ -67,7 +68,7 @@ func (c *databaseCheck) check(ctx context.Context, now time.Time, ask func(conte
 }
 
 func (a *API) version(*request) (response, error) {
-	return response{body: map[string]string{"version": a.opts.Version}}, nil
+	return response{body: dispatcher.ServerVersion{Version: a.opts.Version, Zones: schedule.ZonesVersion()}}, nil
 }
 
 // metrics serves the node's metrics in the Prometheus text format or, if the client accepts it, in that of OpenMetrics,

@@ -46,3 +46,8 @@ func ofApp(app string) string {
 	}
 	return encoded(url.Values{"app": {app}})
 }
+
+// Version gets the version of the server and of its time zone data. It needs no token.
+func (c *Client) Version(ctx context.Context) (dispatcher.ServerVersion, error) {
+	return get(ctx, c, "/version", func(v dispatcher.ServerVersion) bool { return v.Version != "" })
+}

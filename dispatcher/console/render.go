@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 //go:embed templates/*.html
@@ -91,6 +92,7 @@ type frame struct {
 	Zones     []zoneOption
 	Next      string // this page, for the settings
 	Version   string
+	ZoneData  string // the release of the time zone data
 }
 
 // languageChoice is a language by its tag, and in its own words.
@@ -159,7 +161,7 @@ func (v *visit) frame(name string, shown view) frame {
 		Name: name, Title: shown.Title, Main: shown.Data, Refresh: shown.Refresh,
 		Language: v.texts.language, Languages: v.console.choices(), Theme: v.theme, Themes: themes(), Zone: v.zone.choice,
 		Zones: v.zoneOptions(shown.Zone),
-		Next:  v.here(), Version: v.console.opts.Version,
+		Next:  v.here(), Version: v.console.opts.Version, ZoneData: schedule.ZonesVersion(),
 	}
 	if f.Title == "" {
 		f.Title = v.texts.text(name + ".title")

@@ -33,6 +33,9 @@ var builtIn = sync.OnceValue(func() *Zones {
 // inUse are the data of this process; nil: those that it was built with.
 var inUse atomic.Pointer[Zones] //nolint:gochecknoglobals // one process computes with one release
 
+// ZonesWarning is the age at which data are worth a look: the database has several releases a year.
+const ZonesWarning = 120 * 24 * time.Hour
+
 // Zones is one release of the IANA time zone database. It is safe for concurrent use.
 type Zones struct {
 	release  string
@@ -53,6 +56,9 @@ func CurrentZones() *Zones {
 
 // BuiltInZones returns the data that the program was built with.
 func BuiltInZones() *Zones { return builtIn() }
+
+// OutdatedBy returns when the data reach the age of ZonesWarning.
+func (z *Zones) OutdatedBy() time.Time { return z.released.Add(ZonesWarning) }
 
 // UseZones makes this process compute with z from now on. Schedules that were parsed keep the data that they were parsed with.
 func UseZones(z *Zones) { inUse.Store(z) }

@@ -2,10 +2,12 @@ package schedule
 
 import (
 	"archive/zip"
+	"bufio"
 	"bytes"
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"maps"
 	"regexp"
@@ -34,15 +36,22 @@ func parseRelease(text string) (string, error) {
 // ReleaseOf returns the release that a zoneinfo directory says it has, and when its file was written.
 func ReleaseOf(dir fs.FS) (release string, written time.Time, err error) {
 	for _, name := range []string{sourceFile, versionFile} {
-		info, statErr := fs.Stat(dir, name)
-		if errors.Is(statErr, fs.ErrNotExist) {
+		file, err := dir.Open(name)
+		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
-		content, err := fs.ReadFile(dir, name)
-		if err = errors.Join(statErr, err); err != nil {
+		if err != nil {
 			return "", time.Time{}, err
 		}
-		first, _, _ := strings.Cut(string(content), "\n")
+		defer file.Close()
+		info, err := file.Stat()
+		if err != nil {
+			return "", time.Time{}, err
+		}
+		first, err := bufio.NewReader(io.LimitReader(file, 100)).ReadString('\n')
+		if err != nil && !errors.Is(err, io.EOF) {
+			return "", time.Time{}, fmt.Errorf("%s: %w", name, err)
+		}
 		release, err = parseRelease(strings.TrimPrefix(first, "# version "))
 		if err != nil {
 			return "", time.Time{}, fmt.Errorf("%s: %w", name, err)

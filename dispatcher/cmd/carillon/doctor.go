@@ -77,7 +77,7 @@ func (d *doctorCommand) Run(ctx context.Context, c console) error {
 	e := &examination{doctorCommand: d, serve: serveCommand{serveFlags: d.serveFlags}}
 	for _, check := range []func(context.Context){
 		e.checkConfiguration, e.checkDatabase, e.checkNotifications, e.checkRights, e.checkSchema, e.checkCapabilities, e.checkSetAside,
-		e.checkClock, e.checkSecrets, e.checkManagers, e.checkEgress, e.checkAWS, e.checkMemory, e.checkFiles,
+		e.checkClock, e.checkSecrets, e.checkManagers, e.checkEgress, e.checkAWS, e.checkMemory, e.checkFiles, e.checkZones,
 	} {
 		ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 		check(ctx)

@@ -188,3 +188,15 @@ func (e *examination) checkFiles(context.Context) {
 	}
 	e.add(check, healthOK, detail, "")
 }
+
+// checkZones tells which time zone data a node would use, and whether they may be too old.
+func (e *examination) checkZones(context.Context) {
+	const check = "time zones"
+	warnings := zonesWarnings(time.Now(), hostZoneinfo)
+	for _, warning := range warnings {
+		e.add(check, healthWarn, warning, "")
+	}
+	if len(warnings) == 0 {
+		e.ok(check, "%s", describeZones())
+	}
+}

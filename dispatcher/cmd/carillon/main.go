@@ -66,6 +66,7 @@ type cli struct {
 	Version    versionCommand    `cmd:"" group:"develop" help:"Print the version." example:"carillon version"`
 
 	VersionFlag kong.VersionFlag `name:"version" help:"Print the version."`
+	zonesFlag
 }
 
 // groups are the headings of the help.
@@ -153,6 +154,9 @@ func run(ctx context.Context, args []string, c console) int {
 	if err != nil {
 		return fail(c, &usageError{explainSettings(explainCredentials(err, found), unreadable)})
 	}
+	if err := commands.use(); err != nil {
+		return fail(c, &usageError{err})
+	}
 	err = parsed.Run()
 	if err == nil {
 		return 0
@@ -171,11 +175,11 @@ func explainSettings(err error, unreadable string) error {
 	return fmt.Errorf("%w\nthe settings in %s were not read: this user may not; use sudo, or set the variables or flags", err, unreadable)
 }
 
-// versionCommand prints the version.
+// versionCommand prints the version, and that of the time zone data.
 type versionCommand struct{}
 
-// Run prints the version.
+// Run prints the versions, each on a line of its own.
 func (versionCommand) Run(c console) error {
-	_, err := fmt.Fprintln(c.out, "carillon", version)
+	_, err := fmt.Fprintf(c.out, "carillon %s\n%s\n", version, describeZones())
 	return err
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
@@ -91,6 +92,10 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	}
 	listener, o.engine.CertificateEnd = secure.listener(listener), secure.expires
 	secure.register(registry)
+	registerZones(registry)
+	for _, warning := range zonesWarnings(time.Now(), hostZoneinfo) {
+		o.log.WarnContext(ctx, "time zone data may be too old", "zones", schedule.ZonesVersion(), "warning", warning)
+	}
 	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if o.target.Egress.Loopback {
 		o.log.WarnContext(ctx, "--egress-loopback is set: anyone who may declare jobs can call every service on this machine")
@@ -146,7 +151,8 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 				served.Run(serving)
 				return nil
 			})
-			o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version)
+			o.log.InfoContext(ctx, "node started", "address", listener.Addr().String(), "version", o.engine.Version,
+				"zones", schedule.ZonesVersion())
 			if o.ready != nil {
 				group.Go(func() error {
 					o.ready(stopping, s, listener.Addr().String())
@@ -194,7 +200,7 @@ func (o *nodeOptions) api(ctx context.Context, s dispatcher.Store, node groupVie
 		},
 		Warnings: func() []string {
 			now := time.Now()
-			warnings := secure.warnings(now)
+			warnings := append(secure.warnings(now), zonesWarnings(now, hostZoneinfo)...)
 			if o.issuer != nil {
 				if warning := o.issuer.Warning(now); warning != "" {
 					warnings = append(warnings, warning)

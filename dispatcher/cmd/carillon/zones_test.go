@@ -1,0 +1,143 @@
+package main
+
+import (
+	"archive/zip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/test/need"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// newerZones writes a zoneinfo directory of a later release, in which noon in Tokyo is noon in UTC.
+func newerZones(t *testing.T) string {
+	t.Helper()
+	archive := must[*zip.ReadCloser](t)(zip.OpenReader(filepath.Join("..", "..", "schedule", "zoneinfo.zip")))
+	defer archive.Close()
+	dir := filepath.Join(t.TempDir(), "zoneinfo")
+	if err := os.CopyFS(dir, archive); err != nil {
+		t.Fatal(err)
+	}
+	utc := must[[]byte](t)(os.ReadFile(filepath.Join(dir, "UTC")))
+	for name, content := range map[string][]byte{"+VERSION": []byte("2098b\n"), "Asia/Tokyo": utc} {
+		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func TestZoneinfoReplacesOlderData(t *testing.T) {
+	t.Parallel()
+	newer := newerZones(t)
+	archive := filepath.Join(t.TempDir(), "zones.zip")
+	packed := must[[]byte](t)(schedule.PackZones(os.DirFS(newer), time.Now()))
+	if err := os.WriteFile(archive, packed, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	older := newerZones(t)
+	if err := os.WriteFile(filepath.Join(older, "+VERSION"), []byte("1999a\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	const ours, theirs = "T03:00:00.000Z", "T12:00:00.000Z"
+	for name, tt := range map[string]struct{ path, want string }{
+		"a newer directory":      {newer, theirs},
+		"a newer archive":        {archive, theirs},
+		"an older directory":     {older, ours},
+		"the newest of several":  {older + "," + newer, theirs},
+		"the program's own data": {filepath.Join("..", "..", "schedule", "zoneinfo.zip"), ours},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			for _, how := range [][]string{{"--zoneinfo", tt.path}, nil} {
+				args := append([]string{"schedule", "next", "--timezone", "Asia/Tokyo", "--count", "1", "0 12 * * *"}, how...)
+				out, errs, code := carillon(t, []string{"CARILLON_ZONEINFO=" + tt.path}, args...)
+				if code != 0 || !strings.Contains(out, tt.want) {
+					t.Errorf("%v: exit %d, %s%s, want %s", args, code, out, errs, tt.want)
+				}
+			}
+		})
+	}
+}
+
+func TestZoneinfoThatCannotBeUsedIsNamed(t *testing.T) {
+	t.Parallel()
+	incomplete := newerZones(t)
+	if err := os.Remove(filepath.Join(incomplete, "Cuba")); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		t.TempDir():    "there is neither tzdata.zi nor +VERSION",
+		"/nonexistent": "no such file or directory",
+		"zones.go":     "not a valid zip file",
+		incomplete:     "lacks 1 zones that this program knows, such as Cuba",
+	} {
+		_, errs, code := carillon(t, nil, "schedule", "next", "--zoneinfo", path, "@daily")
+		if code != 2 || !strings.Contains(errs, "--zoneinfo (CARILLON_ZONEINFO): "+path) || !strings.Contains(errs, want) {
+			t.Errorf("%s: exit %d, %s, want 2 and %s", path, code, errs, want)
+		}
+	}
+}
+
+func TestVersionNamesTheZones(t *testing.T) {
+	t.Parallel()
+	built := schedule.BuiltInZones()
+	want := "carillon " + version + "\ntime zone data " + built.Release() + " of " + built.Released().Format(time.DateOnly) + "\n"
+	if out, errs, code := carillon(t, nil, "version"); out != want || code != 0 {
+		t.Errorf("exit %d, %q %s, want %q", code, out, errs, want)
+	}
+	if out, _, _ := carillon(t, nil, "version", "--zoneinfo", newerZones(t)); !strings.Contains(out, "time zone data 2098b of ") {
+		t.Errorf("%q, want 2098b", out)
+	}
+}
+
+func TestOldZonesAreWarnedOf(t *testing.T) {
+	t.Parallel()
+	built := schedule.BuiltInZones()
+	newer, none := newerZones(t), t.TempDir()
+	day := 24 * time.Hour
+	for name, tt := range map[string]struct {
+		age  time.Duration
+		host string
+		want []string // parts of the warnings
+	}{
+		"young":                         {119 * day, none, nil},
+		"old":                           {121 * day, none, []string{"more than 120 days old"}},
+		"older than the host's":         {day, newer, []string{"older than the host's 2098b; start with --zoneinfo " + newer}},
+		"old and older than the host's": {121 * day, newer, []string{"older than the host's", "more than 120 days old"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			got := zonesWarnings(built.Released().Add(tt.age), tt.host)
+			if len(got) != len(tt.want) {
+				t.Fatalf("warnings %q, want %d", got, len(tt.want))
+			}
+			for i, part := range tt.want {
+				if !strings.Contains(got[i], part) || !strings.Contains(got[i], built.Release()) {
+					t.Errorf("warning %q, want %q and the release", got[i], part)
+				}
+			}
+		})
+	}
+}
+
+func TestNodeNamesItsZones(t *testing.T) {
+	need.Step(t, "processes")
+	t.Parallel()
+	database := pgtest.New(t)
+	n := startNode(t, database, newToken(t, database), append(quick(), "--zoneinfo", newerZones(t))...)
+	t.Cleanup(n.terminate)
+	if got, err := n.Version(t.Context()); err != nil || got.Zones != "2098b" {
+		t.Errorf("version %+v, %v, want zones 2098b", got, err)
+	}
+	metrics := n.get(t, "/metrics")
+	for _, want := range []string{`zones="2098b"`, "carillon_zones_release_timestamp_seconds ", "carillon_zones_older_than_host 0"} {
+		if !strings.Contains(metrics, want) {
+			t.Errorf("the metrics lack %s", want)
+		}
+	}
+}
