@@ -16,7 +16,12 @@ import (
 
 // dstReportCommand lists the effects of daylight saving on triggers in a year, or in the next 12 months.
 type dstReportCommand struct {
-	Year     int    `placeholder:"YEAR" help:"Year to examine, 1970 to 2099. Default: the next 12 months."`
+	Year int `placeholder:"YEAR" help:"Year to examine, 1970 to 2099. Default: the next 12 months."`
+	examinedFlags
+}
+
+// examinedFlags name the triggers that a report examines.
+type examinedFlags struct {
 	Database string `env:"CARILLON_DATABASE,DATABASE_URL" placeholder:"URL" help:"Database whose triggers are examined."`
 	loginFlags
 	File string `placeholder:"FILE" help:"File with triggers to examine instead: lines of name, dialect, expression and zone, then key=value columns as in next --batch, separated by tabs."`
@@ -67,7 +72,8 @@ func (d *dstReportCommand) Run(ctx context.Context, c console) error {
 	return nil
 }
 
-func (d *dstReportCommand) triggers(ctx context.Context) (found []namedSpec, err error) {
+// triggers reads the triggers of the file, or of the database.
+func (d *examinedFlags) triggers(ctx context.Context) (found []namedSpec, err error) {
 	if d.File != "" {
 		return triggersOfFile(d.File)
 	}

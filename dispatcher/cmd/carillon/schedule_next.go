@@ -12,8 +12,9 @@ import (
 
 // scheduleCommand evaluates schedule expressions.
 type scheduleCommand struct {
-	Next      scheduleNextCommand `cmd:"" help:"Print the next fire times of an expression." example:"carillon schedule next --timezone Europe/Berlin --count 3 '0 0 6 1 * ?'"`
-	DSTReport dstReportCommand    `cmd:"" name:"dst-report" help:"List the triggers of a database or file that daylight saving skips, moves or repeats." example:"carillon schedule dst-report --year 2027"`
+	Next         scheduleNextCommand `cmd:"" help:"Print the next fire times of an expression." example:"carillon schedule next --timezone Europe/Berlin --count 3 '0 0 6 1 * ?'"`
+	DSTReport    dstReportCommand    `cmd:"" name:"dst-report" help:"List the triggers of a database or file that daylight saving skips, moves or repeats." example:"carillon schedule dst-report --year 2027"`
+	TZDataReport zonesReportCommand  `cmd:"" name:"tzdata-report" help:"List the triggers of a database or file whose fires of the next 12 months other time zone data move." example:"carillon schedule tzdata-report --to /usr/share/zoneinfo"`
 }
 
 // scheduleNextCommand prints scheduled times.

@@ -141,3 +141,32 @@ func TestNodeNamesItsZones(t *testing.T) {
 		}
 	}
 }
+
+func TestTZDataReportListsTheTriggersThatMove(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "triggers.tsv")
+	lines := "moves\t\t0 12 * * *\tAsia/Tokyo\n" +
+		"hourly\t\t0 * * * *\tAsia/Tokyo\n" +
+		"elsewhere\t\t0 12 * * *\tEurope/Berlin\n" +
+		"ends\tquartz\t0 0 12 1 1 ? 2098\tAsia/Tokyo\n"
+	if err := os.WriteFile(file, []byte(lines), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, errs, code := carillon(t, nil, "schedule", "tzdata-report", "--file", file, "--to", newerZones(t))
+	rows := strings.Split(strings.TrimSpace(out), "\n")
+	if code != 0 || len(rows) != 2 || !strings.HasPrefix(rows[1], "moves ") {
+		t.Fatalf("exit %d, want the one trigger that moves:\n%s%s", code, out, errs)
+	}
+	if !strings.Contains(rows[0], "WITH "+schedule.BuiltInZones().Release()) || !strings.Contains(rows[0], "WITH 2098b") {
+		t.Errorf("titles %q, want both releases", rows[0])
+	}
+	for _, want := range []string{"T03:00:00.000Z", "T12:00:00.000Z"} {
+		if !strings.Contains(rows[1], want) {
+			t.Errorf("row %q, want %s", rows[1], want)
+		}
+	}
+	if _, errs, code := carillon(t, nil, "schedule", "tzdata-report", "--file", file, "--to", t.TempDir()); code != 2 ||
+		!strings.Contains(errs, "--to: ") {
+		t.Errorf("a directory without data: exit %d, %s", code, errs)
+	}
+}
