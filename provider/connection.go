@@ -3,6 +3,7 @@ package provider
 import (
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
@@ -24,6 +25,7 @@ type connection struct {
 	groups         knownGroups
 	jobs           knownJobs
 	told           *told
+	zones          sync.Once // they were compared with the dispatcher's
 }
 
 // configured returns the connection from the data that Terraform passes to Configure. It is nil

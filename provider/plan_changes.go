@@ -55,6 +55,7 @@ func (r *jobResource) keepsFires(
 	}
 	calendars := r.conn.calendarChange(ctx, after.App, reads)
 	if names = scheduleChanges(before, after, calendars.changed); len(names) > 0 {
+		r.conn.warnOfZones(ctx, diags)
 		r.warnOfFires(diags, &e, names, &fireReport{
 			before: r.conn.withClocks(ctx, before, after, renames, names), after: after, now: r.now().UTC(),
 			calendars: calendars, budget: schedule.NewSteps(firesBudget),

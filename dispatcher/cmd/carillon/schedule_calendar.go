@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -24,11 +25,11 @@ type calendarFlags struct {
 }
 
 // apply gives a schedule its calendar, and the default zone of the app.
-func (f calendarFlags) apply(ctx context.Context, api *apiFlags, spec *schedule.Spec) error {
+func (f calendarFlags) apply(ctx context.Context, api *apiFlags, spec *schedule.Spec, warnings io.Writer) error {
 	spec.OnExcluded = schedule.OnExcluded(f.OnExcluded)
 	switch {
 	case f.App != "":
-		return f.ofApp(ctx, api, spec)
+		return f.ofApp(ctx, api, spec, warnings)
 	case f.Calendar != "":
 		calendar, err := f.ofFile(spec.Timezone)
 		if err != nil {
@@ -42,13 +43,16 @@ func (f calendarFlags) apply(ctx context.Context, api *apiFlags, spec *schedule.
 	return nil
 }
 
-func (f calendarFlags) ofApp(ctx context.Context, flags *apiFlags, spec *schedule.Spec) error {
+func (f calendarFlags) ofApp(ctx context.Context, flags *apiFlags, spec *schedule.Spec, warnings io.Writer) error {
 	api, err := flags.client(ctx)
 	if err != nil {
 		return err
 	}
 	app, err := api.App(ctx, f.App)
 	if err != nil {
+		return err
+	}
+	if err := warnOfZones(ctx, api, warnings); err != nil {
 		return err
 	}
 	if app.Defaults != nil {

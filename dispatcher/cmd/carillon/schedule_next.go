@@ -57,7 +57,7 @@ func (s *scheduleNextCommand) Run(ctx context.Context, c console) error {
 		Expression: s.Expression, Dialect: schedule.Dialect(s.Dialect), Timezone: s.Timezone,
 		Gap: schedule.Gap(s.Gap), Overlap: schedule.Overlap(s.Overlap), Anchor: from, Identity: s.Identity,
 	}
-	if err := s.apply(ctx, &s.apiFlags, &spec); err != nil {
+	if err := s.apply(ctx, &s.apiFlags, &spec, c.err); err != nil {
 		return err
 	}
 	parsed, err := schedule.Parse(spec)

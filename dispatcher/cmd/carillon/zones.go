@@ -1,12 +1,15 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"io"
 	"os"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -91,4 +94,17 @@ func registerZones(metrics prometheus.Registerer) {
 		}
 		return 0
 	}))
+}
+
+// warnOfZones says that a command computes fires with other data than the node that it asks.
+func warnOfZones(ctx context.Context, api *client.Client, to io.Writer) error {
+	node, err := api.Version(ctx)
+	if err != nil {
+		return err
+	}
+	if ours := schedule.ZonesVersion(); node.Zones != ours {
+		_, err = fmt.Fprintf(to, "carillon: warning: the node computes with time zone data %s, and this command with %s\n",
+			plain(node.Zones), ours)
+	}
+	return err
 }

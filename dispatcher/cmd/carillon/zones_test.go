@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -133,6 +135,12 @@ func TestNodeNamesItsZones(t *testing.T) {
 	t.Cleanup(n.terminate)
 	if got, err := n.Version(t.Context()); err != nil || got.Zones != "2098b" {
 		t.Errorf("version %+v, %v, want zones 2098b", got, err)
+	}
+	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}))
+	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
+	const warning = "the node computes with time zone data 2098b, and this command with "
+	if _, errs, code := carillon(t, env, "schedule", "next", "--app", "shop", "@daily"); code != 0 || !strings.Contains(errs, warning) {
+		t.Errorf("schedule next: exit %d, %s, want %s", code, errs, warning)
 	}
 	metrics := n.get(t, "/metrics")
 	for _, want := range []string{`zones="2098b"`, "carillon_zones_release_timestamp_seconds ", "carillon_zones_older_than_host 0"} {
