@@ -178,30 +178,64 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 		change func(*dispatcher.Export)
 		want   string
 	}{
-		"as it was exported":             {func(*dispatcher.Export) {}, ""},
-		"the most attempts":              {manual(func(r *dispatcher.ExportedRun) { r.Attempt = dispatcher.MostRunAttempts }), ""},
-		"too many attempts":              {manual(func(r *dispatcher.ExportedRun) { r.Attempt = 1<<31 - 1 }), "count_range /waiting_runs/0/attempt"},
-		"one attempt too many":           {manual(func(r *dispatcher.ExportedRun) { r.Attempt = dispatcher.MostRunAttempts + 1 }), "count_range /waiting_runs/0/attempt"},
-		"fewer attempts than none":       {manual(func(r *dispatcher.ExportedRun) { r.Attempt = -1 }), "count_range /waiting_runs/0/attempt"},
-		"fewer failures than none":       {manual(func(r *dispatcher.ExportedRun) { r.Failures = -1 }), "count_range /waiting_runs/0/failures"},
-		"more failures than attempts":    {manual(func(r *dispatcher.ExportedRun) { r.Failures = 2 }), "count_range /waiting_runs/0/failures"},
-		"a run before Unix time":         {manual(func(r *dispatcher.ExportedRun) { r.ScheduledAt = year(1969) }), "time_range /waiting_runs/0/scheduled_at"},
-		"a part of a millisecond":        {manual(func(r *dispatcher.ExportedRun) { r.ScheduledAt = exportedAt.Add(1) }), "time_range /waiting_runs/0/scheduled_at"},
-		"an attempt in year 1":           {manual(func(r *dispatcher.ExportedRun) { r.NextAttemptAt = new(year(1)) }), "time_range /waiting_runs/0/next_attempt_at"},
-		"retries until year 12000":       {manual(func(r *dispatcher.ExportedRun) { r.RetryUntil = new(year(12000)) }), "time_range /waiting_runs/0/retry_until"},
+		"as it was exported": {func(*dispatcher.Export) {}, ""},
+		"the most attempts":  {manual(func(r *dispatcher.ExportedRun) { r.Attempt = dispatcher.MostRunAttempts }), ""},
+		"too many attempts": {
+			manual(func(r *dispatcher.ExportedRun) { r.Attempt = 1<<31 - 1 }), "count_range /waiting_runs/0/attempt",
+		},
+		"one attempt too many": {
+			manual(func(r *dispatcher.ExportedRun) { r.Attempt = dispatcher.MostRunAttempts + 1 }), "count_range /waiting_runs/0/attempt",
+		},
+		"fewer attempts than none": {
+			manual(func(r *dispatcher.ExportedRun) { r.Attempt = -1 }), "count_range /waiting_runs/0/attempt",
+		},
+		"fewer failures than none": {
+			manual(func(r *dispatcher.ExportedRun) { r.Failures = -1 }), "count_range /waiting_runs/0/failures",
+		},
+		"more failures than attempts": {
+			manual(func(r *dispatcher.ExportedRun) { r.Failures = 2 }), "count_range /waiting_runs/0/failures",
+		},
+		"a run before Unix time": {
+			manual(func(r *dispatcher.ExportedRun) { r.ScheduledAt = year(1969) }), "time_range /waiting_runs/0/scheduled_at",
+		},
+		"a part of a millisecond": {
+			manual(func(r *dispatcher.ExportedRun) { r.ScheduledAt = exportedAt.Add(1) }), "time_range /waiting_runs/0/scheduled_at",
+		},
+		"an attempt in year 1": {
+			manual(func(r *dispatcher.ExportedRun) { r.NextAttemptAt = new(year(1)) }), "time_range /waiting_runs/0/next_attempt_at",
+		},
+		"retries until year 12000": {
+			manual(func(r *dispatcher.ExportedRun) { r.RetryUntil = new(year(12000)) }), "time_range /waiting_runs/0/retry_until",
+		},
 		"a negative revision of a job":   {func(e *dispatcher.Export) { e.Jobs[1].Revision = -1 }, "count_range /jobs/1/revision"},
 		"a revision beyond JSON":         {func(e *dispatcher.Export) { e.Jobs[1].Revision = 1 << 53 }, "count_range /jobs/1/revision"},
 		"a negative revision of the app": {func(e *dispatcher.Export) { e.App.Revision = -1 }, "count_range /app/revision"},
 		"the largest revision":           {func(e *dispatcher.Export) { e.App.Revision = 1<<63 - 1 }, "count_range /app/revision"},
-		"fewer fires than none":          {trigger(func(t *dispatcher.ExportedTrigger) { t.Fired = -1 }), "count_range /jobs/1/triggers/t/fired"},
-		"more fires than fit":            {trigger(func(t *dispatcher.ExportedTrigger) { t.Fired = 1 << 31 }), "count_range /jobs/1/triggers/t/fired"},
-		"no anchor":                      {trigger(func(t *dispatcher.ExportedTrigger) { t.AnchorAt = time.Time{} }), "time_range /jobs/1/triggers/t/anchor_at"},
-		"a next fire before Unix time":   {trigger(func(t *dispatcher.ExportedTrigger) { t.NextFireTime = new(year(1000)) }), "time_range /jobs/1/triggers/t/next_fire_time"},
-		"a last fire before Unix time":   {trigger(func(t *dispatcher.ExportedTrigger) { t.PrevFireTime = new(year(1000)) }), "time_range /jobs/1/triggers/t/prev_fire_time"},
-		"a pause until year 12000":       {trigger(func(t *dispatcher.ExportedTrigger) { t.PausedUntil = new(year(12000)) }), "time_range /jobs/1/triggers/t/paused_until"},
-		"a pause of a job in year 1":     {func(e *dispatcher.Export) { e.Jobs[1].PausedUntil = new(year(1)) }, "time_range /jobs/1/paused_until"},
-		"an export of no time":           {func(e *dispatcher.Export) { e.ExportedAt = time.Time{} }, "time_range /exported_at"},
-		"a state that triggers have not": {trigger(func(t *dispatcher.ExportedTrigger) { t.State = "gone" }), "enum /jobs/1/triggers/t/state"},
+		"fewer fires than none": {
+			trigger(func(t *dispatcher.ExportedTrigger) { t.Fired = -1 }), "count_range /jobs/1/triggers/t/fired",
+		},
+		"more fires than fit": {
+			trigger(func(t *dispatcher.ExportedTrigger) { t.Fired = 1 << 31 }), "count_range /jobs/1/triggers/t/fired",
+		},
+		"no anchor": {
+			trigger(func(t *dispatcher.ExportedTrigger) { t.AnchorAt = time.Time{} }), "time_range /jobs/1/triggers/t/anchor_at",
+		},
+		"a next fire before Unix time": {
+			trigger(func(t *dispatcher.ExportedTrigger) { t.NextFireTime = new(year(1000)) }), "time_range /jobs/1/triggers/t/next_fire_time",
+		},
+		"a last fire before Unix time": {
+			trigger(func(t *dispatcher.ExportedTrigger) { t.PrevFireTime = new(year(1000)) }), "time_range /jobs/1/triggers/t/prev_fire_time",
+		},
+		"a pause until year 12000": {
+			trigger(func(t *dispatcher.ExportedTrigger) { t.PausedUntil = new(year(12000)) }), "time_range /jobs/1/triggers/t/paused_until",
+		},
+		"a pause of a job in year 1": {
+			func(e *dispatcher.Export) { e.Jobs[1].PausedUntil = new(year(1)) }, "time_range /jobs/1/paused_until",
+		},
+		"an export of no time": {func(e *dispatcher.Export) { e.ExportedAt = time.Time{} }, "time_range /exported_at"},
+		"a state that triggers have not": {
+			trigger(func(t *dispatcher.ExportedTrigger) { t.State = "gone" }), "enum /jobs/1/triggers/t/state",
+		},
 		"a mute in year 1": {func(e *dispatcher.Export) { e.Alerts[0].Muted = &dispatcher.AlertMute{Until: new(year(1))} },
 			"time_range /alerts/0/muted/until"},
 		"a run twice": {func(e *dispatcher.Export) {

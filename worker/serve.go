@@ -64,9 +64,8 @@ func (w *Worker) respondIf(rw http.ResponseWriter, ok bool, why string) {
 }
 
 // serveJob does the work that a request asks for. Its status tells Carillon what became of it: 200 with the result, 202 if the
-// work goes on in the background, 400 for
-// what is no request of Carillon, 401 without a valid signature, 404 for a job without a handler, 409 marked as superseded for a stale attempt,
-// 500 for an error or a panic, and 503 while the worker is at its limit.
+// work goes on in the background, 400 for what is no request of Carillon, 401 without a valid signature, 404 for a job without a
+// handler, 409 marked as superseded for a stale attempt, 500 for an error or a panic, and 503 while the worker is at its limit.
 func (w *Worker) serveJob(rw http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(rw, r.Body, mostBody))
 	if err != nil {

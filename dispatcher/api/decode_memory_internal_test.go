@@ -12,7 +12,8 @@ import (
 // take hundreds of times as much. It is refused before it does.
 func TestHostileBodiesTakeBoundedMemory(t *testing.T) {
 	list := func(name, element string) string {
-		return `{"format":1,"installation":"w","app":{"name":"evil"},"` + name + `":[` + element + strings.Repeat(","+element, (maxBody+1000)/len(element)) + `]}`
+		return `{"format":1,"installation":"w","app":{"name":"evil"},"` + name + `":[` + element +
+			strings.Repeat(","+element, (maxBody+1000)/len(element)) + `]}`
 	}
 	for name, text := range map[string]string{
 		"empty jobs":         list("jobs", `{}`),

@@ -2,7 +2,6 @@ package store_test
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/carillon-dev/carillon/dispatcher"
-	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -486,34 +484,4 @@ func TestAppMovesAwayAndBack(t *testing.T) {
 			t.Errorf("runs = %+v, want the one that was moved, which waits for no host", run)
 		}
 	})
-}
-
-// An import leaves a run alone that has the key of one of its own and is of another job. Only two equal hashes could have it so.
-func TestImportReplacesNoRunOfAnotherJob(t *testing.T) {
-	t.Parallel()
-	onMoves(t, func(t *testing.T, m moving) {
-		m.declare("job", nil)
-		run, err := m.old.RequestRun(t.Context(), "app", "job", nil, m.at(-time.Minute))
-		must(t, err)
-		key, err := dispatcher.ParseRunKey(run.ID)
-		must(t, err)
-		export := m.moveOnly()
-		must(t, store.Exec(t.Context(), m.new, fmt.Sprintf(`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, revision, node, token,
-			attempt, kind, state) VALUES (%d, %d, 12345, 1, 0, 0, 0, %d, 'queued')`, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Code())))
-		if _, err = m.new.ImportApp(t.Context(), export, m.at(0)); !errors.Is(err, dispatcher.ErrConflict) {
-			t.Errorf("over a run that waits: got error %v, want ErrConflict", err)
-		}
-		if n, err := store.Count(t.Context(), m.new, `SELECT COUNT(*) FROM live_runs WHERE job_id = 12345`); err != nil || n != 1 {
-			t.Errorf("%d runs of the other job wait, %v; want 1", n, err)
-		}
-	})
-}
-
-// moveOnly exports the disabled app.
-func (m moving) moveOnly() dispatcher.Export {
-	m.t.Helper()
-	m.disable()
-	export, err := m.old.ExportApp(m.t.Context(), "app")
-	must(m.t, err)
-	return export
 }

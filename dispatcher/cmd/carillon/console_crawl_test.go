@@ -238,7 +238,8 @@ func declareOfEverything(t *testing.T, n *node, target string) {
 		busy := func(job dispatcher.Job) bool { // the handler rolls up later that its runs have ended
 			return job.State == dispatcher.JobExecuting && len(job.Triggers) == 0
 		}
-		return !slices.ContainsFunc(jobs, busy) && len(states) == 1 && states[0].Notification != nil && states[0].Notification.State == dispatcher.RunSucceeded &&
+		return !slices.ContainsFunc(jobs, busy) &&
+			len(states) == 1 && states[0].Notification != nil && states[0].Notification.State == dispatcher.RunSucceeded &&
 			must[dispatcher.Backfill](t)(n.Backfill(ctx, "shop", backfill.ID)).State.Ended() &&
 			must[dispatcher.BulkAction](t)(n.BulkAction(ctx, "shop", bulk.ID)).State.Ended() && !slices.ContainsFunc(n.allRuns("shop"), live)
 	})

@@ -60,7 +60,10 @@ func (f limitFlags) limits(workers int) api.Limits {
 		most = max(16<<20, min(most, memory/4))
 	}
 	connections, perAddress, _ := f.connections(limit.Files(), workers)
-	return api.Limits{Connections: connections, AddressConnections: perAddress, AddressRequests: f.APIAddressRequests, TokenRequests: f.APITokenRequests, Memory: most, Proxies: proxies}
+	return api.Limits{
+		Connections: connections, AddressConnections: perAddress, AddressRequests: f.APIAddressRequests,
+		TokenRequests: f.APITokenRequests, Memory: most, Proxies: proxies,
+	}
 }
 
 // ownFiles is how many files a node needs besides those of the API and its attempts: the connections to the database, the
@@ -84,8 +87,9 @@ func (f limitFlags) connections(files, workers int) (most, perAddress int, warni
 // workers are those of the node.
 func (o nodeOptions) workers() int { return cmp.Or(o.engine.Pool.Workers, 1024) }
 
-// The times of a connection to the API. Package limit has those of bodies and responses within bodyTime. idleTime is longer than the minute for which load balancers usually keep a
-// connection, because one that the node closes first costs a request. Idle connections make room for others anyway.
+// The times of a connection to the API. Package limit has those of bodies and responses within bodyTime. idleTime is longer than
+// the minute for which load balancers usually keep a connection, because one that the node closes first costs a request. Idle
+// connections make room for others anyway.
 const (
 	headerTime = 5 * time.Second
 	bodyTime   = 30 * time.Second
@@ -122,7 +126,8 @@ func newServer(ctx context.Context, inner net.Listener, o nodeOptions, registry 
 	}, func() float64 { return float64(listener.Count()) }))
 	return &http.Server{
 		ReadHeaderTimeout: headerTime, ReadTimeout: bodyTime, WriteTimeout: bodyTime, IdleTimeout: idleTime,
-		MaxHeaderBytes: 32 << 10, ConnState: listener.State, ConnContext: listener.Context, ErrorLog: slog.NewLogLogger(serverLog{o.log.Handler(), lines}, slog.LevelDebug),
+		MaxHeaderBytes: 32 << 10, ConnState: listener.State, ConnContext: listener.Context,
+		ErrorLog: slog.NewLogLogger(serverLog{o.log.Handler(), lines}, slog.LevelDebug),
 	}, listener
 }
 

@@ -101,7 +101,8 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 	t.Parallel()
 	const token = "{token}"
 	slowBody := func(method, path string, headers ...string) string {
-		lines := append([]string{method + " " + path + " HTTP/1.1", "Host: x", "Content-Type: application/json", "Content-Length: 1000"}, headers...)
+		lines := append([]string{method + " " + path + " HTTP/1.1", "Host: x", "Content-Type: application/json", "Content-Length: 1000"},
+			headers...)
 		return strings.Join(lines, "\r\n") + "\r\n\r\n{"
 	}
 	bearer := "Authorization: Bearer " + token
@@ -114,8 +115,8 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 			addresses: 1, each: 540}, []string{"--trusted-proxies=127.0.1.0/24"}},
 		"bodies that no route reads": {flood{request: slowBody("GET", "/livez"), addresses: 10, each: 57}, nil},
 		"bodies of an unknown route": {flood{request: slowBody("POST", "/nowhere"), addresses: 10, each: 57}, nil},
-		"chunks of the console": {flood{request: "POST /console/login HTTP/1.1\r\nHost: x\r\nContent-Type: application/x-www-form-urlencoded\r\n" +
-			"Transfer-Encoding: chunked\r\n\r\n1\r\nt", addresses: 10, each: 57}, nil},
+		"chunks of the console": {flood{request: "POST /console/login HTTP/1.1\r\nHost: x\r\n" +
+			"Content-Type: application/x-www-form-urlencoded\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nt", addresses: 10, each: 57}, nil},
 		"responses that are not read": {flood{request: strings.Repeat("GET /openapi.json HTTP/1.1\r\nHost: x\r\n\r\n", 100), mute: true,
 			addresses: 10, each: 57}, nil},
 	} {

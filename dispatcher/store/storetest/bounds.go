@@ -183,7 +183,8 @@ func testEmptyListsOfBounds(_ *testing.T, f *fixture) {
 	}
 	keyed := secretJob("shop", "keyed", "env:SECRET_SHOP_KEY")
 	_, _, err := f.PutJob(f.Context(), keyed, operator(t0))
-	f.wantProblem("a job with a secret", err, "bound_secret "+bearerReference+", bound_egress /target/webhook/url, bound_egress /target/webhook/url")
+	f.wantProblem("a job with a secret", err, "bound_secret "+bearerReference+
+		", bound_egress /target/webhook/url, bound_egress /target/webhook/url")
 	f.bound(dispatcher.Bounds{})
 	f.put(keyed, t0)
 }
