@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -96,35 +95,6 @@ func TestRunEndsAfterItsLastAttempt(t *testing.T) {
 	run := r.read(id)
 	if run.State != dispatcher.RunFailed || run.Class != dispatcher.ClassHTTP5xx || len(run.Attempts) != 3 || len(r.calls) != 3 {
 		t.Errorf("run = %+v after %d calls, want it failed after 3", run, len(r.calls))
-	}
-}
-
-// A refusal as stale is no failure: the run ends at once, whatever its retry policy says, and the host counts as one that responds.
-func TestSupersededRunIsNotAttemptedAgain(t *testing.T) {
-	t.Parallel()
-	r := newRig(t, nil)
-	outcomes := []dispatcher.Outcome{broken(), dispatcher.Superseded()}
-	r.invoke = func(context.Context, dispatcher.Call) dispatcher.Outcome {
-		o := outcomes[0]
-		if len(outcomes) > 1 {
-			outcomes = outcomes[1:]
-		}
-		return o
-	}
-	id := r.request("stale", nil)
-	for range 3 {
-		r.retry(id)
-	}
-	run := r.read(id)
-	if run.State != dispatcher.RunSuperseded || run.Class != "" || run.Error == "" || len(run.Attempts) != 2 || len(r.calls) != 2 {
-		t.Errorf("run = %+v after %d calls, want it superseded after 2", run, len(r.calls))
-	}
-	if n := testutil.ToFloat64(r.metrics.apps.Of("app").attempts[dispatcher.RunSuperseded]); n != 1 {
-		t.Errorf("%v attempts are counted as superseded, want 1", n)
-	}
-	page, err := r.store.DeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
-	if err != nil || len(page) != 0 {
-		t.Errorf("dead letters %v, %v, want none", page, err)
 	}
 }
 

@@ -54,7 +54,7 @@ type runListCommand struct {
 	apiFlags
 	outputFlags
 	ledgerFlags
-	State  []string `placeholder:"STATE,..." help:"Only runs in these states: queued, claimed, running, retrying, waiting_callback, waiting_shards, succeeded, failed, timed_out, cancelled, lost, skipped."`
+	State  []string `placeholder:"STATE,..." help:"Only runs in these states: queued, claimed, running, retrying, waiting_callback, waiting_shards, succeeded, failed, timed_out, cancelled, lost, superseded, skipped."`
 	Failed bool     `help:"Only runs that failed, timed out or were lost."`
 	Parent string   `placeholder:"RUN" help:"Only the shards of this broadcast, the highest index first."`
 }
