@@ -3,6 +3,7 @@ package api
 import (
 	"bytes"
 	"errors"
+	"io"
 	"mime"
 	"net/http"
 	"os"
@@ -69,6 +70,35 @@ func (r *request) readBody() ([]byte, dispatcher.Problems) {
 		problems.Add("", dispatcher.CodeJSONSyntax, "body ended at offset %d before it was complete", len(r.text))
 	}
 	return r.text, problems
+}
+
+// firstPart is how much of a body is read without memory for it: there are places for few bodies.
+const firstPart = 64 << 10 // bytes
+
+// readText reads the body of r, and takes memory for it as it comes: a client that announces a large body and sends little of it
+// keeps others from nothing. arrived gives the memory back, once there is some for the whole request.
+func (a *API) readText(r *request) (arrived func(), err error) {
+	arrived = func() {}
+	var text bytes.Buffer
+	for part := int64(firstPart); ; part *= 2 {
+		_, r.textErr = io.CopyN(&text, r.Body, part-int64(text.Len()))
+		r.text = text.Bytes()
+		switch {
+		case errors.Is(r.textErr, os.ErrDeadlineExceeded): // the server has cancelled the request
+			arrived()
+			_, problems := r.readBody()
+			return nil, problems
+		case errors.Is(r.textErr, io.EOF):
+			r.textErr = nil
+			return arrived, nil
+		case r.textErr != nil:
+			return arrived, nil // the route tells of it, next to other problems
+		}
+		arrived()                                                                  // a caller that has none may take as much as is free
+		if arrived, err = a.memoryFrom(a.limits.arriving, r, 4*part); err != nil { // for twice as much, in a buffer that grows
+			return nil, err
+		}
+	}
 }
 
 // mustMatch reports a name in the body that differs from the one in the path. Validate reports an

@@ -33,7 +33,8 @@ type Limits struct {
 	// TokenCache is how long the look-up of a token holds, and how long a revoked one still works; default 2s, negative: not
 	// at all.
 	TokenCache time.Duration
-	// Memory is how many bytes the requests under way may use, by estimate; default 128 MiB.
+	// Memory is how many bytes the requests under way may use, by estimate; default 128 MiB. Bodies on their way may use half
+	// as many apart from that.
 	Memory int64
 	// Connections are those that the node accepts at once, and AddressConnections those of one address; default 512 and 64.
 	// How many requests may be under way follows from them; see places.
@@ -60,6 +61,7 @@ type limits struct {
 	addresses, probes, badTokens *limit.Rates[netip.Addr]
 	callers                      *limit.Rates[string]
 	memory                       *limit.Memory
+	arriving                     *limit.Memory // for bodies that are on their way
 	places                       *limit.Places
 	lines                        *limit.Lines
 
@@ -98,7 +100,7 @@ func newLimits(o Limits, metrics prometheus.Registerer) *limits {
 	l := &limits{
 		Limits: o, addresses: limit.NewRates[netip.Addr](maxAddresses), probes: limit.NewRates[netip.Addr](maxAddresses),
 		badTokens: limit.NewRates[netip.Addr](maxAddresses), callers: limit.NewRates[string](maxCallers),
-		memory: limit.NewMemory(o.Memory), places: limit.NewPlaces(), lines: limit.NewLines(10),
+		memory: limit.NewMemory(o.Memory), arriving: limit.NewMemory(o.Memory / 2), places: limit.NewPlaces(), lines: limit.NewLines(10),
 		quotas: limit.NewRecent[string, quota](maxCallers), known: limit.NewRecent[[32]byte, struct{}](maxCallers),
 		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "carillon_api_requests_limited_total", Help: "Requests to the API that were refused for now, by reason.",
@@ -319,33 +321,34 @@ func memoryOf(rt route, r *request) int64 {
 		return logMemory
 	case slices.Contains(rt.query, "limit"), rt.path == runPath && rt.method == http.MethodGet: // a run has many responses
 		return pageMemory
-	case r.ContentLength == 0 || r.Method == http.MethodGet || r.Method == http.MethodHead:
-		return 0
+	case rt.large:
+		return importFactor * int64(len(r.text))
 	}
-	most, factor := int64(maxBody), int64(bodyFactor)
-	if rt.large {
-		most, factor = maxImport, importFactor
-	}
-	if length := r.ContentLength; length > 0 && length < most {
-		most = length
-	}
-	return factor * most
+	return bodyFactor * int64(len(r.text))
 }
 
-// takeMemory waits until there is memory for r. It is freed at the end of the request.
+// takeMemory waits until there is memory for r, which has its body. It is freed at the end of the request.
 func (a *API) takeMemory(rt route, r *request) error {
 	bytes := memoryOf(rt, r)
 	if bytes == 0 {
 		return nil
 	}
+	release, err := a.memoryFrom(a.limits.memory, r, bytes)
+	if err == nil {
+		r.releases = append(r.releases, release)
+	}
+	return err
+}
+
+// memoryFrom waits until a pool has memory for r.
+func (a *API) memoryFrom(pool *limit.Memory, r *request, bytes int64) (release func(), err error) {
 	ctx, cancel := context.WithTimeout(r.Context(), memoryPatience)
 	defer cancel()
-	release, err := a.limits.memory.Take(ctx, cmp.Or(r.boundApp(), "token "+r.token.Name), bytes)
+	release, err = pool.Take(ctx, cmp.Or(r.boundApp(), "token "+r.token.Name), bytes)
 	if err != nil {
-		return a.limited(r, limitedMemory, "too many large requests are under way on this node", memoryPatience)
+		return nil, a.limited(r, limitedMemory, "too many large requests are under way on this node", memoryPatience)
 	}
-	r.releases = append(r.releases, release)
-	return nil
+	return release, nil
 }
 
 // tokenCache remembers for a moment which tokens there are, so that they cost no query each, and unknown ones that come

@@ -2,21 +2,27 @@ package api_test
 
 import (
 	"bufio"
+	"cmp"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
 // sender sends requests with slow bodies over connections of its own.
-type sender struct{ token, address, path string }
+type sender struct {
+	token, address, path string
+	framing              string // default: a body of 1000 bytes
+}
 
 // begin sends the header of a request, and returns the response, or none if the node asks for the body.
 func (s sender) begin(t *testing.T, node string) *http.Response {
@@ -29,8 +35,9 @@ func (s sender) begin(t *testing.T, node string) *http.Response {
 	if err := conn.SetDeadline(time.Now().Add(patience)); err != nil { // wall clock: against hanging
 		t.Fatal(err)
 	}
-	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 1000\r\n"+
-		"Authorization: Bearer %s\r\nX-Forwarded-For: %s\r\nExpect: 100-continue\r\n\r\n", s.path, s.token, s.address)
+	_, err = fmt.Fprintf(conn, "POST %s HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n%s\r\n"+
+		"Authorization: Bearer %s\r\nX-Forwarded-For: %s\r\nExpect: 100-continue\r\n\r\n", s.path, cmp.Or(s.framing, "Content-Length: 1000"),
+		s.token, s.address)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -66,14 +73,14 @@ func TestSlowBodiesTakePlacesOfTheirCallerOnly(t *testing.T) {
 		why     string
 		served  []sender
 	}{
-		"an app's": {[]many{{8, sender{"crm", a, preview}}, {8, sender{"crm too", b, jobs("crm")}}}, sender{"crm", b, preview}, "app crm",
-			[]sender{{"sales", a, preview}, {"operator", a, jobs("crm")}}},
-		"those of a token for apps": {[]many{{8, sender{"both", a, jobs("crm")}}, {8, sender{"both", b, jobs("sales")}}},
-			sender{"both", a, preview}, "token both", []sender{{"crm", a, preview}, {"sales", a, preview}, {"operator", a, preview}}},
-		"those of a client behind a proxy": {[]many{{8, sender{"crm", a, preview}}, {8, sender{"sales", a, preview}}}, sender{"hr", a, preview},
-			"address " + a, []sender{{"hr", b, preview}, {"crm", b, preview}, {"operator", a, preview}}},
-		"an operator's": {[]many{{8, sender{"operator", a, preview}}}, sender{"operator", b, preview}, "token operator",
-			[]sender{{"crm", a, preview}, {"second operator", a, preview}}},
+		"an app's": {[]many{{8, sender{"crm", a, preview, ""}}, {8, sender{"crm too", b, jobs("crm"), ""}}}, sender{"crm", b, preview, ""}, "app crm",
+			[]sender{{"sales", a, preview, ""}, {"operator", a, jobs("crm"), ""}}},
+		"those of a token for apps": {[]many{{8, sender{"both", a, jobs("crm"), ""}}, {8, sender{"both", b, jobs("sales"), ""}}},
+			sender{"both", a, preview, ""}, "token both", []sender{{"crm", a, preview, ""}, {"sales", a, preview, ""}, {"operator", a, preview, ""}}},
+		"those of a client behind a proxy": {[]many{{8, sender{"crm", a, preview, ""}}, {8, sender{"sales", a, preview, ""}}}, sender{"hr", a, preview, ""},
+			"address " + a, []sender{{"hr", b, preview, ""}, {"crm", b, preview, ""}, {"operator", a, preview, ""}}},
+		"an operator's": {[]many{{8, sender{"operator", a, preview, ""}}}, sender{"operator", b, preview, ""}, "token operator",
+			[]sender{{"crm", a, preview, ""}, {"second operator", a, preview, ""}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -133,6 +140,38 @@ func (w *world) listen() (address string) {
 	go func() { _ = server.Serve(l) }()
 	w.t.Cleanup(func() { _ = server.Close() })
 	return inner.Addr().String()
+}
+
+// Memory was taken for all of a body that was announced, so one slow import kept everybody's large requests waiting.
+func TestBodiesTakeMemoryAsTheyCome(t *testing.T) {
+	t.Parallel()
+	const preview, address = "/v1/schedules/preview", "192.0.2.1"
+	for name, slow := range map[string][]sender{
+		"an import":         {{"crm", address, "/v1/apps/crm/import", "Content-Length: 60000000"}},
+		"of unknown length": {{"crm", address, "/v1/apps/crm/import", "Transfer-Encoding: chunked"}},
+		"of two apps": {{"crm", address, preview, "Content-Length: 1000000"}, {"crm", address, preview, "Content-Length: 1000000"},
+			{"sales", address, preview, "Content-Length: 1000000"}, {"sales", address, preview, "Content-Length: 1000000"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, api.Options{Limits: api.Limits{Memory: 16 << 20}})
+			w.declare()
+			w.must(http.StatusCreated, "PUT", "/v1/apps/sales", `{}`)
+			secrets := map[string]string{}
+			for _, app := range []string{"crm", "sales"} {
+				secrets[app] = w.newToken(app, append(slices.Clone(writes), dispatcher.ScopeImport), app)
+			}
+			node := w.listen()
+			for _, one := range slow {
+				one.token = secrets[one.token]
+				if response := one.begin(t, node); response != nil {
+					t.Fatalf("a slow body got %s", response.Status)
+				}
+			}
+			w.must(http.StatusOK, "GET", "/v1/apps", "")
+			w.must(http.StatusOK, "GET", oneApp+"/runs", "")
+		})
+	}
 }
 
 // A body that does not come is not awaited for as long as a request may take.

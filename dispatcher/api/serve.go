@@ -7,10 +7,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/netip"
-	"os"
 	"regexp"
 	"runtime/debug"
 	"slices"
@@ -150,24 +148,21 @@ func (a *API) run(rt route, r *request) (res response, err error) {
 // receive reads the body of r, and takes what the request needs of the node before and after that. Nothing of a body is read
 // before there is a place for the request, and a slow client must not keep other requests of its app waiting for their turn.
 func (a *API) receive(rt route, r *request) error {
-	counts := rt.scope != "" || rt.executors // it has a caller
-	if counts {
-		if err := a.takePlace(r); err != nil {
-			return err
-		}
-		if err := a.takeMemory(rt, r); err != nil {
-			return err
-		}
+	if rt.scope == "" && !rt.executors { // it has no caller, and takes no body
+		return nil
+	}
+	if err := a.takePlace(r); err != nil {
+		return err
 	}
 	if rt.method == http.MethodPut || rt.method == http.MethodPost || rt.method == http.MethodPatch {
-		r.text, r.textErr = io.ReadAll(r.Body)
-		if errors.Is(r.textErr, os.ErrDeadlineExceeded) { // the server has cancelled the request
-			_, problems := r.readBody()
-			return problems
+		arrived, err := a.readText(r)
+		if err != nil {
+			return err
 		}
+		defer arrived()
 	}
-	if !counts {
-		return nil
+	if err := a.takeMemory(rt, r); err != nil {
+		return err
 	}
 	if err := a.takeTurn(r); err != nil {
 		return err
