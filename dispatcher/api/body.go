@@ -92,7 +92,7 @@ func (a *API) readText(r *request) (arrived func(), err error) {
 			r.textErr = nil
 			return arrived, nil
 		case r.textErr != nil:
-			return arrived, nil // the route tells of it, next to other problems
+			return arrived, nil //nolint:nilerr // the route tells of it, next to other problems
 		}
 		arrived()                                                                  // a caller that has none may take as much as is free
 		if arrived, err = a.memoryFrom(a.limits.arriving, r, 4*part); err != nil { // for twice as much, in a buffer that grows

@@ -181,7 +181,8 @@ func (h *hostile) sendSlowly(ctx context.Context, random *rand.Rand, n int) {
 // readSlowly asks for long responses, and reads none of them.
 func (h *hostile) readSlowly(ctx context.Context, random *rand.Rand, n int) {
 	path := []string{"/openapi.json", "/v1/apps/" + slowName + "/export", "/v1/audit?limit=1000"}[n%3]
-	h.keep(ctx, random, "read slowly", strings.Repeat("GET "+path+" HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer "+h.Dawdler+"\r\n\r\n", 50))
+	request := "GET " + path + " HTTP/1.1\r\nHost: node\r\nAuthorization: Bearer " + h.Dawdler + "\r\n\r\n"
+	h.keep(ctx, random, "read slowly", strings.Repeat(request, 50))
 }
 
 // mostSlow are connections that one of the actions keeps.

@@ -71,8 +71,8 @@ func (f findings) figures() []figure {
 	return all
 }
 
-// beside shows the app's lateness without and with its neighbour.
-func (f findings) beside() string {
+// compare shows the app's lateness without and with its neighbour.
+func (f findings) compare() string {
 	line := func(name string, late []float64) string {
 		return fmt.Sprintf("%-18s %8d %8.1f %8.1f %8.1f\n", name, len(late), quantile(late, 0.5), quantile(late, 0.99), quantile(late, 1))
 	}

@@ -89,7 +89,7 @@ func run(ctx context.Context, args []string, out, errs io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	fmt.Fprint(errs, found.beside())
+	fmt.Fprint(errs, found.compare())
 	encoder := json.NewEncoder(out)
 	for _, one := range found.figures() {
 		if err := encoder.Encode(one); err != nil {

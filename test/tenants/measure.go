@@ -149,7 +149,8 @@ type hostileProcess struct {
 const lowest = 19
 
 func (w *world) startHostile(ctx context.Context) (*hostileProcess, error) {
-	config := hostileConfig{Token: w.intruder, Dawdler: w.dawdler, Seed: w.seed, For: w.hostile, Shared: w.receivers.shared, Victim: w.receivers.own}
+	config := hostileConfig{Token: w.intruder, Dawdler: w.dawdler, Seed: w.seed, For: w.hostile,
+		Shared: w.receivers.shared, Victim: w.receivers.own}
 	for _, n := range w.nodes {
 		config.Nodes = append(config.Nodes, n.listen)
 	}

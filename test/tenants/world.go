@@ -115,7 +115,8 @@ func (w *world) makeTokens(ctx context.Context) error {
 	}{
 		{&w.operator, "operator", dispatcher.Scopes(), nil},
 		{&w.owner, "owner", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}, []string{appName}},
-		{&w.intruder, "intruder", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}, []string{hostileName, importedName, chainedName}},
+		{&w.intruder, "intruder", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite, dispatcher.ScopeExport,
+			dispatcher.ScopeImport}, []string{hostileName, importedName, chainedName}},
 		{&w.dawdler, "dawdler", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun}, []string{slowName}},
 	} {
 		secret, hash := api.NewToken()

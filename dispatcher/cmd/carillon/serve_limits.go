@@ -61,8 +61,8 @@ func (f limitFlags) limits(workers int) api.Limits {
 	}
 	connections, perAddress, _ := f.connections(limit.Files(), workers)
 	return api.Limits{
-		Connections: connections, AddressConnections: perAddress, AddressRequests: f.APIAddressRequests,
-		TokenRequests: f.APITokenRequests, Memory: most, Proxies: proxies,
+		AddressRequests: f.APIAddressRequests, TokenRequests: f.APITokenRequests, Memory: most, Proxies: proxies,
+		Connections: connections, AddressConnections: perAddress,
 	}
 }
 
@@ -87,8 +87,8 @@ func (f limitFlags) connections(files, workers int) (most, perAddress int, warni
 // workers are those of the node.
 func (o nodeOptions) workers() int { return cmp.Or(o.engine.Pool.Workers, 1024) }
 
-// The times of a connection to the API. Package limit has those of bodies and responses within bodyTime. idleTime is longer than
-// the minute for which load balancers usually keep a connection, because one that the node closes first costs a request. Idle
+// The times of a connection to the API. Package limit has shorter ones for bodies and responses. idleTime is longer than the
+// minute for which load balancers usually keep a connection, because one that the node closes first costs a request. Idle
 // connections make room for others anyway.
 const (
 	headerTime = 5 * time.Second

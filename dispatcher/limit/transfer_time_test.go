@@ -1,0 +1,133 @@
+package limit_test
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/limit"
+)
+
+// pipes is a listener of connections within the process, whose deadlines follow the clock of a bubble.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if conn, open := <-p; open {
+		return conn, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
+// transfer serves one connection, and lets client use it.
+func transfer(t *testing.T, handler http.HandlerFunc, client func(net.Conn)) {
+	t.Helper()
+	near, far := net.Pipe()
+	listener := make(pipes, 1)
+	listener <- far
+	server := &http.Server{ReadHeaderTimeout: time.Hour, Handler: limit.Transfers(handler)}
+	served := make(chan error)
+	go func() { served <- server.Serve(listener) }()
+	client(near)
+	_ = near.Close()
+	close(listener)
+	<-served
+	_ = server.Close()
+}
+
+func TestBodyHasARateAndADeadline(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		length, part int
+		pause        time.Duration
+		want         time.Duration // 0: it is received
+	}{
+		"a byte a second":     {1000, 1, time.Second, 5 * time.Second},
+		"nothing":             {1000, 0, time.Hour, 5 * time.Second},
+		"a pause of 4 s":      {200_000, 100_000, 4 * time.Second, 0},
+		"80 KiB a second":     {800 << 10, 8 << 10, 100 * time.Millisecond, 0},
+		"40 KiB a second":     {8 << 20, 4 << 10, 100 * time.Millisecond, 12 * time.Second},
+		"1 MiB a second, 8 s": {8 << 20, 100 << 10, 100 * time.Millisecond, 0},
+		"1 MiB a second, for ever": {64 << 20, 100 << 10, 100 * time.Millisecond,
+			12 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var took time.Duration
+				ended := make(chan error, 1)
+				transfer(t, func(_ http.ResponseWriter, r *http.Request) {
+					begun := time.Now()
+					_, err := io.Copy(io.Discard, r.Body)
+					took = time.Since(begun)
+					ended <- err
+				}, func(conn net.Conn) {
+					go func() { _, _ = io.Copy(io.Discard, conn) }()
+					_, _ = fmt.Fprintf(conn, "POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: %d\r\n\r\n", tt.length)
+					for sent := 0; sent < tt.length; sent += tt.part {
+						if _, err := conn.Write(make([]byte, min(tt.part, tt.length-sent))); err != nil || len(ended) > 0 {
+							break
+						}
+						time.Sleep(tt.pause)
+					}
+					if err := <-ended; errors.Is(err, os.ErrDeadlineExceeded) != (tt.want > 0) {
+						t.Errorf("the body ended with error %v after %s", err, took)
+					}
+				})
+				if tt.want > 0 && (took < tt.want || took > tt.want+time.Second) {
+					t.Errorf("the body was awaited for %s, want %s", took, tt.want)
+				}
+			})
+		})
+	}
+}
+
+func TestResponseHasARateAndADeadline(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		part  int
+		pause time.Duration
+		want  time.Duration // 0: it is delivered
+	}{
+		"a byte a second":  {1, time.Second, 6 * time.Second},
+		"nothing":          {1, time.Hour, 6 * time.Second},
+		"256 KiB a second": {64 << 10, 250 * time.Millisecond, 0},
+		"100 KiB a second": {10 << 10, 100 * time.Millisecond, 30 * time.Second},
+		"50 KiB a second":  {5 << 10, 100 * time.Millisecond, 24 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var took time.Duration
+				ended := make(chan error, 1)
+				transfer(t, func(w http.ResponseWriter, _ *http.Request) {
+					begun := time.Now()
+					_, err := w.Write(make([]byte, 4<<20))
+					took = time.Since(begun)
+					ended <- err
+				}, func(conn net.Conn) {
+					_, _ = io.WriteString(conn, "GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+					for into := make([]byte, tt.part); len(ended) == 0; time.Sleep(tt.pause) {
+						if _, err := io.ReadFull(conn, into); err != nil {
+							break
+						}
+					}
+					if err := <-ended; errors.Is(err, os.ErrDeadlineExceeded) != (tt.want > 0) {
+						t.Errorf("the response ended with error %v after %s", err, took)
+					}
+				})
+				if tt.want > 0 && (took < tt.want-2*time.Second || took > tt.want+2*time.Second) {
+					t.Errorf("the response was delivered for %s, want %s", took, tt.want)
+				}
+			})
+		})
+	}
+}
