@@ -49,7 +49,27 @@ func RescheduleForZones(job Job, name string, calendars Calendars, now time.Time
 		t.State, t.Error = TriggerError, err.Error()
 		return t, nil
 	}
+	if moved, ok := movedLater(s, *t.NextFireTime, now); ok {
+		skipped := Misfire{App: job.App, Job: job.Name, Trigger: name, JobID: job.Key(), TriggerID: job.TriggerKey(name),
+			From: *t.NextFireTime, To: *t.NextFireTime, Count: 1, Decision: DecisionSkip, DecidedAt: now,
+			Reason: "the time zone database was changed, and it moved to " + FormatInstant(moved)}
+		t.fireAt(s, moved)
+		return t, []Misfire{skipped}
+	}
 	return t, t.moveTo(s, pendingChange{job: job, name: name, was: s, now: now, reason: "the time zone database was changed"})
+}
+
+// mostZoneShift is the most by which a change of the rules of a zone moves a fire. All in force are of an hour or two.
+const mostZoneShift = 3 * time.Hour
+
+// movedLater returns the time that a due fire has by the new rules of its zone, if it is a later one that has passed, too. That fire
+// is pending in its place: the job would run twice otherwise.
+func movedLater(s *schedule.Schedule, due, now time.Time) (time.Time, bool) {
+	if due.After(now) || s.Matches(due) {
+		return time.Time{}, false
+	}
+	next, ok := s.Next(due)
+	return next, ok && !next.After(now) && next.Sub(due) <= mostZoneShift
 }
 
 // moveTo gives t the fires of s, the schedule that it has since the rules of its calendar or zone were changed, and returns what

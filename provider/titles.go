@@ -87,6 +87,7 @@ var titles = map[string]string{
 	dispatcher.CodeJSONSyntax:      "Invalid JSON",
 	dispatcher.CodeJSONTrailing:    "Text after the JSON value",
 	dispatcher.CodeJSONType:        "Wrong type of a value",
+	dispatcher.CodeRequestTimeout:  "Request took too long",
 	dispatcher.CodeJSONNumber:      "Number is out of range",
 	dispatcher.CodeJSONUTF8:        "Text is not UTF-8",
 	dispatcher.CodeJSONUnknown:     "Field unknown to the API",

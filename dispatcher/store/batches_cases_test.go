@@ -265,6 +265,21 @@ func endBatches() []poisonedBatch {
 			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunLost },
 		},
 		{
+			name: "lose begun runs: one cannot enter the history", methods: []string{"LoseRuns"}, work: dispatcher.WorkLost,
+			poison: func(r *batchRig) {
+				r.adopted(nil)
+				r.exec(`UPDATE live_runs SET state = 'running'`)
+				refuseEnd(r)
+			},
+			call: func(r *batchRig) error {
+				begun, err := r.Begun(r.Context(), batchNode)
+				must(r.T, err)
+				_, err = r.LoseRuns(r.Context(), begun, r.now)
+				return err
+			},
+			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunLost },
+		},
+		{
 			name: "broadcast: the endpoints of its shards cannot be read", methods: []string{"EndBroadcasts"}, work: dispatcher.WorkBroadcast,
 			poison: func(r *batchRig) {
 				r.adopted(nil)

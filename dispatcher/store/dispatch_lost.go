@@ -36,12 +36,17 @@ func (s *store) LoseRuns(ctx context.Context, runs []dispatcher.HeldRun, now tim
 	if len(runs) == 0 {
 		return 0, nil
 	}
-	lost, err := s.exec(ctx, s.hot.loseBegun, append([]any{orZero(now)}, keysIn(s.flavor, runs)...))
+	lost := 0
+	err := inParts(ctx, s, runs, func(part []dispatcher.HeldRun) error {
+		n, err := s.exec(ctx, s.hot.loseBegun, append([]any{orZero(now)}, keysIn(s.flavor, part)...))
+		lost += int(n)
+		return err
+	}, s.heldAside(ctx, dispatcher.WorkLost))
 	if err == nil && lost > 0 {
 		err = s.announceEnds(ctx)
 	}
 	if err != nil {
-		return int(lost), fmt.Errorf("end %d begun runs as lost: %w", len(runs), err)
+		return lost, fmt.Errorf("end %d begun runs as lost: %w", len(runs), err)
 	}
-	return int(lost), nil
+	return lost, nil
 }

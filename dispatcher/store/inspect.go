@@ -133,7 +133,7 @@ const foreignTables = `SELECT c.relname || ' (of ' || pg_get_userbyid(c.relowner
 		'app_pauses', 'app_usage', 'app_bytes', 'secrets', 'triggers', 'trigger_clock', 'label_sets', 'claims', 'live_runs',
 		'host_waits', 'runs', 'attempts', 'responses', 'broadcasts', 'slots', 'misfires', 'nodes', 'locks', 'calendars',
 		'trigger_revisions', 'calendar_revisions', 'audit_log', 'endpoint_groups', 'endpoints', 'api_tokens', 'sessions',
-		'notifications', 'run_inputs', 'backfills', 'backfill_runs', 'bulk_actions', 'alerts', 'alert_states', 'alert_events',
+		'notifications', 'run_inputs', 'set_aside', 'backfills', 'backfill_runs', 'bulk_actions', 'alerts', 'alert_states', 'alert_events',
 		'followers', 'pending_ends', 'carried_states', 'objectives', 'objective_triggers', 'objective_pending', 'objective_counts',
 		'run_statistics', 'app_failures')
 	ORDER BY c.relname`

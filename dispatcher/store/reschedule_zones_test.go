@@ -90,15 +90,20 @@ func testRescheduleForZones(t *testing.T, s dispatcher.Store) {
 			t.Errorf("trigger %s: %+v", name, trigger)
 		}
 	}
-	want := map[string]time.Duration{"berlin": 24 * time.Hour, "kept": 0, "due": 0, "dropped": 24 * time.Hour,
+	want := map[string]time.Duration{"berlin": 24 * time.Hour, "kept": 0, "due": 0, "dropped": 0,
 		"utc": time.Hour, "closed": 0, "paused": 0}
 	if diff := cmp.Diff(want, next); diff != "" {
 		t.Errorf("next fires, as they moved (-want +got):\n%s", diff)
 	}
 	misfires, err := s.Misfires(ctx, dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
 	must(t, err)
-	if len(misfires) != 2 || misfires[0].Decision != dispatcher.DecisionSkip {
-		t.Errorf("misfires: %+v, want those of the two fires that were due and are no more", misfires)
+	decisions := map[string]dispatcher.Decision{}
+	for _, m := range misfires {
+		decisions[m.Trigger] = m.Decision
+	}
+	// The fire of dropped is pending at its new time, which has passed, too. That of berlin would have been before it was due.
+	if diff := cmp.Diff(map[string]dispatcher.Decision{"berlin": dispatcher.DecisionFireOnce, "dropped": dispatcher.DecisionSkip}, decisions); diff != "" {
+		t.Errorf("what became of the fires that were due and are no more (-want +got):\n%s", diff)
 	}
 	n, err := store.Count(ctx, s, `SELECT count(*) FROM audit_log WHERE action = 'zones'`)
 	if err != nil || n != 3 {

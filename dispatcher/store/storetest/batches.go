@@ -33,6 +33,7 @@ var Batches = map[string]Batch{
 	"EndBroadcasts":      {Works: []dispatcher.Work{dispatcher.WorkBroadcast}},
 	"ExpirePauses":       {Works: []dispatcher.Work{dispatcher.WorkPauses}},
 	"FailLostRuns":       {Works: []dispatcher.Work{dispatcher.WorkLost}},
+	"LoseRuns":           {Works: []dispatcher.Work{dispatcher.WorkLost}},
 	"FollowEnds":         {Works: []dispatcher.Work{dispatcher.WorkFollow}},
 	"FollowSwitches":     {Works: []dispatcher.Work{dispatcher.WorkPauses}},
 	"GiveUp":             {Works: []dispatcher.Work{dispatcher.WorkGiveUp}},
@@ -52,7 +53,7 @@ var Batches = map[string]Batch{
 	"UnfoldClaims":       {Works: []dispatcher.Work{dispatcher.WorkUnfold}},
 	"WatchAlerts":        {Works: []dispatcher.Work{dispatcher.WorkAlerts}},
 
-	"AppCalendars": {Why: oneRow}, "AppHistory": {Why: oneRow}, "Broadcast": {Why: oneRow}, "BroadcastEndpoints": {Why: oneRow},
+	"AppCalendars": {Why: oneRow}, "Begun": {Why: plain}, "LeftSlots": {Why: plain}, "AppHistory": {Why: oneRow}, "Broadcast": {Why: oneRow}, "BroadcastEndpoints": {Why: oneRow},
 	"CalendarsAt": {Why: oneRow}, "Disable": {Why: oneRow}, "DropHostWait": {Why: oneRow}, "Fires": {Why: oneRow},
 	"GroupVersion": {Why: oneRow}, "HostResponded": {Why: oneRow}, "JobKey": {Why: oneRow}, "LatestFires": {Why: oneRow},
 	"Quarantine": {Why: oneRow}, "Run": {Why: oneRow}, "TakeProbe": {Why: oneRow}, "TriggerHistories": {Why: oneRow},

@@ -23,7 +23,7 @@ func tokenTests() tests {
 
 // aToken is one of an app's pipeline.
 func aToken(id, name string, scopes ...dispatcher.Scope) dispatcher.APIToken {
-	return dispatcher.APIToken{ID: id, Name: name, Hash: [32]byte{id[0]}, Scopes: scopes, Apps: []string{}, CreatedAt: t0, Revision: 1}
+	return dispatcher.APIToken{ID: id, Name: name, Hash: [32]byte{id[0]}, Scopes: scopes, CreatedAt: t0, Revision: 1}
 }
 
 func testTokens(t *testing.T, f *fixture) {
@@ -80,7 +80,7 @@ func testTokenChanges(t *testing.T, f *fixture) {
 	}
 
 	changed := token
-	changed.ID, changed.Hash, changed.Description, changed.Apps = "2", [32]byte{2}, "of the pipeline", []string{}
+	changed.ID, changed.Hash, changed.Description, changed.Apps = "2", [32]byte{2}, "of the pipeline", nil
 	_, _, err = f.PutToken(ctx, changed, dispatcher.Change{IfRevision: 2, Now: t0})
 	wantError(t, "change another revision", err, dispatcher.ErrPrecondition)
 	_, _, err = f.PutToken(ctx, changed, dispatcher.Change{IfAbsent: true, Now: t0})

@@ -6,7 +6,7 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM unnest($2::bigint[], $3::bigint[], $4::integer[], $5::bigint[],
-      $6::integer[]) AS u(scheduled_at, trigger_id, kind, token, attempt)
+      $6::bigint[]) AS u(scheduled_at, trigger_id, kind, token, attempt)
   CROSS JOIN n
   WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
     AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
@@ -68,9 +68,9 @@ e3 AS (
   INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, claimed_ms,
       started_ms, attempt, http_status, state, class, error)
   SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, c.of_end, CASE
-      WHEN c.of_end - c.of_claimed BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_claimed END,
+      WHEN c.of_claimed BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_claimed END,
       CASE
-      WHEN c.of_end - c.of_started BETWEEN -2147483648 AND 2147483647 THEN c.of_end - c.of_started END,
+      WHEN c.of_started BETWEEN c.of_end - 2147483647 AND c.of_end + 2147483647 THEN c.of_end - c.of_started END,
       c.over, c.of_status, NULLIF(c.of_state, 'succeeded'), NULLIF(c.of_class, ''),
       NULLIF(c.of_error, '')
   FROM c

@@ -8,8 +8,8 @@ b AS MATERIALIZED (
 )
 SELECT t.id, t.job_id, t.app_id, t.revision, t.name, t.origin, t.expression, t.dialect, t.timezone,
     t.start_at, t.end_at, t.repeat_count, t.gap, t.overlap, t.misfire_after, t.enabled,
-    t.paused, t.pause, t.job_paused, t.error, t.anchor_at, t.jitter, t.fired, t.drift_hour,
-    t.calendar, t.on_excluded, t.node_labels, t.misfire_policy, t.catch_up_window,
+    t.paused, t.pause, t.job_paused, t.error, t.anchor_at, t.jitter, t.fired, t.counted_from,
+    t.drift_hour, t.calendar, t.on_excluded, t.node_labels, t.misfire_policy, t.catch_up_window,
     t.attempt_timeout
 FROM b
 JOIN triggers AS t ON t.id = b.id
