@@ -102,7 +102,8 @@ func testRescheduleForZones(t *testing.T, s dispatcher.Store) {
 		decisions[m.Trigger] = m.Decision
 	}
 	// The fire of dropped is pending at its new time, which has passed, too. That of berlin would have been before it was due.
-	if diff := cmp.Diff(map[string]dispatcher.Decision{"berlin": dispatcher.DecisionFireOnce, "dropped": dispatcher.DecisionSkip}, decisions); diff != "" {
+	decided := map[string]dispatcher.Decision{"berlin": dispatcher.DecisionFireOnce, "dropped": dispatcher.DecisionSkip}
+	if diff := cmp.Diff(decided, decisions); diff != "" {
 		t.Errorf("what became of the fires that were due and are no more (-want +got):\n%s", diff)
 	}
 	n, err := store.Count(ctx, s, `SELECT count(*) FROM audit_log WHERE action = 'zones'`)

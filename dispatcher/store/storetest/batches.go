@@ -53,11 +53,11 @@ var Batches = map[string]Batch{
 	"UnfoldClaims":       {Works: []dispatcher.Work{dispatcher.WorkUnfold}},
 	"WatchAlerts":        {Works: []dispatcher.Work{dispatcher.WorkAlerts}},
 
-	"AppCalendars": {Why: oneRow}, "Begun": {Why: plain}, "LeftSlots": {Why: plain}, "AppHistory": {Why: oneRow}, "Broadcast": {Why: oneRow}, "BroadcastEndpoints": {Why: oneRow},
+	"AppCalendars": {Why: oneRow}, "AppHistory": {Why: oneRow}, "Broadcast": {Why: oneRow}, "BroadcastEndpoints": {Why: oneRow},
 	"CalendarsAt": {Why: oneRow}, "Disable": {Why: oneRow}, "DropHostWait": {Why: oneRow}, "Fires": {Why: oneRow},
 	"GroupVersion": {Why: oneRow}, "HostResponded": {Why: oneRow}, "JobKey": {Why: oneRow}, "LatestFires": {Why: oneRow},
 	"Quarantine": {Why: oneRow}, "Run": {Why: oneRow}, "TakeProbe": {Why: oneRow}, "TriggerHistories": {Why: oneRow},
-	"EveryJobName": {Why: oneRow},
+	"Begun": {Why: plain}, "LeftSlots": {Why: plain}, "EveryJobName": {Why: oneRow},
 
 	"AwaitedCallbacks": {Why: plain}, "CarriedStatesByID": {Why: plain}, "Census": {Why: plain}, "Due": {Why: plain},
 	"EndedDelays": {Why: plain}, "LabelSets": {Why: plain}, "NextRetry": {Why: plain}, "OpenBackfills": {Why: plain},
