@@ -2,7 +2,7 @@ package dispatcher_test
 
 import (
 	"fmt"
-	"os"
+	"os" //nolint:depguard // this test reads the page that it checks
 	"reflect"
 	"slices"
 	"strings"

@@ -236,7 +236,6 @@ func TestRepeatCountGoesOnThroughAChange(t *testing.T) {
 			if (got.NextFireTime != nil) != (tt.left > 0) {
 				t.Errorf("%s: next fire at %s in state %s, %d are left", name, instant(got.NextFireTime), got.State, tt.left)
 			}
-			tt.declared = dispatcher.Job(tt.declared)
 			withTrigger(func(t *dispatcher.Trigger) { t.EndAt = new(monday.AddDate(0, 1, 0)) })(&tt.declared)
 			revised, missed = revise(t, &revised, tt.declared, now)
 		}
