@@ -178,6 +178,9 @@ func something(of reflect.Type) reflect.Value {
 	switch of.Kind() {
 	case reflect.Slice:
 		value.Set(reflect.MakeSlice(of, 1, 1))
+	case reflect.Map:
+		value.Set(reflect.MakeMap(of))
+		value.SetMapIndex(reflect.Zero(of.Key()), reflect.Zero(of.Elem()))
 	case reflect.Struct:
 		for i := range of.NumField() {
 			if field := of.Field(i); field.IsExported() && field.Type.Kind() == reflect.Slice {

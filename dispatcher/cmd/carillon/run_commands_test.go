@@ -118,7 +118,8 @@ func TestFailedShardIsFoundAndRepeated(t *testing.T) {
 		t.Fatalf("runs are listed as\n%s\nwant the parent alone", strings.Join(listed, "\n"))
 	}
 	id := strings.Fields(listed[1])[0]
-	wants(do(0, "run show "+id), "3: 2 succeeded, 1 failed, 0 live", "succeeded, made for a", "failed, made for b, ", "succeeded, made for c")
+	wants(do(0, "run show "+id), "3: 2 succeeded, 0 superseded, 1 failed, 0 live",
+		"succeeded, made for a", "failed, made for b, ", "succeeded, made for c")
 	for line, want := range map[string]int{"": 3, " --app crm": 3, " --failed": 1, " --job spread --app crm": 3, " --limit 2": 2} {
 		if out := do(0, "run list -o jsonl --parent "+id+line); strings.Count(out, "\n") != want || strings.Count(out, `"parent":"`+id) != want {
 			t.Errorf("carillon run list --parent %s%s lists\n%s, want %d shards", id, line, out, want)
@@ -133,6 +134,6 @@ func TestFailedShardIsFoundAndRepeated(t *testing.T) {
 	wants(do(0, "run show "+id+"-1"), "1 of 3, from 0, of run "+id, "made for", "400")
 	wants(do(0, "run retry "+id+"-1 --wait"), "succeeded")
 	do(0, "run watch "+id) // until the parent has ended, too
-	wants(do(0, "run show "+id), "3: 3 succeeded, 0 failed, 0 live", "succeeded at attempt 2, made for b")
+	wants(do(0, "run show "+id), "3: 3 succeeded, 0 superseded, 0 failed, 0 live", "succeeded at attempt 2, made for b")
 	do(exitMissing, "run show "+id+"-3")
 }

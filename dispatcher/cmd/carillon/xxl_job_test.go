@@ -202,15 +202,22 @@ func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 	tooLong.ExecutorTimeout = dispatcher.Duration(time.Second)
 	for name, one := range map[string]struct {
 		run   dispatcher.XXLJobRun
+		state dispatcher.RunState
 		class dispatcher.Class
 		says  string
 	}{
-		"fails":    {dispatcher.XXLJobRun{Handler: "failing", Param: "no invoices"}, dispatcher.ClassCallback, "code 500: no invoices"},
-		"missing":  {dispatcher.XXLJobRun{Handler: "nosuch"}, dispatcher.ClassExecutorRefused, "job handler [nosuch] not found"},
-		"too-long": {tooLong, dispatcher.ClassCallback, "code 502: job execute timeout"},
+		"fails": {
+			dispatcher.XXLJobRun{Handler: "failing", Param: "no invoices"}, dispatcher.RunFailed, dispatcher.ClassCallback,
+			"code 500: no invoices",
+		},
+		"missing": {
+			dispatcher.XXLJobRun{Handler: "nosuch"}, dispatcher.RunFailed, dispatcher.ClassExecutorRefused,
+			"job handler [nosuch] not found",
+		},
+		"too-long": {tooLong, dispatcher.RunTimedOut, dispatcher.ClassFunctionTime, "code 502: job execute timeout"},
 	} {
 		n.declareHandler(name, executorsGroup, one.run, nil)
-		if run := n.runUntil(name, dispatcher.RunFailed); run.Class != one.class || !strings.Contains(run.Error, one.says) {
+		if run := n.runUntil(name, one.state); run.Class != one.class || !strings.Contains(run.Error, one.says) {
 			t.Errorf("%s ended with %s %q, want %s saying %q", name, run.Class, run.Error, one.class, one.says)
 		}
 	}
