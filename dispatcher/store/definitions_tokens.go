@@ -31,6 +31,9 @@ func scanToken(row scanner) (dispatcher.APIToken, error) {
 	if err := json.Unmarshal([]byte(apps), &token.Apps); err != nil {
 		return token, fmt.Errorf("token %s: apps: %w", token.Name, err)
 	}
+	if len(token.Apps) == 0 {
+		token.Apps = nil // an empty list is how earlier builds stored a token that is bound to none
+	}
 	return token, nil
 }
 
