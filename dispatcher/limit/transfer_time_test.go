@@ -56,7 +56,7 @@ func TestBodyHasARateAndADeadline(t *testing.T) {
 		"80 KiB a second":     {800 << 10, 8 << 10, 100 * time.Millisecond, 0},
 		"40 KiB a second":     {8 << 20, 4 << 10, 100 * time.Millisecond, 12 * time.Second},
 		"1 MiB a second, 8 s": {8 << 20, 100 << 10, 100 * time.Millisecond, 0},
-		"1 MiB a second, for ever": {64 << 20, 100 << 10, 100 * time.Millisecond,
+		"1 MiB a second, endlessly": {64 << 20, 100 << 10, 100 * time.Millisecond,
 			12 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

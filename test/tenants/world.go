@@ -117,7 +117,8 @@ func (w *world) makeTokens(ctx context.Context) error {
 		{&w.owner, "owner", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}, []string{appName}},
 		{&w.intruder, "intruder", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite, dispatcher.ScopeExport,
 			dispatcher.ScopeImport}, []string{hostileName, importedName, chainedName}},
-		{&w.dawdler, "dawdler", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun}, []string{slowName}},
+		{&w.dawdler, "dawdler", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeExport},
+			[]string{slowName}},
 	} {
 		secret, hash := api.NewToken()
 		*token.secret = secret
