@@ -57,15 +57,20 @@ type Quotas struct {
 	Jobs int `json:"jobs"`
 	// Triggers are those of all jobs of the app, 1 to 10,000,000; default 100,000.
 	Triggers int `json:"triggers"`
-	// WaitingRuns are the runs that wait for a node, a slot, a host or their next attempt, above which no manual run is
-	// accepted, 1 to 10,000,000; default 100,000.
+	// WaitingRuns are the runs that wait for a node, a slot, a host, a callback or their next attempt, whatever asked for them,
+	// 1 to 10,000,000; default 100,000. Above it requests are refused, backfills wait, and what follows a run is set aside.
 	WaitingRuns int `json:"waiting_runs"`
+	// ChainRuns are those that may follow one run, directly and through others, shards included, 1 to 1,000,000; default 10,000.
+	// ChainDepth is how many of them may follow one after another, 1 to 1000; default 100.
+	ChainRuns  int `json:"chain_runs"`
+	ChainDepth int `json:"chain_depth"`
 	// RequestsPerMinute are those to the API by tokens that are bound to apps, for each node, 1 to 1,000,000; default 6,000.
 	RequestsPerMinute int `json:"requests_per_minute"`
 	// ManualRunsPerMinute are the requests to run or retry a job, 1 to 1,000,000; default 600.
 	ManualRunsPerMinute int `json:"manual_runs_per_minute"`
-	// BytesKept are those of responses in the history of the app, 1 MiB to 10 TiB; default 10 GiB. Above it, nodes record
-	// runs and attempts without the responses.
+	// BytesKept are those of responses, and of what runs were given, in the history of the app, 1 MiB to 10 TiB; default 10 GiB.
+	// Above it, nodes record runs and attempts without the responses, followers get no result, backfills with a payload wait,
+	// and requests with a payload are refused.
 	BytesKept int64 `json:"bytes_kept"`
 	// Retention is the longest App.Retention, from MinRetention to MaxRetention; default DefaultMostRetention.
 	Retention Duration `json:"retention"`
@@ -135,7 +140,7 @@ func (b Bounds) WithDefaults(app string) Bounds {
 	q := &b.Quotas
 	b.Weight = cmp.Or(b.Weight, 1)
 	q.Jobs, q.Triggers = cmp.Or(q.Jobs, 10_000), cmp.Or(q.Triggers, 100_000)
-	q.WaitingRuns = cmp.Or(q.WaitingRuns, 100_000)
+	q.WaitingRuns, q.ChainRuns, q.ChainDepth = cmp.Or(q.WaitingRuns, 100_000), cmp.Or(q.ChainRuns, 10_000), cmp.Or(q.ChainDepth, 100)
 	q.RequestsPerMinute, q.ManualRunsPerMinute = cmp.Or(q.RequestsPerMinute, 6_000), cmp.Or(q.ManualRunsPerMinute, 600)
 	q.BytesKept, q.Retention = cmp.Or(q.BytesKept, 10<<30), cmp.Or(q.Retention, DefaultMostRetention)
 	if b.Secrets == nil {
@@ -230,6 +235,18 @@ func (b Bounds) CheckTarget(g EndpointGroup) error {
 	return problems.Err()
 }
 
+// WaitingRunsReached says that an app has as many waiting runs as its bounds allow.
+func WaitingRunsReached(app string, waiting int64, most int) *Problem {
+	return &Problem{Code: CodeBoundQuota, Message: fmt.Sprintf("%d runs of app %s wait, and its bounds allow %d (quotas.waiting_runs); "+
+		"wait until some end, cancel some, or ask an operator for more", waiting, app, most)}
+}
+
+// BytesKeptReached says that an app keeps as many bytes as its bounds allow.
+func BytesKeptReached(app string, most int64) string {
+	return fmt.Sprintf("the responses and inputs of app %s have reached the %d bytes that its bounds allow (quotas.bytes_kept); "+
+		"keep runs for a shorter time, or ask an operator for more", app, most)
+}
+
 func (b Bounds) suspendedMessage(app string) string {
 	reason := ""
 	if b.SuspendedReason != "" {
@@ -274,6 +291,7 @@ func (b Bounds) WithoutDefaults(app string) Bounds {
 	}{
 		{&b.Weight, d.Weight}, {&q.Jobs, d.Quotas.Jobs}, {&q.Triggers, d.Quotas.Triggers}, {&q.WaitingRuns, d.Quotas.WaitingRuns},
 		{&q.RequestsPerMinute, d.Quotas.RequestsPerMinute}, {&q.ManualRunsPerMinute, d.Quotas.ManualRunsPerMinute},
+		{&q.ChainRuns, d.Quotas.ChainRuns}, {&q.ChainDepth, d.Quotas.ChainDepth},
 	} {
 		if *one.value == one.standard {
 			*one.value = 0
@@ -331,6 +349,8 @@ func (q Quotas) check(problems *Problems, at string) {
 	checkRange(problems, at+"/jobs", q.Jobs, 0, 1_000_000)
 	checkRange(problems, at+"/triggers", q.Triggers, 0, 10_000_000)
 	checkRange(problems, at+"/waiting_runs", q.WaitingRuns, 0, 10_000_000)
+	checkRange(problems, at+"/chain_runs", q.ChainRuns, 0, 1_000_000)
+	checkRange(problems, at+"/chain_depth", q.ChainDepth, 0, 1_000)
 	checkRange(problems, at+"/requests_per_minute", q.RequestsPerMinute, 0, 1_000_000)
 	checkRange(problems, at+"/manual_runs_per_minute", q.ManualRunsPerMinute, 0, 1_000_000)
 	if n := q.BytesKept; n != 0 && (n < 1<<20 || n > 10<<40) {

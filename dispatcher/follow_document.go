@@ -16,6 +16,8 @@ type FollowDocument struct {
 	Result json.RawMessage `json:"result,omitempty"`
 	// ResultTruncated tells that only the beginning of the result is there.
 	ResultTruncated bool `json:"result_truncated,omitempty"`
+	// ResultOmitted says why the result is left out although there may be one; empty: it is not.
+	ResultOmitted string `json:"result_omitted,omitempty"`
 }
 
 // FollowedRun is a run that ended, or the fires that were missed, as followers see it.

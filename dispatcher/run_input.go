@@ -44,6 +44,10 @@ type RunCause struct {
 	State RunState `json:"state,omitempty"`
 	Class Class    `json:"class,omitempty"`
 	Error string   `json:"error,omitempty"`
+	// Depth is how many runs come before the run in its chain: 1 for one that follows a run that follows none. MayFollow is how
+	// many runs may follow it, directly and through others; see Quotas.ChainRuns. Both are 0 for runs that follow none.
+	Depth     int `json:"depth,omitempty"`
+	MayFollow int `json:"may_follow,omitempty"`
 	// Alert is the name of the alert of which the run delivers a notification.
 	Alert string `json:"alert,omitempty"`
 }

@@ -10,6 +10,9 @@ type UsageReports interface {
 	// KeepBytes adds bytes of responses that the node has stored since its last call, by app, and returns how many bytes
 	// each of these apps keeps. Nodes call it every handler interval; the sum is an estimate.
 	KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error)
+	// WaitingRuns returns how many runs of apps wait, as they were counted some seconds ago at most. apps has what each of them
+	// may have, which bounds what is counted: an app has that many or more.
+	WaitingRuns(ctx context.Context, apps map[string]int, now time.Time) (waiting map[string]int64, err error)
 }
 
 // RolledUp is what one call of RollUp looked at.

@@ -30,6 +30,8 @@ type quotasModel struct {
 	Jobs                types.Number   `tfsdk:"jobs"`
 	Triggers            types.Number   `tfsdk:"triggers"`
 	WaitingRuns         types.Number   `tfsdk:"waiting_runs"`
+	ChainRuns           types.Number   `tfsdk:"chain_runs"`
+	ChainDepth          types.Number   `tfsdk:"chain_depth"`
 	RequestsPerMinute   types.Number   `tfsdk:"requests_per_minute"`
 	ManualRunsPerMinute types.Number   `tfsdk:"manual_runs_per_minute"`
 	BytesKept           types.Number   `tfsdk:"bytes_kept"`
@@ -95,14 +97,18 @@ func quotasAttribute() schema.SingleNestedAttribute {
 	q := dispatcher.Bounds{}.WithDefaults("").Quotas
 	return optionalObject("How much of the installation the app may use. What is over a quota that you lower "+
 		"stays; no more is added. Default: the default of each argument.", map[string]schema.Attribute{
-		"jobs":         numberWithDefault(q.Jobs, "Jobs of the app, `1` to `1000000`."),
-		"triggers":     numberWithDefault(q.Triggers, "Triggers of all jobs of the app, `1` to `10000000`."),
-		"waiting_runs": numberWithDefault(q.WaitingRuns, "Runs that wait, above which no manual run is accepted, `1` to `10000000`."),
+		"jobs":     numberWithDefault(q.Jobs, "Jobs of the app, `1` to `1000000`."),
+		"triggers": numberWithDefault(q.Triggers, "Triggers of all jobs of the app, `1` to `10000000`."),
+		"waiting_runs": numberWithDefault(q.WaitingRuns, "Runs that wait, above which requests for runs are refused and what "+
+			"follows runs is set aside, `1` to `10000000`."),
+		"chain_runs": numberWithDefault(q.ChainRuns, "Runs that may follow one run, directly and through others, `1` to `1000000`. "+
+			"Shards of broadcasts count."),
+		"chain_depth": numberWithDefault(q.ChainDepth, "Runs that may follow one after another, `1` to `1000`."),
 		"requests_per_minute": numberWithDefault(q.RequestsPerMinute, "Requests to the API by tokens that are bound to the app, for "+
 			"each node, `1` to `1000000`."),
 		"manual_runs_per_minute": numberWithDefault(q.ManualRunsPerMinute, "Requests to run or retry a job, `1` to `1000000`."),
-		"bytes_kept": numberWithDefault(int(q.BytesKept), "Bytes of responses in the history, from 1 MiB to 10 TiB. Above it, nodes "+
-			"record outcomes without the responses."),
+		"bytes_kept": numberWithDefault(int(q.BytesKept), "Bytes of responses, and of what runs were given, in the history, from 1 MiB "+
+			"to 10 TiB. Above it, nodes record outcomes without the responses, and requests with a payload are refused."),
 		"retention": durationWithDefault(q.Retention, "The longest `retention` that the app may choose, from `24h` to `87600h`."),
 	})
 }
@@ -110,6 +116,7 @@ func quotasAttribute() schema.SingleNestedAttribute {
 func quotaValues(q dispatcher.Quotas) map[string]attr.Value {
 	return map[string]attr.Value{
 		"jobs": flattenNumber(q.Jobs), "triggers": flattenNumber(q.Triggers), "waiting_runs": flattenNumber(q.WaitingRuns),
+		"chain_runs": flattenNumber(q.ChainRuns), "chain_depth": flattenNumber(q.ChainDepth),
 		"requests_per_minute": flattenNumber(q.RequestsPerMinute), "manual_runs_per_minute": flattenNumber(q.ManualRunsPerMinute),
 		"bytes_kept": flattenNumber(int(q.BytesKept)), "retention": flattenDuration(q.Retention),
 	}
@@ -179,6 +186,8 @@ func expandBounds(ctx context.Context, e *expander, object types.Object) *dispat
 		b.Quotas = dispatcher.Quotas{
 			Jobs: e.count(at+"jobs", q.Jobs), Triggers: e.count(at+"triggers", q.Triggers),
 			WaitingRuns:         e.count(at+"waiting_runs", q.WaitingRuns),
+			ChainRuns:           e.count(at+"chain_runs", q.ChainRuns),
+			ChainDepth:          e.count(at+"chain_depth", q.ChainDepth),
 			RequestsPerMinute:   e.count(at+"requests_per_minute", q.RequestsPerMinute),
 			ManualRunsPerMinute: e.count(at+"manual_runs_per_minute", q.ManualRunsPerMinute),
 			BytesKept:           int64(e.count(at+"bytes_kept", q.BytesKept)),

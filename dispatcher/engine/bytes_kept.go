@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"fmt"
 	"sync"
 	"time"
 
@@ -32,8 +31,7 @@ func (b *bytesKept) take(app string, most int64, response *dispatcher.Response) 
 		return response
 	}
 	b.over[app] = true
-	return &dispatcher.Response{Endpoint: response.Endpoint, Omitted: fmt.Sprintf("the responses of app %s have reached "+
-		"the %d bytes that its bounds allow (quotas.bytes_kept); keep runs for a shorter time, or ask an operator for more", app, most)}
+	return &dispatcher.Response{Endpoint: response.Endpoint, Omitted: dispatcher.BytesKeptReached(app, most)}
 }
 
 // sizeOf is about how many bytes a response takes in the history.

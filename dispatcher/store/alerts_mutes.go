@@ -100,7 +100,7 @@ func (s *store) TestAlert(ctx context.Context, app, name string, change dispatch
 		if err != nil {
 			return err
 		}
-		if err := t.countManual(ctx, app); err != nil {
+		if err := t.countManual(ctx, app, nil); err != nil {
 			return err
 		}
 		// $1 id

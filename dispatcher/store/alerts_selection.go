@@ -216,10 +216,10 @@ func (t *tx) endAlertsOf(ctx context.Context, job int64) error {
 
 // judgeEnds applies ends of runs, and decisions about missed fires, to the alerts of their jobs, in order. It returns how many
 // notifications it queued. Runs of backfills, and what follows them, are left out.
-func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd, backfills map[dispatcher.RunKey]string) (int, error) {
+func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd, causes map[dispatcher.RunKey]*dispatcher.RunCause) (int, error) {
 	var ids []int64
 	leftOut := func(e *pendingEnd) bool {
-		return e.follows&dispatcher.FollowsAlerts == 0 || e.key.Kind == dispatcher.KindBackfill || backfills[e.key] != ""
+		return e.judged || e.follows&dispatcher.FollowsAlerts == 0 || e.key.Kind == dispatcher.KindBackfill || causes[e.key].OfBackfill()
 	}
 	for i := range ends {
 		if !leftOut(&ends[i]) {

@@ -129,7 +129,7 @@ func (s *store) CreateBackfill(
 			}
 			return err
 		}
-		if err := t.countManual(ctx, app); err != nil {
+		if err := t.countManual(ctx, app, plan.Payload); err != nil {
 			return err
 		}
 		id := dispatcher.NewBackfillID(t.now, rand.Int64())

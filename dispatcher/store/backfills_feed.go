@@ -28,6 +28,7 @@ type feeding struct {
 	backfill
 	job    dispatcher.Job
 	result dispatcher.FedBackfill
+	waits  string // why it does not go on now; empty: it does
 }
 
 // FeedBackfill counts what has ended of a backfill, and queues what may begin.
@@ -134,6 +135,10 @@ func (s *store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted boo
 	if free <= 0 {
 		return false, nil
 	}
+	if f.waits, err = f.noRoom(ctx, t); err != nil || f.waits != "" {
+		f.result.NextAt = t.now.Add(roomAgain)
+		return false, err
+	}
 	page, err := f.page(ctx, t)
 	if err != nil || f.State != dispatcher.BackfillRunning {
 		return false, err
@@ -166,6 +171,29 @@ func (s *store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted boo
 	}
 	f.result.More = looked == len(page) && len(page) == backfillPage && f.result.Queued < free
 	return looked == len(page) && len(page) < backfillPage, nil
+}
+
+// roomAgain is when a backfill looks again whether its app has room for its runs.
+const roomAgain = 15 * time.Second
+
+// noRoom returns why the app has no room for further runs of the backfill; empty: it has.
+func (f *feeding) noRoom(ctx context.Context, t *tx) (why string, err error) {
+	app, err := findApp(ctx, t, f.App, "")
+	if err != nil {
+		return "", err
+	}
+	most := app.Bounds.Quotas.WaitingRuns
+	waiting, err := t.waitingRuns(ctx, f.App, most)
+	if err == nil && waiting >= int64(most) {
+		return dispatcher.WaitingRunsReached(f.App, waiting, most).Message, nil
+	}
+	if err == nil {
+		err = t.mayKeep(ctx, app, f.Payload)
+	}
+	if full, is := errors.AsType[*dispatcher.Problem](err); is {
+		return full.Message, nil
+	}
+	return "", err
 }
 
 // page returns the next instants, unless a trigger of which they are was removed: its runs could not be made.
@@ -318,10 +346,10 @@ func (f *feeding) write(ctx context.Context, t *tx, exhausted bool) error {
 	if f.cursor != nil {
 		at, trigger = orNull(f.cursor.At), f.cursor.TriggerID
 	}
-	// $1 backfill, $2 state, $3 why, $4 to $8 counts, $9 and $10 cursor, $11 pace, $12 when it ended
+	// $1 backfill, $2 state, $3 why, $4 to $8 counts, $9 and $10 cursor, $11 pace, $12 when it ended, $13 why it waits
 	const write = `UPDATE backfills SET state = $2, error = $3, queued = $4, skipped = $5, succeeded = $6, failed = $7, cancelled = $8,
-		cursor_at = $9, cursor_trigger = $10, next_at = $11, ended_at = $12, waits = '', tries = 0, try_at = 0 WHERE id = $1`
+		cursor_at = $9, cursor_trigger = $10, next_at = $11, ended_at = $12, waits = $13, tries = 0, try_at = 0 WHERE id = $1`
 	_, err := t.ExecContext(ctx, write, f.id, string(f.State), storable(f.Error), f.Queued, f.Skipped, f.Succeeded, f.Failed,
-		f.Cancelled, at, trigger, f.nextAt, orNullAt(ended))
+		f.Cancelled, at, trigger, f.nextAt, orNullAt(ended), f.waits)
 	return err
 }

@@ -27,6 +27,8 @@ type pendingEnd struct {
 	tries   int
 	problem string
 	tryAt   int64
+	// judged tells that alerts know of it already, and group that its job calls a group.
+	judged, group bool
 	// What the job and the trigger are called now. follows is 0 if the job is deleted.
 	app, job, trigger string
 	follows           dispatcher.FollowMask
@@ -67,7 +69,8 @@ func (e *pendingEnd) follower(f follower) dispatcher.RunKey {
 // pendingEnds returns the pending ends that a query chooses, which is of pending_ends alone.
 func pendingEnds(chosen string) string {
 	return `SELECT e.ended_at, e.trigger_id, e.scheduled_at, e.kind, e.job_id, e.attempt, e.started_at, e.http_status, e.state, e.class,
-			e.error, e.tries, e.problem, e.try_at, coalesce(a.name, ''), coalesce(j.name, ''), coalesce(t.name, ''),
+			e.error, e.tries, e.problem, e.try_at, e.judged, coalesce(j.target_group, '') <> '',
+			coalesce(a.name, ''), coalesce(j.name, ''), coalesce(t.name, ''),
 			CASE WHEN j.deleted_at IS NULL THEN coalesce(j.follows, 0) ELSE 0 END
 		FROM (` + chosen + `) AS e
 		LEFT JOIN jobs AS j ON j.id = e.job_id LEFT JOIN apps AS a ON a.id = j.app_id LEFT JOIN triggers AS t ON t.id = e.trigger_id
@@ -92,7 +95,7 @@ func scanPendingEnd(row scanner) (e pendingEnd, err error) {
 	var kind int
 	err = row.Scan(instantColumn(&e.endedAt), &e.key.TriggerID, instantColumn(&e.key.ScheduledAt), &kind, &e.jobID, &e.attempt,
 		optionalColumn(&e.startedAt), &e.httpStatus, &e.state, &e.class, &e.reason, &e.tries,
-		&e.problem, &e.tryAt, &e.app, &e.job, &e.trigger, &e.follows)
+		&e.problem, &e.tryAt, &e.judged, &e.group, &e.app, &e.job, &e.trigger, &e.follows)
 	e.key.Kind, _ = dispatcher.KindOfCode(byte(kind))
 	return e, err
 }
@@ -141,25 +144,34 @@ func (t *tx) followEnds(ctx context.Context, ends []pendingEnd) (done dispatcher
 		return done, nil
 	}
 	done = dispatcher.FollowedEnds{Ends: len(ends), Latest: ends[len(ends)-1].endedAt}
-	if err := t.removePending(ctx, ends); err != nil {
-		return done, err
-	}
-	backfills, err := t.backfillsOf(ctx, ends)
+	causes, err := t.causesOf(ctx, ends)
 	if err != nil {
 		return done, err
 	}
-	runs, err := t.runsThatFollow(ctx, ends, backfills)
+	f, err := t.runsThatFollow(ctx, ends, causes)
 	if err != nil {
+		return done, err
+	}
+	if err := t.removePending(ctx, f.without(ends)); err != nil {
 		return done, err
 	}
 	failpoint.Hit(failpoint.InFollow)
-	queued, err := t.queueRuns(ctx, runs)
+	queued, err := t.queueRuns(ctx, f.runs)
+	if err == nil {
+		err = t.failRefused(ctx, f.refused)
+	}
 	if err != nil {
 		return done, err
 	}
-	notified, err := t.judgeEnds(ctx, ends, backfills)
+	notified, err := t.judgeEnds(ctx, ends, causes)
+	if err != nil {
+		return done, err
+	}
+	if done.SetAside, err = t.setEndsAside(ctx, f.aside); err != nil {
+		return done, err
+	}
 	done.Queued = len(queued) + notified
-	return done, err
+	return done, f.countAdded(ctx, t)
 }
 
 // removePending removes pending ends that are locked.
@@ -178,8 +190,8 @@ func (t *tx) removePending(ctx context.Context, ends []pendingEnd) error {
 	return err
 }
 
-// backfillsOf returns the ids of the backfills of which runs that ended are part, or of which a run is that they follow.
-func (t *tx) backfillsOf(ctx context.Context, ends []pendingEnd) (map[dispatcher.RunKey]string, error) {
+// causesOf returns why runs exist that ended, as far as backfills and chains tell.
+func (t *tx) causesOf(ctx context.Context, ends []pendingEnd) (map[dispatcher.RunKey]*dispatcher.RunCause, error) {
 	var keys []dispatcher.RunKey
 	for _, e := range ends {
 		if e.key.Kind == dispatcher.KindBackfill || e.key.Kind == dispatcher.KindChain {
@@ -190,53 +202,79 @@ func (t *tx) backfillsOf(ctx context.Context, ends []pendingEnd) (map[dispatcher
 	if err != nil {
 		return nil, err
 	}
-	backfills := make(map[dispatcher.RunKey]string, len(inputs))
+	causes := make(map[dispatcher.RunKey]*dispatcher.RunCause, len(inputs))
 	for key, input := range inputs {
-		if input.Cause.OfBackfill() {
-			backfills[key] = input.Cause.Backfill
+		if input.Cause != nil {
+			causes[key] = input.Cause
 		}
 	}
-	return backfills, nil
+	return causes, nil
 }
 
-// runsThatFollow returns the runs that follow some ends, as the jobs declare it now.
-func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd, backfills map[dispatcher.RunKey]string) ([]queuedRun, error) {
+// runsThatFollow returns what becomes of some ends, as the jobs declare now what follows them.
+func (t *tx) runsThatFollow(ctx context.Context, ends []pendingEnd, causes map[dispatcher.RunKey]*dispatcher.RunCause) (
+	f following, err error,
+) {
+	f.rooms = map[string]*followRoom{}
 	all, err := t.followersOf(ctx, ends)
-	if err != nil {
-		return nil, err
+	if err != nil || len(all) == 0 {
+		return f, err
 	}
-	var runs []queuedRun
+	shards, err := t.shardsOfEnds(ctx, ends)
+	if err != nil {
+		return f, err
+	}
 	seen := map[dispatcher.RunKey]bool{}
 	for i := range ends {
 		e := &ends[i]
 		followers := all[followed{e.jobID, e.event().Mask()}]
+		// The same run may have failed, been retried and failed again meanwhile.
+		followers = slices.DeleteFunc(slices.Clone(followers), func(p presentFollower) bool { return seen[e.follower(p.follower)] })
 		if len(followers) == 0 {
 			continue
 		}
-		document, err := t.documentOf(ctx, e)
+		for _, p := range followers {
+			seen[e.follower(p.follower)] = true
+		}
+		room, err := t.roomOf(ctx, &f, e.app)
 		if err != nil {
-			return nil, fmt.Errorf("what followers of run %s get: %w", e.key, err)
+			return f, err
 		}
-		cause := &dispatcher.RunCause{Backfill: backfills[e.key], Run: document.Parent.Run, On: string(document.Event),
-			State: document.Parent.State, Class: document.Parent.Class, Error: document.Parent.Error}
-		var encoded json.RawMessage
-		for _, f := range followers {
-			key := e.follower(f.follower)
-			if seen[key] {
-				continue // the same run failed, was retried and failed again meanwhile
-			}
-			seen[key] = true
-			input := &dispatcher.RunInput{Cause: cause, Missed: e.missed()}
-			if f.result {
-				if encoded == nil {
-					if encoded, err = t.encodeDocument(ctx, e, document); err != nil {
-						return nil, err
-					}
+		link, refused := room.quotas.Link(causes[e.key], shards[e.key], len(followers))
+		runs, err := t.followersRuns(ctx, e, followers, room, link, causes[e.key])
+		if err != nil {
+			return f, err
+		}
+		f.take(room, e, runs, refused)
+	}
+	return f, nil
+}
+
+// followersRuns returns the runs of the followers of an end, with what they are given.
+func (t *tx) followersRuns(ctx context.Context, e *pendingEnd, followers []presentFollower, room *followRoom, link dispatcher.ChainLink,
+	of *dispatcher.RunCause) ([]queuedRun, error) {
+	document, err := t.documentOf(ctx, e)
+	if err != nil {
+		return nil, fmt.Errorf("what followers of run %s get: %w", e.key, err)
+	}
+	cause := &dispatcher.RunCause{Run: document.Parent.Run, On: string(document.Event), State: document.Parent.State,
+		Class: document.Parent.Class, Error: document.Parent.Error, Depth: link.Depth, MayFollow: link.MayFollow}
+	if of != nil {
+		cause.Backfill = of.Backfill
+	}
+	var encoded json.RawMessage
+	runs := make([]queuedRun, len(followers))
+	for i, p := range followers {
+		input := &dispatcher.RunInput{Cause: cause, Missed: e.missed()}
+		if p.result {
+			if encoded == nil {
+				if encoded, err = t.encodeDocument(ctx, e, document, room); err != nil {
+					return nil, err
 				}
-				input.Payload = encoded
 			}
-			runs = append(runs, queuedRun{RunKey: key, jobID: f.id, revision: f.revision, input: input})
+			input.Payload = encoded
 		}
+		runs[i] = queuedRun{RunKey: e.follower(p.follower), jobID: p.id, revision: p.revision, input: input}
 	}
 	return runs, nil
 }
@@ -307,8 +345,14 @@ func (t *tx) documentOf(ctx context.Context, e *pendingEnd) (dispatcher.FollowDo
 	return document, err
 }
 
-// encodeDocument returns a document with the response that is stored of the latest attempt.
-func (t *tx) encodeDocument(ctx context.Context, e *pendingEnd, document dispatcher.FollowDocument) (json.RawMessage, error) {
+// encodeDocument returns a document with the response that is stored of the latest attempt, unless its app has no room for it.
+func (t *tx) encodeDocument(ctx context.Context, e *pendingEnd, document dispatcher.FollowDocument, room *followRoom) (
+	json.RawMessage, error,
+) {
+	if room.full {
+		document.ResultOmitted = dispatcher.BytesKeptReached(e.app, room.quotas.BytesKept)
+		return document.Encode(nil)
+	}
 	var response *dispatcher.Response
 	if e.attempt > 0 {
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 attempt

@@ -148,7 +148,7 @@ func (s *store) putFollows(ctx context.Context, t *tx, old *dispatcher.Job, job 
 		problems.AddError("/"+string(event), err)
 		job = job.WithFollowTarget(event, target)
 	}
-	all, err := t.findFollowers(ctx, job)
+	all, err := t.findFollowers(ctx, app, job)
 	var wrong dispatcher.Problems
 	if err != nil && !errors.As(err, &wrong) {
 		return job, nil, err

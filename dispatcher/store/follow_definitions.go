@@ -51,7 +51,7 @@ type follower struct {
 
 // findFollowers returns the rows of followers for a job. The error is Problems: a job that it names does not exist, or is
 // followed by this one already. The app is locked, so two jobs that are put at once cannot make a circle.
-func (t *tx) findFollowers(ctx context.Context, job dispatcher.Job) ([]follower, error) {
+func (t *tx) findFollowers(ctx context.Context, app dispatcher.App, job dispatcher.Job) ([]follower, error) {
 	ids, err := t.idsOfJobs(ctx, job.App, job.Followers())
 	if err != nil {
 		return nil, err
@@ -76,6 +76,11 @@ func (t *tx) findFollowers(ctx context.Context, job dispatcher.Job) ([]follower,
 	}
 	if err := t.checkChain(ctx, &problems, job, next); err != nil {
 		return nil, err
+	}
+	if len(problems) == 0 { // there is no circle
+		if err := t.checkFanOut(ctx, &problems, app, job, all); err != nil {
+			return nil, err
+		}
 	}
 	return all, problems.Err()
 }

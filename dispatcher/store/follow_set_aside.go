@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
 )
 
 // An end that cannot be followed, because of what is stored of it, its job or an alert, must not hold back all that end after it.
@@ -68,15 +69,11 @@ func (e *pendingEnd) setAside() dispatcher.SetAside {
 // setEndAside sets an end aside that could not be followed; none: another node has followed it meanwhile.
 func (s *store) setEndAside(ctx context.Context, end *pendingEnd, why error, now time.Time) (aside []dispatcher.SetAside, err error) {
 	end.problem = problemOf(why)
-	end.tries++
+	tries := end.tries
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		aside = nil
-		end.tryAt = t.now.Add(asidePauses.After(end.tries)).UnixMilli()
-		// $1 to $4: the key, $5 tries, $6 when it is tried again, $7 problem
-		const note = `UPDATE pending_ends SET tries = $5, try_at = $6, problem = $7
-			WHERE ended_at = $1 AND trigger_id = $2 AND scheduled_at = $3 AND kind = $4`
-		n, err := t.execute(ctx, note, append(end.keyArgs(), end.tries, end.tryAt, end.problem)...)
-		if err == nil && n > 0 {
+		aside, end.tries = nil, tries
+		there, err := t.noteAside(ctx, end, asidePauses)
+		if there {
 			aside = append(aside, end.setAside())
 		}
 		return err
@@ -85,4 +82,15 @@ func (s *store) setEndAside(ctx context.Context, end *pendingEnd, why error, now
 		s.asides.report(ctx, one)
 	}
 	return aside, err
+}
+
+// noteAside notes that an end is set aside for its problem, and reports whether it is still pending.
+func (t *tx) noteAside(ctx context.Context, end *pendingEnd, pauses backoff.Pauses) (bool, error) {
+	end.tries++
+	end.tryAt = t.now.Add(pauses.After(end.tries)).UnixMilli()
+	// $1 to $4: the key, $5 tries, $6 when it is tried again, $7 problem, $8 whether alerts have had it
+	const note = `UPDATE pending_ends SET tries = $5, try_at = $6, problem = $7, judged = $8
+		WHERE ended_at = $1 AND trigger_id = $2 AND scheduled_at = $3 AND kind = $4`
+	n, err := t.execute(ctx, note, append(end.keyArgs(), end.tries, end.tryAt, end.problem, end.judged)...)
+	return n > 0, err
 }

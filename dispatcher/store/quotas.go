@@ -64,13 +64,20 @@ func (t *tx) countJobs(ctx context.Context, app string, jobs, triggers int) (use
 	return used, err
 }
 
-// waitingKnown is how long the number of waiting runs of an app is taken as counted.
-const waitingKnown = 5 * time.Second
+const (
+	// waitingKnown is how long the number of waiting runs of an app is taken as counted by requests for manual runs.
+	waitingKnown = 5 * time.Second
+	// waitingUsable is for how long it is by all else, as long as it is below the quota.
+	waitingUsable = 15 * time.Second
+)
 
-// countManual counts a request to run or retry a job, and refuses one for which the app has no quota left, or that
+// countManual counts a request to run a job, with a payload or without, or to retry a run, and refuses one for which the app has no quota left, or that
 // waits until an operator lifts the suspension of the app. RunKeys of other runs are not locked: it is counted last.
-func (t *tx) countManual(ctx context.Context, name string) error {
+func (t *tx) countManual(ctx context.Context, name string, payload []byte) error {
 	app, err := findApp(ctx, t, name, "")
+	if err == nil {
+		err = t.mayKeep(ctx, app, payload)
+	}
 	if err != nil {
 		return err
 	}
@@ -98,30 +105,92 @@ func (t *tx) countManual(ctx context.Context, name string) error {
 		if waiting, err = t.countWaiting(ctx, name, quotas.WaitingRuns); err != nil {
 			return err
 		}
+		waiting++ // the one that is requested
 	}
 	if waiting > int64(quotas.WaitingRuns) {
-		return &dispatcher.Problem{Code: dispatcher.CodeBoundQuota, Message: fmt.Sprintf(
-			"%d runs of app %s wait, and its bounds allow %d (quotas.waiting_runs); wait until some end, cancel some, or ask an "+
-				"operator for more", waiting-1, name, quotas.WaitingRuns)}
+		return dispatcher.WaitingRunsReached(name, waiting-1, quotas.WaitingRuns)
 	}
 	return nil
 }
 
-// countWaiting counts the runs of an app that wait, the one that is requested included, as far as one above most.
+// waitingRuns returns how many runs of an app wait. What was queued since they were counted is part of it, and what has begun
+// since is not taken off. So they are counted again before an app is found to have most or more, but not within the time of
+// some 10 us for each run that is counted: an app at a large quota is not to cost the database more than a tenth of a connection.
+func (t *tx) waitingRuns(ctx context.Context, app string, most int) (waiting int64, err error) {
+	var counted int64
+	// $1 app
+	const known = `SELECT waiting_runs, counted_at FROM app_usage WHERE app_id = $1`
+	_, found, err := first(ctx, t, func(row scanner) (struct{}, error) {
+		return struct{}{}, row.Scan(&waiting, &counted)
+	}, known, dispatcher.AppID(app))
+	if err != nil {
+		return 0, fmt.Errorf("read how many runs of app %s wait: %w", app, err)
+	}
+	again := min(waitingKnown, time.Duration(most)*10*time.Microsecond)
+	age := t.now.UnixMilli() - counted
+	if found && age >= 0 && age < waitingUsable.Milliseconds() && (waiting < int64(most) || age < again.Milliseconds()) {
+		return waiting, nil
+	}
+	return t.countWaiting(ctx, app, most)
+}
+
+// countWaiting counts the runs of an app that wait, as far as one above most, and notes how many there are.
 func (t *tx) countWaiting(ctx context.Context, app string, most int) (waiting int64, err error) {
 	// $1 app, $2 limit
 	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id
-		WHERE j.app_id = $1 AND r.state IN ('queued', 'retrying') AND r.kind < 16 LIMIT $2) AS waiting`
-	waiting, _, err = first(ctx, t, scanInt, count, dispatcher.AppID(app), most)
-	if waiting++; err == nil {
+		WHERE j.app_id = $1 AND r.state IN ('queued', 'retrying', 'waiting_callback') LIMIT $2) AS waiting`
+	waiting, _, err = first(ctx, t, scanInt, count, dispatcher.AppID(app), most+1)
+	if err == nil {
 		// $1 app, $2 count, $3 now
-		_, err = t.ExecContext(ctx, `UPDATE app_usage SET waiting_runs = $2, counted_at = $3 WHERE app_id = $1`,
+		_, err = t.ExecContext(ctx, `INSERT INTO app_usage (app_id, waiting_runs, counted_at) VALUES ($1, $2, $3)
+			ON CONFLICT (app_id) DO UPDATE SET waiting_runs = excluded.waiting_runs, counted_at = excluded.counted_at`,
 			dispatcher.AppID(app), waiting, t.now.UnixMilli())
 	}
 	if err != nil {
 		return 0, fmt.Errorf("count the waiting runs of app %s: %w", app, err)
 	}
 	return waiting, nil
+}
+
+// WaitingRuns returns how many runs of apps wait, by what each of them may have.
+func (s *store) WaitingRuns(ctx context.Context, apps map[string]int, now time.Time) (waiting map[string]int64, err error) {
+	waiting = map[string]int64{}
+	for _, app := range sortedKeys(apps) {
+		err := s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+			waiting[app], err = t.waitingRuns(ctx, app, apps[app])
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return waiting, nil
+}
+
+// countInputs adds what runs were given to what their apps keep.
+func (t *tx) countInputs(ctx context.Context, jobs, bytes []int64) error {
+	// $1 day, from $2 on: jobs and bytes
+	add := t.rows(0, 2, "", column{"job_id", bigint}, column{"bytes", bigint}) + ` INSERT INTO app_bytes (app_id, day, bytes)
+		SELECT j.app_id, CAST($1 AS BIGINT), CAST(SUM(b.bytes) AS BIGINT) FROM b JOIN jobs AS j ON j.id = b.job_id WHERE 1 = 1
+		GROUP BY j.app_id ORDER BY j.app_id
+		ON CONFLICT (app_id, day) DO UPDATE SET bytes = app_bytes.bytes + excluded.bytes`
+	if _, err := t.ExecContext(ctx, add, append([]any{day(t.now.UnixMilli())}, t.batch(jobs, bytes)...)...); err != nil {
+		return fmt.Errorf("count the bytes of %d inputs: %w", len(jobs), err)
+	}
+	return nil
+}
+
+// mayKeep refuses what a run would be given if its app has no room for it.
+func (t *tx) mayKeep(ctx context.Context, app dispatcher.App, payload []byte) error {
+	if len(payload) == 0 {
+		return nil
+	}
+	kept, err := bytesKept(ctx, t, app.Name, day(t.now.UnixMilli()))
+	if err == nil && kept+int64(len(payload)) > app.Bounds.Quotas.BytesKept {
+		return &dispatcher.Problem{Code: dispatcher.CodeBoundQuota,
+			Message: dispatcher.BytesKeptReached(app.Name, app.Bounds.Quotas.BytesKept)}
+	}
+	return err
 }
 
 // KeepBytes adds bytes of responses, by app, to what the apps keep, and returns how much each of them keeps. It also
@@ -159,7 +228,7 @@ func (s *store) keepBytes(ctx context.Context, added map[string]int64, apps []st
 	})
 }
 
-// bytesKept is how many bytes of responses an app keeps, by its retention.
+// bytesKept is how many bytes of responses and inputs an app keeps, by its retention.
 func bytesKept(ctx context.Context, q querier, app string, today int64) (int64, error) {
 	// $1 app, $2 today
 	const sum = `SELECT CAST(COALESCE(SUM(b.bytes), 0) AS BIGINT) FROM app_bytes AS b JOIN apps AS a ON a.id = b.app_id

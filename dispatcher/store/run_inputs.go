@@ -89,9 +89,10 @@ func (t *tx) queueRuns(ctx context.Context, runs []queuedRun) ([]dispatcher.RunK
 	return queued, t.writeInputs(ctx, fresh)
 }
 
-// writeInputs stores the inputs of those of runs that have one, in place of what they had.
+// writeInputs stores the inputs of those of runs that have one, in place of what they had, and counts their bytes.
 func (t *tx) writeInputs(ctx context.Context, runs []queuedRun) error {
 	k, inputs := newKeys(len(runs)), []string(nil)
+	var jobs, bytes []int64
 	for _, run := range runs {
 		if run.input == nil {
 			continue
@@ -101,7 +102,7 @@ func (t *tx) writeInputs(ctx context.Context, runs []queuedRun) error {
 			return fmt.Errorf("input of run %s: %w", run.RunKey, err)
 		}
 		k.add(run.RunKey, 0, 0)
-		inputs = append(inputs, text)
+		inputs, jobs, bytes = append(inputs, text), append(jobs, run.jobID), append(bytes, int64(len(text)))
 	}
 	if len(inputs) == 0 {
 		return nil
@@ -109,7 +110,7 @@ func (t *tx) writeInputs(ctx context.Context, runs []queuedRun) error {
 	if _, err := t.ExecContext(ctx, t.hot.queue.input, t.batch(k.at, k.trigger, k.kind, inputs)...); err != nil {
 		return fmt.Errorf("write %d inputs of runs: %w", len(inputs), err)
 	}
-	return nil
+	return t.countInputs(ctx, jobs, bytes)
 }
 
 // writeRequester adds the trace context of the request that retries a run to what the run was given, so that its next attempts

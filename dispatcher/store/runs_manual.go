@@ -33,7 +33,7 @@ func (s *store) requestRun(ctx context.Context, t *tx, app, name string, payload
 	if err := job.CheckPayloadOf(payload); err != nil {
 		return run, err
 	}
-	if err := t.countManual(ctx, app); err != nil {
+	if err := t.countManual(ctx, app, payload); err != nil {
 		return run, err
 	}
 	key := dispatcher.RunKey{TriggerID: job.Key(), ScheduledAt: t.now, Kind: dispatcher.KindManual}
@@ -85,7 +85,7 @@ func retryRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 	if run.EndedAt == nil && run.State != dispatcher.RunRetrying {
 		return fmt.Errorf("run %s is not finished: %w", run.ID, dispatcher.ErrConflict)
 	}
-	if err := t.countManual(ctx, run.App); err != nil {
+	if err := t.countManual(ctx, run.App, nil); err != nil {
 		return err
 	}
 	if err := t.writeRequester(ctx, run.ID); err != nil {

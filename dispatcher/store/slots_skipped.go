@@ -18,6 +18,8 @@ const (
 	skipQueueFull    skipReason = "queue_full"    // as many runs wait as queue_limit allows
 	skipReplaced     skipReason = "replaced"      // a later run took its place before it began
 	skipEndpointBusy skipReason = "endpoint_busy" // the endpoint runs the job already
+	skipWaiting      skipReason = "waiting_runs"  // as many runs of the app wait as its bounds allow
+	skipChain        skipReason = "chain"         // it would be outside what may follow the first run of its chain
 )
 
 // reasonOfSkip returns the reason of a run that is skipped.
@@ -41,11 +43,12 @@ type skips struct {
 
 func newSkips() *skips {
 	s := &skips{total: prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "carillon_skipped_runs_total", Help: "Runs that got no slot and were skipped by this node, by app and reason.",
+		Name: "carillon_skipped_runs_total",
+		Help: "Runs that this node did not attempt, because they got no slot or because of a quota of their app, by app and reason.",
 	}, []string{"app", "reason"})}
 	s.apps = series.New(func(app string) map[skipReason]prometheus.Counter {
 		all := map[skipReason]prometheus.Counter{}
-		for _, reason := range []skipReason{skipForbidden, skipQueueFull, skipReplaced, skipEndpointBusy} {
+		for _, reason := range []skipReason{skipForbidden, skipQueueFull, skipReplaced, skipEndpointBusy, skipWaiting, skipChain} {
 			all[reason] = s.total.WithLabelValues(app, string(reason))
 		}
 		return all

@@ -69,18 +69,18 @@ CREATE INDEX app_pauses_until ON app_pauses (until_at) WHERE until_at IS NOT NUL
 CREATE INDEX app_pauses_ended ON app_pauses (ended_at) WHERE ended_at IS NOT NULL;
 
 -- How much of its quotas an app uses. Changes of its jobs count in their transactions, under the lock of the app;
--- requests for manual runs lock nothing else.
+-- requests for manual runs lock nothing else, and what follows runs is counted last in its transaction.
 CREATE TABLE app_usage (
   app_id       BIGINT NOT NULL PRIMARY KEY,
   jobs         BIGINT NOT NULL DEFAULT 0,
   triggers     BIGINT NOT NULL DEFAULT 0,
   minute       BIGINT NOT NULL DEFAULT 0, -- when the minute began in which manual_runs were requested
   manual_runs  BIGINT NOT NULL DEFAULT 0,
-  waiting_runs BIGINT NOT NULL DEFAULT 0, -- when they were counted, and those requested since
+  waiting_runs BIGINT NOT NULL DEFAULT 0, -- when they were counted, and those requested or queued since
   counted_at   BIGINT NOT NULL DEFAULT 0
 ) WITH (fillfactor = 50);
 
--- Bytes of responses that were stored for an app, by the UTC day on which nodes reported them, each its own, every
+-- Bytes of responses, and of what runs were given, that were stored for an app, by the UTC day on which nodes reported them, each its own, every
 -- handler interval. An estimate: what was stored on a day goes with the retention of the app.
 CREATE TABLE app_bytes (
   app_id BIGINT NOT NULL,
@@ -450,6 +450,7 @@ CREATE TABLE pending_ends (
   tries        INTEGER NOT NULL DEFAULT 0, -- how often it could not be followed
   try_at       BIGINT  NOT NULL DEFAULT 0, -- it is set aside until then; 0: it is not
   problem      TEXT    NOT NULL DEFAULT '', -- why it could not be followed; empty: nobody has tried, or it is not set aside
+  judged       BOOLEAN NOT NULL DEFAULT FALSE, -- alerts know of it, and only what follows it is left to be queued
   PRIMARY KEY (ended_at, trigger_id, scheduled_at, kind)
 );
 CREATE INDEX pending_ends_job ON pending_ends (job_id);

@@ -383,6 +383,7 @@ CREATE TABLE pending_ends (
   tries INTEGER NOT NULL DEFAULT 0,
   try_at INTEGER NOT NULL DEFAULT 0,
   problem TEXT NOT NULL DEFAULT '',
+  judged INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (ended_at, trigger_id, scheduled_at, kind)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX pending_ends_job ON pending_ends (job_id);

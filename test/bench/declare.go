@@ -27,7 +27,8 @@ var byBench = dispatcher.Change{Actor: "bench", Operator: true}
 
 // boundless are bounds that no figure runs into.
 var boundless = dispatcher.Bounds{Secrets: []string{"file:" + secretFile}, Quotas: dispatcher.Quotas{
-	Jobs: 1_000_000, Triggers: 10_000_000, WaitingRuns: 10_000_000, ManualRunsPerMinute: 1_000_000, BytesKept: 10 << 40,
+	Jobs: 1_000_000, Triggers: 10_000_000, WaitingRuns: 10_000_000, ChainRuns: 1_000_000,
+	ManualRunsPerMinute: 1_000_000, BytesKept: 10 << 40,
 }}
 
 // declare creates the app and its jobs.

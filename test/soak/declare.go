@@ -52,7 +52,8 @@ func bySoak() dispatcher.Change { return dispatcher.Change{Actor: "soak", Operat
 // boundless are bounds that no app of the soak runs into.
 func boundless() *dispatcher.Bounds {
 	return &dispatcher.Bounds{Quotas: dispatcher.Quotas{
-		Jobs: 1_000_000, Triggers: 10_000_000, WaitingRuns: 10_000_000, ManualRunsPerMinute: 1_000_000, BytesKept: 10 << 40,
+		Jobs: 1_000_000, Triggers: 10_000_000, WaitingRuns: 10_000_000, ChainRuns: 1_000_000,
+		ManualRunsPerMinute: 1_000_000, BytesKept: 10 << 40,
 		Retention: dispatcher.Duration(dispatcher.MaxRetention),
 	}}
 }

@@ -115,7 +115,7 @@ func testFollowedOnce(t *testing.T, f *fixture) {
 	f.must(err)
 	f.expect("when the child is scheduled", child.ScheduledAt, held.ScheduledAt)
 	wantDiff(t, "why the child exists", &dispatcher.RunCause{Run: held.String(), On: "on_failure", State: dispatcher.RunFailed,
-		Class: dispatcher.ClassHTTP5xx, Error: "broken"}, child.Cause)
+		Class: dispatcher.ClassHTTP5xx, Error: "broken", Depth: 1, MayFollow: 9999}, child.Cause)
 	adopted := f.adoptIdle(nodeA, start)
 	f.expect("runs that a node adopts", len(adopted), 1)
 	f.must(f.Record(t.Context(), []dispatcher.Record{record(adopted[0], outcome(start))}))

@@ -58,7 +58,7 @@ func wings() map[string]tests {
 	return map[string]tests{
 		"dispatch": join(dispatchTests(), claimTests(), dueTests(), inputTests(), retryTests(), misfireTests(), slotTests(), slotEndTests(),
 			endpointSlotTests(), hostTests(), unfoldTests(), fleetTests(), broadcastTests(), callbackTests(), meetingTests(), followTests(),
-			carriedStateTests()),
+			followBoundTests(), carriedStateTests()),
 		"definitions": join(definitionTests(), boundTests(), tokenTests(), sessionTests(), calendarTests(), unusedCalendarTests(),
 			auditTests(), importTests(), unchangedTests(), pendingTests(), renameTests(), switchTests(), appPauseTests(), groupTests()),
 		"feeds": join(deadLetterTests(), alertTests(), alertObjectiveTests(), followMeetingTests(), bulkTests(), backfillTests(),

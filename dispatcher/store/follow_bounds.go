@@ -1,0 +1,213 @@
+package store
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/backoff"
+)
+
+// What follows a run takes waiting places of its app, and counts towards what may follow the first run of its chain. An end
+// that finds no places is set aside until there are some. What a chain may not have is not tried again: it is recorded as
+// failed, without an attempt, so that people see it and may retry it.
+
+// following is what becomes of some ends.
+type following struct {
+	runs    []queuedRun
+	refused []unqueuedRun
+	aside   []*pendingEnd // with the problem
+	rooms   map[string]*followRoom
+}
+
+// unqueuedRun is a run that is not queued.
+type unqueuedRun struct {
+	queuedRun
+	app, why string
+	reason   skipReason
+}
+
+// followRoom is what an app has left for what follows its runs.
+type followRoom struct {
+	quotas         dispatcher.Quotas
+	waiting, added int64
+	setAside       int64 // ends; counted if there is no place left
+	full           bool  // it keeps as many bytes as it may
+}
+
+// roomOf returns the room of an app, which is read once.
+func (t *tx) roomOf(ctx context.Context, f *following, name string) (*followRoom, error) {
+	if room, known := f.rooms[name]; known {
+		return room, nil
+	}
+	app, err := findApp(ctx, t, name, "")
+	if err != nil {
+		return nil, err
+	}
+	room := &followRoom{quotas: app.Bounds.Quotas}
+	if room.waiting, err = t.waitingRuns(ctx, name, room.quotas.WaitingRuns); err != nil {
+		return nil, err
+	}
+	if room.waiting >= int64(room.quotas.WaitingRuns) {
+		if room.setAside, err = t.countSetAside(ctx, name, room.quotas.WaitingRuns); err != nil {
+			return nil, err
+		}
+	}
+	kept, err := bytesKept(ctx, t, name, day(t.now.UnixMilli()))
+	room.full = kept >= room.quotas.BytesKept
+	f.rooms[name] = room
+	return room, err
+}
+
+// countSetAside counts the ends of an app that are set aside, as far as one above most.
+func (t *tx) countSetAside(ctx context.Context, app string, most int) (int64, error) {
+	// $1 app, $2 limit
+	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM pending_ends AS e JOIN jobs AS j ON j.id = e.job_id
+		WHERE e.try_at > 0 AND j.app_id = $1 LIMIT $2) AS aside`
+	aside, _, err := first(ctx, t, scanInt, count, dispatcher.AppID(app), most+1)
+	if err != nil {
+		err = fmt.Errorf("count the ends of app %s that are set aside: %w", app, err)
+	}
+	return aside, err
+}
+
+// refuses returns why no end of an app may be set aside, as a Problem; nil: there is room, or there will be.
+func (r *followRoom) refuses(app string) error {
+	if r.waiting+r.added < int64(r.quotas.WaitingRuns) || r.setAside <= int64(r.quotas.WaitingRuns) {
+		return nil
+	}
+	return dispatcher.WaitingRunsReached(app, r.waiting+r.added, r.quotas.WaitingRuns)
+}
+
+// take adds the runs that follow an end.
+func (f *following) take(room *followRoom, e *pendingEnd, runs []queuedRun, link error) {
+	reason := skipChain
+	if link == nil {
+		link, reason = room.refuses(e.app), skipWaiting
+	}
+	switch {
+	case link != nil:
+		for _, run := range runs {
+			f.refused = append(f.refused, unqueuedRun{queuedRun: run, app: e.app, why: "not queued: " + link.Error(), reason: reason})
+		}
+	case room.waiting+room.added >= int64(room.quotas.WaitingRuns):
+		e.problem = dispatcher.WaitingRunsReached(e.app, room.waiting+room.added, room.quotas.WaitingRuns).Message
+		f.aside = append(f.aside, e)
+		room.setAside++
+	default:
+		room.added += int64(len(runs))
+		f.runs = append(f.runs, runs...)
+	}
+}
+
+// countAdded counts the runs that were queued. It comes last in its transaction, because it locks the rows of apps.
+func (f *following) countAdded(ctx context.Context, t *tx) error {
+	for _, name := range sortedKeys(f.rooms) {
+		if f.rooms[name].added == 0 {
+			continue
+		}
+		// $1 app, $2 runs
+		const add = `INSERT INTO app_usage (app_id, waiting_runs) VALUES ($1, $2)
+			ON CONFLICT (app_id) DO UPDATE SET waiting_runs = app_usage.waiting_runs + excluded.waiting_runs`
+		if _, err := t.ExecContext(ctx, add, dispatcher.AppID(name), f.rooms[name].added); err != nil {
+			return fmt.Errorf("count the waiting runs of app %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+// failRefused enters runs into the history that were not queued, unless there is a run of their key.
+func (t *tx) failRefused(ctx context.Context, refused []unqueuedRun) error {
+	if len(refused) == 0 {
+		return nil
+	}
+	runs, why := make([]queuedRun, 0, len(refused)), make([]string, 0, len(refused))
+	for _, one := range sortedBy(refused, func(r unqueuedRun) dispatcher.RunKey { return r.RunKey }) {
+		runs, why = append(runs, one.queuedRun), append(why, storable(one.why))
+	}
+	k, jobs, revisions := newKeys(len(runs)), make([]int64, 0, len(runs)), make([]int64, 0, len(runs))
+	for _, run := range runs {
+		k.add(run.RunKey, 0, 0)
+		jobs, revisions = append(jobs, run.jobID), append(revisions, run.revision)
+	}
+	// $1 now, from $2 on: the runs
+	insert := t.rows(0, 2, "", append(keyColumns[:3:3], column{"job_id", bigint}, column{"revision", bigint}, column{"why", text})...) + `
+		INSERT INTO runs (scheduled_at, trigger_id, kind, job_id, revision, node, ended_at, attempt, http_status, state, class, error)
+		SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, b.revision, 0, CAST($1 AS BIGINT), 0, 0, 'failed', 'bounds', b.why FROM b
+		WHERE NOT EXISTS (SELECT 1 FROM live_runs AS r WHERE r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id
+			AND r.kind = b.kind) ON CONFLICT DO NOTHING RETURNING scheduled_at, trigger_id, kind`
+	added, err := collect(ctx, t, scanRunKey, insert,
+		append([]any{t.now.UnixMilli()}, t.batch(k.at, k.trigger, k.kind, jobs, revisions, why)...)...)
+	if err != nil {
+		return fmt.Errorf("record %d runs that were not queued: %w", len(runs), err)
+	}
+	there := make(map[dispatcher.RunKey]bool, len(added))
+	for _, key := range added {
+		there[key] = true
+	}
+	var inputs []queuedRun
+	for _, one := range refused {
+		if there[one.RunKey] {
+			inputs = append(inputs, one.queuedRun)
+			t.skipped = append(t.skipped, skipped{one.app, one.reason})
+		}
+	}
+	return t.writeInputs(ctx, inputs)
+}
+
+// placePauses are the pauses before an end that found no waiting places is tried again.
+var placePauses = backoff.Pauses{First: 10 * time.Second, Most: 5 * time.Minute}
+
+// setEndsAside sets ends aside that find no waiting places. They are judged, so that no alert waits for them.
+func (t *tx) setEndsAside(ctx context.Context, ends []*pendingEnd) (shown []dispatcher.SetAside, err error) {
+	told := map[string]bool{}
+	for _, end := range ends {
+		end.judged = true
+		if _, err := t.noteAside(ctx, end, placePauses); err != nil {
+			return nil, fmt.Errorf("set the end of run %s aside: %w", end.key, err)
+		}
+		if !told[end.app] {
+			told[end.app] = true
+			shown = append(shown, end.setAside())
+		}
+	}
+	return shown, nil
+}
+
+// shardsOfEnds returns how many shards the runs had that have ended, as far as their jobs call groups.
+func (t *tx) shardsOfEnds(ctx context.Context, ends []pendingEnd) (map[dispatcher.RunKey]int, error) {
+	var keys []dispatcher.RunKey
+	for _, e := range ends {
+		if e.group && e.key.Kind != "" && e.follows != 0 {
+			keys = append(keys, e.key)
+		}
+	}
+	shards := map[dispatcher.RunKey]int{}
+	for _, key := range keys {
+		endpoints, _, err := endpointsOf(ctx, t, key)
+		if err != nil {
+			return nil, err
+		}
+		shards[key] = len(endpoints)
+	}
+	return shards, nil
+}
+
+// without returns those of ends that are not set aside.
+func (f *following) without(ends []pendingEnd) []pendingEnd {
+	if len(f.aside) == 0 {
+		return ends
+	}
+	aside := make(map[*pendingEnd]bool, len(f.aside))
+	for _, e := range f.aside {
+		aside[e] = true
+	}
+	var rest []pendingEnd
+	for i := range ends {
+		if !aside[&ends[i]] {
+			rest = append(rest, ends[i])
+		}
+	}
+	return rest
+}
