@@ -10,9 +10,15 @@ type UsageReports interface {
 	// KeepBytes adds bytes of responses that the node has stored since its last call, by app, and returns how many bytes
 	// each of these apps keeps. Nodes call it every handler interval; the sum is an estimate.
 	KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error)
-	// WaitingRuns returns how many runs of apps wait, as they were counted some seconds ago at most. apps has what each of them
-	// may have, which bounds what is counted: an app has that many or more.
-	WaitingRuns(ctx context.Context, apps map[string]int, now time.Time) (waiting map[string]int64, err error)
+	// WaitingRuns adds the waiting places that a node has given since its last call, by app, and returns how many runs of each of
+	// these apps wait: what was counted some seconds ago and given since, or counted now if that may be too many.
+	WaitingRuns(ctx context.Context, given map[string]GivenPlaces, now time.Time) (waiting map[string]int64, err error)
+}
+
+// GivenPlaces are the waiting places that a node has given runs of an app, and how many the app may have.
+type GivenPlaces struct {
+	Given int64
+	Most  int
 }
 
 // RolledUp is what one call of RollUp looked at.

@@ -85,6 +85,7 @@ type outcomes struct {
 	// broadcasts are ended when their last shard is.
 	broadcasts *broadcasts
 	bytes      *bytesKept
+	waiting    *waitingRuns
 }
 
 // signals wake the loops.
@@ -145,7 +146,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	e.broken = newPile[brokenTrigger]()
 	e.idle = &adoption{wake: e.wakeAdopt}
 	e.outcomes = outcomes{delays: newDelays(), retries: newRetries(), gone: goneTargets{newPile[dispatcher.Record]()},
-		broadcasts: newBroadcasts(), bytes: newBytesKept()}
+		broadcasts: newBroadcasts(), bytes: newBytesKept(), waiting: newWaitingRuns()}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)
 	e.metrics = newMetrics(e, cmp.Or[prometheus.Registerer](o.Metrics, prometheus.NewRegistry()))
 	return e
@@ -177,6 +178,7 @@ func (e *Engine) Run(ctx context.Context) {
 	for _, loop := range []func(context.Context){
 		e.listenLoop, e.changeLoop, e.pollLoop, e.sweepLoop, e.aheadLoop, e.claimLoop, e.unfoldLoop,
 		e.handlerLoop, e.adoptLoop, e.retryLoop, e.delayLoop, e.followLoop, e.brokenLoop, e.purgeLoop, e.healthLoop,
+		e.waitingLoop,
 		e.backfillLoop, e.bulkLoop,
 	} {
 		claiming.Go(func() { loop(ctx) })

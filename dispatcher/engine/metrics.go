@@ -22,6 +22,7 @@ type metrics struct {
 	retries   *prometheus.CounterVec // by reason
 	slots     *prometheus.CounterVec // by result
 	leftSlots prometheus.Counter
+	unplaced  *prometheus.CounterVec // by reason
 	misfires  prometheus.Counter
 	removed   *prometheus.CounterVec // by kind
 	polls     prometheus.Histogram
@@ -55,6 +56,9 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 			Name: "carillon_left_slots_total",
 			Help: "Slots of attempts that the database gave to this node and that it did not make, as after a rollback, and that it freed.",
 		}),
+		unplaced: counters(registry, "carillon_unplaced_runs_total", "reason",
+			[]string{unplacedRetry, unplacedDeferred, unplacedCallback},
+			"Fires that ended because their app has as many waiting runs as it may, by what they would have waited for."),
 		removed: counters[string](registry, "carillon_history_removed_total", "kind", nil,
 			"History past its retention that this node removed, by kind. A partition is one day of a table."),
 		misfires: prometheus.NewCounter(prometheus.CounterOpts{

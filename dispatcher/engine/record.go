@@ -121,6 +121,7 @@ func (e *Engine) record(ctx context.Context, run heldRun, outcome dispatcher.Out
 	if run.Detail.delayed {
 		e.delays.expect(run.TriggerID)
 	}
+	outcome, next = e.placed(run, outcome, next)
 	e.recorder.put(ctx, dispatcher.Record{
 		RunKey: run.RunKey, JobID: run.JobID, Revision: run.Revision, ClaimedAt: run.ClaimedAt,
 		Node: run.Node, Token: run.Token, Attempt: run.Attempt, Outcome: outcome, Next: next,

@@ -56,5 +56,6 @@ type upkeep interface {
 	AwaitedCallbacks(ctx context.Context, apps []string, limit int) (int, error)
 	Census(ctx context.Context, overdue time.Time, limit int) (dispatcher.Census, error)
 	KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error)
+	WaitingRuns(ctx context.Context, given map[string]dispatcher.GivenPlaces, now time.Time) (waiting map[string]int64, err error)
 	Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error)
 }

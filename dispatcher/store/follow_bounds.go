@@ -104,14 +104,8 @@ func (f *following) take(room *followRoom, e *pendingEnd, runs []queuedRun, link
 // countAdded counts the runs that were queued. It comes last in its transaction, because it locks the rows of apps.
 func (f *following) countAdded(ctx context.Context, t *tx) error {
 	for _, name := range sortedKeys(f.rooms) {
-		if f.rooms[name].added == 0 {
-			continue
-		}
-		// $1 app, $2 runs
-		const add = `INSERT INTO app_usage (app_id, waiting_runs) VALUES ($1, $2)
-			ON CONFLICT (app_id) DO UPDATE SET waiting_runs = app_usage.waiting_runs + excluded.waiting_runs`
-		if _, err := t.ExecContext(ctx, add, dispatcher.AppID(name), f.rooms[name].added); err != nil {
-			return fmt.Errorf("count the waiting runs of app %s: %w", name, err)
+		if err := t.addWaiting(ctx, name, f.rooms[name].added); err != nil {
+			return err
 		}
 	}
 	return nil

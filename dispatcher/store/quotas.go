@@ -152,12 +152,14 @@ func (t *tx) countWaiting(ctx context.Context, app string, most int) (waiting in
 	return waiting, nil
 }
 
-// WaitingRuns returns how many runs of apps wait, by what each of them may have.
-func (s *store) WaitingRuns(ctx context.Context, apps map[string]int, now time.Time) (waiting map[string]int64, err error) {
-	waiting = map[string]int64{}
-	for _, app := range sortedKeys(apps) {
+// WaitingRuns adds places that a node has given, and returns how many runs of each of these apps wait.
+func (s *store) WaitingRuns(ctx context.Context, given map[string]dispatcher.GivenPlaces, now time.Time) (map[string]int64, error) {
+	waiting := map[string]int64{}
+	for _, app := range sortedKeys(given) {
 		err := s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
-			waiting[app], err = t.waitingRuns(ctx, app, apps[app])
+			if err = t.addWaiting(ctx, app, given[app].Given); err == nil {
+				waiting[app], err = t.waitingRuns(ctx, app, given[app].Most)
+			}
 			return err
 		})
 		if err != nil {
@@ -165,6 +167,20 @@ func (s *store) WaitingRuns(ctx context.Context, apps map[string]int, now time.T
 		}
 	}
 	return waiting, nil
+}
+
+// addWaiting adds runs to those of an app that wait.
+func (t *tx) addWaiting(ctx context.Context, app string, runs int64) error {
+	if runs == 0 {
+		return nil
+	}
+	// $1 app, $2 runs
+	const add = `INSERT INTO app_usage (app_id, waiting_runs) VALUES ($1, $2)
+		ON CONFLICT (app_id) DO UPDATE SET waiting_runs = app_usage.waiting_runs + excluded.waiting_runs`
+	if _, err := t.ExecContext(ctx, add, dispatcher.AppID(app), runs); err != nil {
+		return fmt.Errorf("count the waiting runs of app %s: %w", app, err)
+	}
+	return nil
 }
 
 // countInputs adds what runs were given to what their apps keep.

@@ -13,21 +13,21 @@ import (
 // followBoundTests are those of how much may follow the runs of a job.
 func followBoundTests() tests {
 	return tests{
-		"jobs that fan out beyond the bounds of their app are refused": testFanOutRefused,
-		"a job in the middle of a chain counts for those before it":    testFanOutOfMiddle,
-		"deliveries count towards what follows a run":                  testFanOutOfDeliveries,
-		"a chain that would be too deep is refused":                    testDepthRefused,
-		"what was declared before bounds were lowered may stay":        testFanOutStays,
-		"a chain carries along how many runs may follow":               testChainCarried,
-		"what a chain may not have is recorded as failed":              testChainRefused,
-		"what follows a run is set aside while too many runs wait":     testFollowerSetAside,
-		"the app of a deleted parent bounds what follows all the same": testFollowerOfOtherApps,
-		"ends are not set aside without a bound":                       testSetAsideBounded,
-		"a backfill waits while too many runs of its app wait":         testBackfillWaits,
-		"a request with a payload is refused above bytes_kept":         testPayloadBytes,
-		"the payloads of a backfill count for bytes_kept":              testBackfillBytes,
-		"followers get no result above bytes_kept":                     testResultBytes,
-		"runs that wait for callbacks and shards count as waiting":     testWaitingOfAnyKind,
+		"jobs that fan out beyond the bounds of their app are refused":    testFanOutRefused,
+		"a job in the middle of a chain counts for those before it":       testFanOutOfMiddle,
+		"deliveries count towards what follows a run":                     testFanOutOfDeliveries,
+		"a chain that would be too deep is refused":                       testDepthRefused,
+		"what was declared before bounds were lowered may stay":           testFanOutStays,
+		"a chain carries along how many runs may follow":                  testChainCarried,
+		"what a chain may not have is recorded as failed":                 testChainRefused,
+		"what follows a run is set aside while too many runs wait":        testFollowerSetAside,
+		"the app of a deleted parent bounds what follows all the same":    testFollowerOfOtherApps,
+		"ends are not set aside without a bound":                          testSetAsideBounded,
+		"a backfill waits while too many runs of its app wait":            testBackfillWaits,
+		"a request with a payload is refused above bytes_kept":            testPayloadBytes,
+		"the payloads of a backfill count for bytes_kept":                 testBackfillBytes,
+		"followers get no result above bytes_kept":                        testResultBytes,
+		"the waiting runs of an app are counted before they are too many": testWaitingCounted,
 	}
 }
 
@@ -345,13 +345,20 @@ func testResultBytes(t *testing.T, f *fixture) {
 	}
 }
 
-func testWaitingOfAnyKind(t *testing.T, f *fixture) {
+func testWaitingCounted(t *testing.T, f *fixture) {
 	held := f.claimOne("tick")
 	next := dispatcher.NextAttempt{At: t0.Add(time.Hour), Until: t0.Add(time.Hour), CountsAsFailure: true}
 	r := record(held, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
 	r.Next = &next
 	f.must(f.Record(t.Context(), []dispatcher.Record{r}))
-	waiting, err := f.WaitingRuns(t.Context(), map[string]int{"shop": 10}, t0.Add(2*time.Minute))
-	f.must(err)
-	f.expect("runs that wait for their next attempt", waiting["shop"], int64(1))
+	wait := func(what string, given int64, most int, now time.Time, want int64) {
+		t.Helper()
+		waiting, err := f.WaitingRuns(t.Context(), map[string]dispatcher.GivenPlaces{"shop": {Given: given, Most: most}}, now)
+		f.must(err)
+		f.expect(what, waiting["shop"], want)
+	}
+	now := t0.Add(2 * time.Minute)
+	wait("runs that wait for their next attempt", 0, 10, now, 1)
+	wait("runs that wait, with those that a node reports", 2, 10, now, 3)
+	wait("runs that are counted again when they may be too many", 20, 10, now.Add(time.Second), 1)
 }
