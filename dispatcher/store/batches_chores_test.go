@@ -232,5 +232,20 @@ func chores() []poisonedBatch {
 				return r.count(`SELECT count(*) FROM app_bytes WHERE app_id = %d`, dispatcher.AppID("victim")) == 1
 			},
 		},
+		{
+			name: "usage: as many runs wait as can be", methods: []string{"WaitingRuns"}, work: dispatcher.WorkUsage,
+			poison: func(r *batchRig) {
+				r.jobs(nil)
+				r.exec(`UPDATE app_usage SET waiting_runs = 9223372036854775807 WHERE app_id = %d`, dispatcher.AppID("evil"))
+			},
+			call: func(r *batchRig) error {
+				one := dispatcher.GivenPlaces{Given: 1, Most: 10}
+				_, err := r.WaitingRuns(r.Context(), map[string]dispatcher.GivenPlaces{"evil": one, "victim": one}, r.now)
+				return err
+			},
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM app_usage WHERE counted_at > 0 AND app_id = %d`, dispatcher.AppID("victim")) == 1
+			},
+		},
 	}
 }

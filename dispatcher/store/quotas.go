@@ -155,18 +155,20 @@ func (t *tx) countWaiting(ctx context.Context, app string, most int) (waiting in
 // WaitingRuns adds places that a node has given, and returns how many runs of each of these apps wait.
 func (s *store) WaitingRuns(ctx context.Context, given map[string]dispatcher.GivenPlaces, now time.Time) (map[string]int64, error) {
 	waiting := map[string]int64{}
-	for _, app := range sortedKeys(given) {
-		err := s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
-			if err = t.addWaiting(ctx, app, given[app].Given); err == nil {
-				waiting[app], err = t.waitingRuns(ctx, app, given[app].Most)
+	err := inParts(ctx, s, sortedKeys(given), func(apps []string) error {
+		return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+			for _, app := range apps {
+				if err = t.addWaiting(ctx, app, given[app].Given); err == nil {
+					waiting[app], err = t.waitingRuns(ctx, app, given[app].Most)
+				}
+				if err != nil {
+					return err
+				}
 			}
-			return err
+			return nil
 		})
-		if err != nil {
-			return nil, err
-		}
-	}
-	return waiting, nil
+	}, func(app string, why error) error { return s.setAppAside(ctx, dispatcher.WorkUsage, app, why, now) })
+	return waiting, err
 }
 
 // addWaiting adds runs to those of an app that wait.

@@ -39,6 +39,7 @@ var Batches = map[string]Batch{
 	"GiveUp":             {Works: []dispatcher.Work{dispatcher.WorkGiveUp}},
 	"GrantWaiting":       {Works: []dispatcher.Work{dispatcher.WorkSlots}},
 	"KeepBytes":          {Works: []dispatcher.Work{dispatcher.WorkUsage}},
+	"WaitingRuns":        {Works: []dispatcher.Work{dispatcher.WorkUsage}},
 	"Purge":              {Works: []dispatcher.Work{dispatcher.WorkPurge}},
 	"Record":             {Works: []dispatcher.Work{dispatcher.WorkRecord}},
 	"Release":            {Works: []dispatcher.Work{dispatcher.WorkBegin}},
