@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-resty/resty/v2"
@@ -37,25 +38,63 @@ func (c *clients) close() {
 type clientPool struct {
 	guard        *guard
 	connsPerHost int
+	most         int64 // connections at which idle ones are closed; 0: none
+	open         atomic.Int64
 	plain        *clients // for webhooks without TLS options, of apps with the default bounds
 
 	mu sync.Mutex
 	of map[[sha256.Size]byte]*clients
 }
 
-func newClientPool(guard *guard, connsPerHost int) *clientPool {
-	p := &clientPool{guard: guard, connsPerHost: connsPerHost, of: map[[sha256.Size]byte]*clients{}}
+func newClientPool(guard *guard, connsPerHost, most int) *clientPool {
+	p := &clientPool{guard: guard, connsPerHost: connsPerHost, most: int64(most), of: map[[sha256.Size]byte]*clients{}}
 	p.plain = p.newClients(nil, scope{})
 	return p
 }
 
-func (p *clientPool) close() {
+// closeIdle closes the connections that are idle.
+func (p *clientPool) closeIdle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.plain.close()
 	for _, c := range p.of {
 		c.close()
 	}
+}
+
+// dialFunc makes a connection.
+type dialFunc func(ctx context.Context, network, address string) (net.Conn, error)
+
+// counted returns dial such that idle connections make room for others when there are many: they need files, of which a process
+// may open so many only.
+func (p *clientPool) counted(dial dialFunc) dialFunc {
+	if p.most == 0 {
+		return dial
+	}
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		if p.open.Load() >= p.most {
+			p.closeIdle()
+		}
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		p.open.Add(1)
+		return &countedConn{Conn: conn, open: &p.open}, nil
+	}
+}
+
+// countedConn is a connection that counts as open until it is closed.
+type countedConn struct {
+	net.Conn
+	open *atomic.Int64
+	once sync.Once
+}
+
+// Close closes the connection.
+func (c *countedConn) Close() error {
+	c.once.Do(func() { c.open.Add(-1) })
+	return c.Conn.Close()
 }
 
 // with returns the clients for TLS options and a scope; key is the revealed client key.
@@ -173,7 +212,7 @@ func tlsConfig(t *dispatcher.TLS, key string) (*tls.Config, error) {
 }
 
 func (p *clientPool) newClients(config *tls.Config, of scope) *clients {
-	dial := p.guard.dialer(of)
+	dial := p.counted(p.guard.dialer(of))
 	kept, fresh := p.newTransport(config, dial), p.newTransport(config, dial)
 	kept.ForceAttemptHTTP2 = true
 	fresh.DisableKeepAlives = true
@@ -185,9 +224,7 @@ func (p *clientPool) newClients(config *tls.Config, of scope) *clients {
 }
 
 // newTransport returns a transport with a copy of config, because a transport changes its config.
-func (p *clientPool) newTransport(
-	config *tls.Config, dial func(ctx context.Context, network, address string) (net.Conn, error),
-) *http.Transport {
+func (p *clientPool) newTransport(config *tls.Config, dial dialFunc) *http.Transport {
 	return &http.Transport{
 		Proxy:                  nil, // the environment must not redirect requests
 		DialContext:            dial,

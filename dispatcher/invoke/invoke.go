@@ -57,6 +57,9 @@ type Options struct {
 	NameServers []netip.AddrPort
 	// ConnsPerHost is the most idle connections to one host; default 64.
 	ConnsPerHost int
+	// Connections is how many connections webhooks have at once, as long as no more attempts are in flight: idle ones make room for
+	// others. 0: any number.
+	Connections int
 	// LoadAWS returns the AWS configuration of the node. By default the SDK loads it from the
 	// environment, from files and from the instance role.
 	LoadAWS func(context.Context) (aws.Config, error)

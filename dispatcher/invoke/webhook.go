@@ -31,14 +31,14 @@ type webhooks struct {
 func newWebhooks(o Options, secrets *secrets) *webhooks {
 	guard := newGuard(o.Egress, o.Resolver)
 	return &webhooks{
-		guard: guard, pool: newClientPool(guard, o.ConnsPerHost), agent: "carillon/" + o.Version, secrets: secrets,
+		guard: guard, pool: newClientPool(guard, o.ConnsPerHost, o.Connections), agent: "carillon/" + o.Version, secrets: secrets,
 		tokens: newTokens(), expectations: newExpectations(),
 	}
 }
 
 func (h *webhooks) close() {
 	h.tokens.close()
-	h.pool.close()
+	h.pool.closeIdle()
 	h.secrets.close()
 }
 

@@ -17,6 +17,7 @@ type findings struct {
 	lost           int       // runs of the app that its owner cannot read any more
 	apiFailed      int       // requests to the API by the app's owner that failed
 	apiRequests    int
+	unsuccessful   map[string]int // runs of the app that did not succeed, by what the ledger says of them
 	deadNodes      []string
 	nodeResponses  int // of nodes' APIs to targets of the hostile app
 	// touched says what of the app the hostile one reached.
@@ -76,8 +77,12 @@ func (f findings) compare() string {
 	line := func(name string, late []float64) string {
 		return fmt.Sprintf("%-18s %8d %8.1f %8.1f %8.1f\n", name, len(late), quantile(late, 0.5), quantile(late, 0.99), quantile(late, 1))
 	}
-	return fmt.Sprintf("%-18s %8s %8s %8s %8s\n", "lateness (ms)", "fires", "p50", "p99", "max") +
+	text := fmt.Sprintf("%-18s %8s %8s %8s %8s\n", "lateness (ms)", "fires", "p50", "p99", "max") +
 		line("without neighbour", f.quiet) + line("with neighbour", f.hostile)
+	for _, what := range sortedKeys(f.unsuccessful) {
+		text += fmt.Sprintf("%d runs %s\n", f.unsuccessful[what], what)
+	}
+	return text
 }
 
 // judge returns a sentence for each bar that was missed.

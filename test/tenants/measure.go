@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // Nodes that have just started look at everything once.
@@ -53,6 +55,9 @@ func (w *world) measure(ctx context.Context) (found findings, err error) {
 	found.missingManual = max(0, manual-w.receivers.countQueued(manualJob))
 	found.missingReports = max(0, reports-w.receivers.countQueued(reportJob))
 	if found.lost, err = w.countLostRuns(ctx, hostile.config.Runs); err != nil {
+		return found, err
+	}
+	if found.unsuccessful, err = w.unsuccessfulRuns(ctx); err != nil {
 		return found, err
 	}
 	for _, n := range w.nodes {
@@ -104,6 +109,29 @@ func (w *world) countLostRuns(ctx context.Context, runs []string) (lost int, err
 		}
 	}
 	return lost, nil
+}
+
+// unsuccessfulRuns counts runs of the app that did not succeed, by what the ledger says of them. It reads 1000 of each state.
+func (w *world) unsuccessfulRuns(ctx context.Context) (map[string]int, error) {
+	counts := map[string]int{}
+	for _, state := range dispatcher.FinalRunStates {
+		if state == dispatcher.RunSucceeded {
+			continue
+		}
+		url := fmt.Sprintf("http://%s/v1/apps/%s/runs?limit=1000&state=%s", w.nodes[0].listen, appName, state)
+		var page struct{ Items []dispatcher.Run }
+		status, text, err := call(ctx, "GET", url, w.owner, "")
+		if err == nil && status == http.StatusOK {
+			err = json.Unmarshal([]byte(text), &page)
+		}
+		if err != nil || status != http.StatusOK {
+			return nil, fmt.Errorf("list runs of the app that are %s: status %d: %w: %.200s", state, status, err, text)
+		}
+		for _, one := range page.Items {
+			counts[fmt.Sprintf("%s of %s: %s", state, one.Job, one.Error)]++
+		}
+	}
+	return counts, nil
 }
 
 // countNodeResponses counts the runs of the hostile app to which the API of a node responded.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,10 +10,10 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/platform"
 )
 
@@ -170,23 +171,20 @@ func (e *examination) checkMemory(context.Context) {
 	}
 }
 
-// checkFiles compares the files that may be open with what the workers need: an attempt has a connection, and two
-// thirds of the attempts can be slow ones, besides those of --workers.
+// checkFiles tells whether the files that may be open are enough for the workers.
 func (e *examination) checkFiles(context.Context) {
 	const check = "files"
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		e.fail(check, err, "")
+	files := limit.Files()
+	if files == 0 {
+		e.ok(check, "this machine does not tell how many may be open")
 		return
 	}
-	const others = 100 // database, API, log
-	wanted := uint64(max(0, e.Workers)) + others
-	detail := fmt.Sprintf("%d may be open; %d workers with as many connections need up to %d", limit.Cur, e.Workers, wanted)
-	if limit.Cur < wanted {
-		e.add(check, healthWarn, detail, "raise LimitNOFILE or ulimit -n, or lower --workers")
+	shares := e.limitFlags.shares(files, cmp.Or(e.Workers, 1024))
+	if shares.warning != "" {
+		e.add(check, healthWarn, shares.warning, "")
 		return
 	}
-	e.add(check, healthOK, detail, "")
+	e.ok(check, "%d may be open: %d connections to the API, %d workers", files, shares.api, shares.workers)
 }
 
 // checkZones tells which time zone data a node would use, and whether they may be too old.

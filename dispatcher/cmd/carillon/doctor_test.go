@@ -399,7 +399,7 @@ func TestDoctorCountsFiles(t *testing.T) {
 		"--database=sqlite:"+filepath.Join(t.TempDir(), "new.db"))
 	command.Env = append(os.Environ(), healthy()...)
 	out, err := command.Output()
-	if err != nil || !strings.Contains(string(out), "warn  files          500 may be open") {
+	if err != nil || !strings.Contains(string(out), "warn  files          this process may open 500 files") {
 		t.Errorf("got %v, %s, want a warning about files", err, out)
 	}
 }

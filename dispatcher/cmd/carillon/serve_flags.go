@@ -162,7 +162,7 @@ func (f intervalFlags) check() error {
 
 // poolFlags bound the attempts in flight.
 type poolFlags struct {
-	Workers     int `env:"CARILLON_WORKERS" default:"1024" help:"Attempts at once, 1 to 10000."`
+	Workers     int `env:"CARILLON_WORKERS" default:"1024" help:"Attempts at once, 1 to 10000; fewer if the process may open few files."`
 	MinWorkers  int `env:"CARILLON_MIN_WORKERS" placeholder:"N" help:"Workers that never stop. Default: 16."`
 	AppWorkers  int `env:"CARILLON_APP_WORKERS" placeholder:"N" help:"Attempts at once for one app while the others make none. Default: three quarters of --workers."`
 	HostWorkers int `env:"CARILLON_HOST_WORKERS" placeholder:"N" help:"The same for one host of an app. Default: half of --workers."`

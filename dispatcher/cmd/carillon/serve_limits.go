@@ -52,17 +52,16 @@ func (f limitFlags) proxies() (limit.Proxies, error) {
 	return proxies, errors.Join(problems...)
 }
 
-// limits returns the limits of the API of a node with so many workers.
-func (f limitFlags) limits(workers int) api.Limits {
+// limits returns the limits of the API of a node.
+func (f limitFlags) limits(shares fileShares) api.Limits {
 	proxies, _ := f.proxies() // Validate has tried
 	most := int64(128 << 20)
 	if memory := debug.SetMemoryLimit(-1); memory != math.MaxInt64 {
 		most = max(16<<20, min(most, memory/4))
 	}
-	connections, perAddress, _ := f.connections(limit.Files(), workers)
 	return api.Limits{
 		AddressRequests: f.APIAddressRequests, TokenRequests: f.APITokenRequests, Memory: most, Proxies: proxies,
-		Connections: connections, AddressConnections: perAddress,
+		Connections: shares.api, AddressConnections: shares.address,
 	}
 }
 
@@ -70,22 +69,54 @@ func (f limitFlags) limits(workers int) api.Limits {
 // log, time zones, secrets and what the runtime has.
 const ownFiles = 64
 
-// connections returns how many connections to the API there may be, and of one address, in a process that may open so
-// many files. warning is not empty if they are too few for the workers.
-func (f limitFlags) connections(files, workers int) (most, perAddress int, warning string) {
-	most = cmp.Or(f.APIConnections, 512)
-	if files > 0 {
-		most = max(8, min(most, files/4))
-	}
-	if wanted := workers + most + ownFiles; files > 0 && files < wanted {
-		warning = fmt.Sprintf("this process may open %d files, and %d workers, %d connections to the API and the database may need %d: "+
-			"raise the limit of open files (ulimit -n, LimitNOFILE), or lower --workers", files, workers, most, wanted)
-	}
-	return most, max(4, min(cmp.Or(f.APIAddressConnections, 64), most/2)), warning
+// fileShares divides the files that a process may open, so that no client of the API and no slow target of one app takes those
+// that the others need.
+type fileShares struct {
+	api, address int // connections to the API, and of one address
+	targets      int // connections to targets, idle ones included; 0: as many as there are
+	workers      int // attempts in flight: three quarters of targets at most, because idle connections are kept
+	warning      string
 }
 
-// workers are those of the node.
-func (o nodeOptions) workers() int { return cmp.Or(o.engine.Pool.Workers, 1024) }
+// shares returns the shares of a process that may open so many files, 0 if that is not known, for a node with so many workers.
+// There is a warning if the workers are fewer.
+func (f limitFlags) shares(files, workers int) fileShares {
+	s := fileShares{api: cmp.Or(f.APIConnections, 512), workers: workers}
+	if files > 0 {
+		s.api = max(8, min(s.api, files/4))
+		s.targets = max(16, files-s.api-ownFiles)
+		s.workers = min(workers, s.targets*3/4)
+	}
+	if s.workers < workers {
+		s.warning = fmt.Sprintf("this process may open %d files, so it has %d workers instead of %d, besides %d connections to the API: "+
+			"raise the limit of open files (ulimit -n, LimitNOFILE) to %d, or lower --workers", files, s.workers, workers, s.api,
+			f.filesFor(workers))
+	}
+	s.address = max(4, min(cmp.Or(f.APIAddressConnections, 64), s.api/2))
+	return s
+}
+
+// filesFor returns how many open files are enough for so many workers.
+func (f limitFlags) filesFor(workers int) int {
+	others, connections := workers*4/3+2+ownFiles, cmp.Or(f.APIConnections, 512)
+	if files := others*4/3 + 2; files/4 <= connections {
+		return files
+	}
+	return others + connections
+}
+
+// withinFiles makes a node use no more files than its process may open.
+func (o *nodeOptions) withinFiles(ctx context.Context, files int) {
+	pool := &o.engine.Pool
+	o.files = o.limits.shares(files, cmp.Or(pool.Workers, 1024))
+	pool.Workers, o.target.Connections = o.files.workers, o.files.targets
+	for _, part := range []*int{&pool.MinWorkers, &pool.AppWorkers, &pool.HostWorkers} {
+		*part = min(*part, pool.Workers)
+	}
+	if o.files.warning != "" {
+		o.log.WarnContext(ctx, "few open files", "detail", o.files.warning)
+	}
+}
 
 // The times of a connection to the API. Package limit has shorter ones for bodies and responses. idleTime is longer than the
 // minute for which load balancers usually keep a connection, because one that the node closes first costs a request. Idle
@@ -98,10 +129,7 @@ const (
 
 // newServer returns a server of the API, and the listener that it has to serve: inner with its limits.
 func newServer(ctx context.Context, inner net.Listener, o nodeOptions, registry *prometheus.Registry) (*http.Server, net.Listener) {
-	most, perAddress, warning := o.limits.connections(limit.Files(), o.workers())
-	if warning != "" {
-		o.log.WarnContext(ctx, "few open files", "detail", warning)
-	}
+	most, perAddress := o.files.api, o.files.address
 	refused := prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "carillon_api_connections_refused_total",
 		Help: "Connections to the API that were refused, or closed to make room, by reason.",

@@ -41,6 +41,7 @@ type nodeOptions struct {
 	clientCertificates bool
 	issuer             *oidc.Issuer // of JSON Web Tokens; nil: none are accepted
 	limits             limitFlags   // of the API; zero fields mean their defaults
+	files              fileShares   // see withinFiles
 	// console serves the web console, which people reach at consoleURL; nil: it is not known where.
 	console    bool
 	consoleURL *url.URL
@@ -85,6 +86,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	}
 	defer listener.Close()
 	registry := prometheus.NewRegistry()
+	o.withinFiles(ctx, limit.Files())
 	server, listener := newServer(ctx, listener, o, registry)
 	secure, err := serveTLS(o.tls, listener.Addr(), o.log)
 	if err != nil {
@@ -186,7 +188,7 @@ func (o *nodeOptions) api(ctx context.Context, s dispatcher.Store, node groupVie
 	registry *prometheus.Registry) api.Options {
 	options := api.Options{
 		Logger: o.log, Version: o.engine.Version, Region: invoke.NodeRegion(ctx), Metrics: registry, Registerer: registry,
-		Callbacks: o.target.CallbackURL != "", ClientCertificates: o.clientCertificates, Limits: o.limits.limits(o.workers()),
+		Callbacks: o.target.CallbackURL != "", ClientCertificates: o.clientCertificates, Limits: o.limits.limits(o.files),
 		Executors: node.Invoker, Requests: node.Invoker, Fleet: node,
 		Database: func(ctx context.Context) error {
 			_, err := s.Installation(ctx)
