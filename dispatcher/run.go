@@ -114,6 +114,20 @@ func (r *Run) EndpointOf(attempt int) string {
 	return ""
 }
 
+// WithoutAddresses returns r as tokens see it that are bound to apps: without what names of DNS led to.
+func (r Run) WithoutAddresses() Run {
+	r.Attempts = slices.Clone(r.Attempts)
+	for i, a := range r.Attempts {
+		if a.Response == nil || a.Response.Addresses == nil {
+			continue
+		}
+		response := *a.Response
+		response.Addresses = nil
+		r.Attempts[i].Response = &response
+	}
+	return r
+}
+
 // Attempt is one try of a run.
 type Attempt struct {
 	Attempt    int       `json:"attempt"`
@@ -282,6 +296,9 @@ type Outcome struct {
 type Response struct {
 	// Endpoint is the id of the endpoint of a group that the request went to.
 	Endpoint string `json:"endpoint,omitempty"`
+	// Addresses are those that the error of the attempt leaves out: what names led to, and the name servers. They are for
+	// operators; see Run.WithoutAddresses.
+	Addresses []string `json:"addresses,omitempty"`
 	// RequestID is the id that the target gave the request.
 	RequestID string `json:"request_id,omitempty"`
 	// MessageID is the id that a queue or topic gave the message.

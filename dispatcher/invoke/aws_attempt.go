@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptrace"
+	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,14 +32,14 @@ func (a *awsClients[C]) attempt(
 	}
 	client, err := a.client(bounded, call, started)
 	if err != nil {
-		return failed(dispatcher.ClassCredentials, err.Error())
+		return failedAWS(dispatcher.ClassCredentials, "", err)
 	}
 	credentials, err := client.credentials.Retrieve(bounded)
 	if err != nil {
 		if bounded.Err() != nil {
 			return classify(ctx, bounded, err, timeout)
 		}
-		return failed(credentialsClass(err), "AWS credentials of the node: "+err.Error())
+		return failedAWS(credentialsClass(err), "AWS credentials of the node: ", err)
 	}
 	if call.Held != nil && !call.Held() {
 		return notHeld()
@@ -63,6 +64,13 @@ func (a *awsClients[C]) attempt(
 	return outcome
 }
 
+// failedAWS returns the outcome of an error, with what it is about before it, without the addresses of AWS in the network of
+// the node.
+func failedAWS(class dispatcher.Class, about string, err error) dispatcher.Outcome {
+	text, addresses := dispatcher.HideAddresses(err.Error(), netip.Addr{})
+	return failedAt(class, about+text, addresses)
+}
+
 // refusedByAWS turns the error of a request into an outcome.
 func refusedByAWS(outer, bounded context.Context, err error, timeout dispatcher.Duration) dispatcher.Outcome {
 	var response *awshttp.ResponseError
@@ -74,7 +82,7 @@ func refusedByAWS(outer, bounded context.Context, err error, timeout dispatcher.
 	switch {
 	case errors.As(err, &api):
 	case status >= http.StatusBadRequest && bounded.Err() == nil: // by a proxy, or cut off
-		outcome := failed(apiErrorClass("", status), "the response is no error of AWS: "+err.Error())
+		outcome := failedAWS(apiErrorClass("", status), "the response is no error of AWS: ", err)
 		outcome.HTTPStatus = status
 		return outcome
 	default:

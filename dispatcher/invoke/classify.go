@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"net/url"
 	"slices"
 	"strings"
@@ -21,6 +22,23 @@ const mostError = 1024
 
 func failed(class dispatcher.Class, message string) dispatcher.Outcome {
 	return ended(dispatcher.RunFailed, class, message)
+}
+
+// failedAt is failed with the addresses that the message leaves out.
+func failedAt(class dispatcher.Class, message string, addresses []string) dispatcher.Outcome {
+	outcome := failed(class, message)
+	if len(addresses) > 0 {
+		outcome.Response = &dispatcher.Response{Addresses: addresses}
+	}
+	return outcome
+}
+
+// addressesOf returns the addresses that the error of an outcome leaves out.
+func addressesOf(o dispatcher.Outcome) []string {
+	if o.Response == nil {
+		return nil
+	}
+	return o.Response.Addresses
 }
 
 func ended(state dispatcher.RunState, class dispatcher.Class, message string) dispatcher.Outcome {
@@ -39,7 +57,7 @@ func notAttempted(err error) dispatcher.Outcome {
 	case errors.As(err, &template):
 		return failed(dispatcher.ClassTemplate, err.Error())
 	case errors.As(err, &token):
-		outcome := failed(token.class, err.Error())
+		outcome := failedAt(token.class, err.Error(), append(token.addresses, leadsTo(err)...))
 		outcome.RetryAfter = token.retryAfter
 		return outcome
 	case errors.As(err, &classed):
@@ -65,9 +83,39 @@ type classedError struct {
 	error
 }
 
+func (e *classedError) Unwrap() error { return e.error }
+
+// deniedError is why egress to a host is denied.
+type deniedError struct {
+	host, why string
+	address   string // that a name led to, and host does not say; empty: none
+}
+
+func (e *deniedError) Error() string { return "egress to " + e.host + " is denied: " + e.why }
+
 // denied returns the error of a host to which egress is denied.
 func denied(host, why string) error {
-	return &classedError{dispatcher.ClassEgressDenied, errors.New("egress to " + host + " is denied: " + why)}
+	return &classedError{dispatcher.ClassEgressDenied, &deniedError{host: host, why: why}}
+}
+
+// byName returns the error of a connection to a host. If egress is denied to an address that the host leads to, it names the
+// host alone.
+func byName(err error, host string) error {
+	var refused *deniedError
+	if _, literal := netip.ParseAddr(host); literal == nil || !errors.As(err, &refused) || refused.host == host {
+		return err
+	}
+	return &classedError{dispatcher.ClassEgressDenied,
+		&deniedError{host: "an address of " + host, why: refused.why, address: refused.host}}
+}
+
+// leadsTo returns the address to which egress is denied and that the error leaves out.
+func leadsTo(err error) []string {
+	var refused *deniedError
+	if errors.As(err, &refused) && refused.address != "" {
+		return []string{refused.address}
+	}
+	return nil
 }
 
 // outOfBounds returns the error of what the bounds of the app do not allow; nil if err is nil.
@@ -107,10 +155,15 @@ func classify(outer, bounded context.Context, err error, timeout dispatcher.Dura
 	}
 	// The outer *url.Error repeats the URL, and its query may contain a credential.
 	var inURL *url.Error
+	var own netip.Addr // that the URL itself names
 	if errors.As(err, &inURL) {
 		err = inURL.Err
+		if u, wrong := url.Parse(inURL.URL); wrong == nil {
+			own, _ = netip.ParseAddr(u.Hostname())
+		}
 	}
-	return failed(class, err.Error())
+	text, addresses := dispatcher.HideAddresses(err.Error(), own)
+	return failedAt(class, text, append(addresses, leadsTo(err)...))
 }
 
 // classOf returns the class of a request's error. net/http has no types for many of its errors, so

@@ -91,11 +91,12 @@ func (g *guard) dialer(of scope) func(ctx context.Context, network, address stri
 	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
 		return g.checkDialled(address, check)
 	}
-	return func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (_ net.Conn, err error) {
 		host, text, err := net.SplitHostPort(address)
 		if err != nil {
 			return nil, err
 		}
+		defer func() { err = byName(err, host) }()
 		port, err := strconv.ParseUint(text, 10, 16)
 		if err != nil {
 			return nil, err

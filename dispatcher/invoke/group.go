@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -47,13 +48,15 @@ type groupAttempt struct {
 	started  time.Time
 	refusals []refusal
 	// unresolved says why names of the group stand for nothing, if it has no endpoint that may be tried.
-	unresolved string
+	unresolved  string
+	nameServers []string // that unresolved leaves out
 }
 
 // refusal is why an endpoint did not get the request.
 type refusal struct {
 	endpoint, why string
-	busy          bool // it responded that it is busy
+	busy          bool     // it responded that it is busy
+	addresses     []string // that why leaves out
 }
 
 func (g *groups) call(ctx context.Context, call dispatcher.Call, started time.Time) dispatcher.Outcome {
@@ -75,7 +78,7 @@ func (g *groups) call(ctx context.Context, call dispatcher.Call, started time.Ti
 	}
 	if !done {
 		if counts.candidates == 0 {
-			a.unresolved = g.names.errors(ctx, &call.Group.EndpointGroup, started)
+			a.unresolved, a.nameServers = g.names.errors(ctx, &call.Group.EndpointGroup, started)
 		}
 		outcome = a.none(ctx, bounded, counts)
 	}
@@ -185,7 +188,7 @@ func (a *groupAttempt) try(
 		if errors.As(err, &token) || outcome.Class != dispatcher.ClassEgressDenied && outcome.Class != dispatcher.ClassBounds {
 			return outcome, true
 		}
-		return outcome, a.refusedBy(endpoint, outcome.Error)
+		return outcome, a.refusedBy(endpoint, outcome)
 	}
 	watch := &stopwatch{start: a.started}
 	limited := bounded
@@ -207,15 +210,15 @@ func (a *groupAttempt) try(
 	case ctx.Err() != nil, outcome.State == dispatcher.RunCancelled:
 		return outcome, true
 	case bounded.Err() == nil && limited.Err() != nil:
-		return outcome, a.refusedBy(endpoint, context.Cause(limited).Error())
+		outcome.Error = context.Cause(limited).Error()
 	}
-	return outcome, a.refusedBy(endpoint, outcome.Error)
+	return outcome, a.refusedBy(endpoint, outcome)
 }
 
 // refusedBy notes that an endpoint could not be connected, and returns that the attempt is not done.
-func (a *groupAttempt) refusedBy(endpoint *dispatcher.Endpoint, why string) (done bool) {
-	a.failed(endpoint, why, a.started, time.Now())
-	a.refusals = append(a.refusals, refusal{endpoint: endpoint.ID, why: why})
+func (a *groupAttempt) refusedBy(endpoint *dispatcher.Endpoint, outcome dispatcher.Outcome) (done bool) {
+	a.failed(endpoint, outcome.Error, a.started, time.Now())
+	a.refusals = append(a.refusals, refusal{endpoint: endpoint.ID, why: outcome.Error, addresses: addressesOf(outcome)})
 	return false
 }
 
@@ -253,6 +256,15 @@ func (a *groupAttempt) busy() (n int) {
 	return n
 }
 
+// hidden returns the addresses that the error of an attempt leaves out which no endpoint got.
+func (a *groupAttempt) hidden() []string {
+	all := slices.Clone(a.nameServers)
+	for _, r := range a.refusals[:min(len(a.refusals), mostSaid)] {
+		all = append(all, r.addresses...)
+	}
+	return all
+}
+
 // mostSaid is of how many endpoints an outcome says why they did not get the request.
 const mostSaid = 5
 
@@ -283,7 +295,7 @@ func (a *groupAttempt) none(ctx, bounded context.Context, counts stateCounts) di
 	for i, r := range a.refusals[:min(asked, mostSaid)] {
 		outcome.Error += map[bool]string{true: ": ", false: "; "}[i == 0] + r.endpoint + ": " + r.why
 	}
-	outcome = failed(outcome.Class, outcome.Error) // cuts what is too long
+	outcome = failedAt(outcome.Class, outcome.Error, a.hidden()) // cuts what is too long
 	outcome.NotSent = true
 	return outcome
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"net/netip"
 	"slices"
 	"sync"
 	"time"
@@ -195,15 +196,15 @@ func (n *names) of(ctx context.Context, group *dispatcher.EndpointGroup, now tim
 	return all
 }
 
-// errors says why the names of a group have no answer.
-func (n *names) errors(ctx context.Context, group *dispatcher.EndpointGroup, now time.Time) (text string) {
+// errors says why the names of a group have no answer, without the name servers.
+func (n *names) errors(ctx context.Context, group *dispatcher.EndpointGroup, now time.Time) (text string, servers []string) {
 	all := n.of(ctx, group, now, false)
 	for _, label := range slices.Sorted(maps.Keys(all)) {
 		if err := all[label].err; err != "" {
 			text += fmt.Sprintf("; dns %s: %s", label, err)
 		}
 	}
-	return text
+	return dispatcher.HideAddresses(text, netip.Addr{})
 }
 
 // namedEndpoints returns the endpoints that the names of a group stand for, by their ids, as many as a group may have.

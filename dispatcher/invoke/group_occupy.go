@@ -21,7 +21,7 @@ func (a *groupAttempt) occupy(chosen *dispatcher.Endpoint) (endpoint *dispatcher
 		grant := a.call.Occupy(chosen.ID, ifFree)
 		switch {
 		case grant.Busy != "":
-			return nil, &refusal{chosen.ID, grant.Busy, true}, false
+			return nil, &refusal{endpoint: chosen.ID, why: grant.Busy, busy: true}, false
 		case grant.Endpoint == "":
 			return nil, nil, true
 		case grant.Endpoint == chosen.ID:
@@ -31,7 +31,7 @@ func (a *groupAttempt) occupy(chosen *dispatcher.Endpoint) (endpoint *dispatcher
 			return other, nil, false
 		}
 	}
-	return nil, &refusal{chosen.ID, "its slot cannot be taken", true}, false
+	return nil, &refusal{endpoint: chosen.ID, why: "its slot cannot be taken", busy: true}, false
 }
 
 // notOccupied is the outcome of an attempt that gets no endpoint, because its run waits or is over. Nobody records it.

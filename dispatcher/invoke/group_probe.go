@@ -61,7 +61,7 @@ func (a *groupAttempt) ask(ctx context.Context, q question, endpoint *dispatcher
 		a.mu.Lock()
 		if reserve && a.reserved[q] > 0 {
 			a.mu.Unlock()
-			return &refusal{endpoint.ID, "has a request of this node in flight", true}
+			return &refusal{endpoint: endpoint.ID, why: "has a request of this node in flight", busy: true}
 		}
 		known := a.answers[q]
 		if known == nil || !known.at.IsZero() && time.Since(known.at) > answerAge {
@@ -134,11 +134,12 @@ func (a *groupAttempt) probe(ctx context.Context, q question, endpoint *dispatch
 	got, err := send(bounded, r.clients.kept, r, &stopwatch{start: a.started})
 	switch {
 	case err != nil:
-		why := newRedaction(r.revealed).clean(classify(ctx, bounded, err, timeout).Error)
-		return &refusal{endpoint: endpoint.ID, why: why}, false
+		outcome := classify(ctx, bounded, err, timeout)
+		why := newRedaction(r.revealed).clean(outcome.Error)
+		return &refusal{endpoint: endpoint.ID, why: why, addresses: addressesOf(outcome)}, false
 	case got.status < 200 || got.status > 299:
 		a.hooks.refused(r, got.status)
-		return &refusal{endpoint.ID, fmt.Sprintf("responded to the probe with status %d", got.status), idle}, true
+		return &refusal{endpoint: endpoint.ID, why: fmt.Sprintf("responded to the probe with status %d", got.status), busy: idle}, true
 	}
 	return nil, true
 }

@@ -128,7 +128,9 @@ func (a *groupAttempt) probeExecutor(ctx context.Context, q question, endpoint *
 	case err != nil:
 		return &refusal{endpoint: endpoint.ID, why: err.Error()}, got.status != 0
 	case reply.Code != executorAgrees:
-		return &refusal{endpoint.ID, fmt.Sprintf("responded to %s with code %d: %s", path, reply.Code, reply.Msg), idle}, true
+		return &refusal{
+			endpoint: endpoint.ID, why: fmt.Sprintf("responded to %s with code %d: %s", path, reply.Code, reply.Msg), busy: idle,
+		}, true
 	}
 	return nil, true
 }

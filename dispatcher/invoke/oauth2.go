@@ -39,7 +39,11 @@ type tokenError struct {
 	retryAfter *time.Duration
 	// refused tells that the token endpoint refused the credentials of the client.
 	refused bool
+	// addresses are those that the error leaves out.
+	addresses []string
 }
+
+func (e *tokenError) Unwrap() error { return e.error }
 
 // addToken adds the token of a client to a request. It asks the token endpoint for one, unless the node has one.
 // If the endpoint refuses a secret that its manager has replaced since, it asks once more with the new one: the target has
@@ -146,8 +150,9 @@ func (c oauth2Client) unreachable(ctx context.Context, err error, clean redactio
 	if errors.As(err, &classed) {
 		return classed
 	}
-	text := classify(context.WithoutCancel(ctx), ctx, err, dispatcher.Duration(tokenTimeout)).Error
-	return &tokenError{class: dispatcher.ClassOAuth2, error: fmt.Errorf("token endpoint %s: %s", c.endpoint, clean.clean(text))}
+	outcome := classify(context.WithoutCancel(ctx), ctx, err, dispatcher.Duration(tokenTimeout))
+	return &tokenError{class: dispatcher.ClassOAuth2, addresses: addressesOf(outcome),
+		error: fmt.Errorf("token endpoint %s: %s", c.endpoint, clean.clean(outcome.Error))}
 }
 
 // request returns the request for a token at now (RFC 6749, section 4.4.2).

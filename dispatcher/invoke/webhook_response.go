@@ -128,7 +128,7 @@ func keep(o dispatcher.Outcome, endpoint string, a response, phases dispatcher.P
 	}
 	kept := dispatcher.Response{
 		Endpoint: endpoint, RequestID: hidden(clean.clean(id), mostHeaderValue), Body: hidden(clean.cleanCut(string(a.body)), mostResponse),
-		BodyTruncated: a.more, Phases: phases,
+		BodyTruncated: a.more, Phases: phases, Addresses: addressesOf(o),
 	}
 	for _, name := range keptHeaders {
 		if value := a.header.Get(name); value != "" {
