@@ -129,6 +129,9 @@ type Endpoint struct {
 	// ServerName is, of an address from DNS, the name and port that it gets as Host unless the group says otherwise; its
 	// certificate has that name.
 	ServerName string `json:"server_name,omitempty"`
+	// Refused says why no request goes to an endpoint from DNS: the node or the bounds of the app refuse its address. Such an
+	// endpoint is shown to operators, and is otherwise as one that is not there. Empty: it may be called.
+	Refused string `json:"refused,omitempty"`
 }
 
 // EndpointSource says how an endpoint came to its group.

@@ -192,6 +192,9 @@ type DNSStatus struct {
 	Type DNSType `json:"type"`
 	// Members is how many endpoints the name stands for now.
 	Members int `json:"members"`
+	// Refused is how many more it stands for that may not be called, and RefusedBecause why, each reason once.
+	Refused        int      `json:"refused,omitempty"`
+	RefusedBecause []string `json:"refused_because,omitempty"`
 	// ResolvedAt is when the latest answer with members arrived; nil: there was none.
 	ResolvedAt *time.Time `json:"resolved_at,omitempty"`
 	// ExpiresAt is from when on the name is asked for again.

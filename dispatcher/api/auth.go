@@ -195,6 +195,9 @@ func (r *request) traceparent() string {
 // mostTraceparent bounds a trace context of a later version, which may have more fields than the 55 bytes of today.
 const mostTraceparent = 255
 
+// isBound tells whether the token of r is bound to apps, so that it does not belong to an operator.
+func (r *request) isBound() bool { return len(r.token.Apps) > 0 }
+
 // maySee says whether the token of r permits app.
 func (r *request) maySee(app string) bool {
 	return len(r.token.Apps) == 0 || slices.Contains(r.token.Apps, app)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"net/netip"
 	"slices"
 	"time"
 
@@ -12,15 +13,17 @@ import (
 
 // Fleet is what the node knows of endpoint groups apart from the store.
 type Fleet interface {
-	// Members returns the endpoints that the names of a group stand for, by their ids. It may wait for name servers.
-	Members(ctx context.Context, group dispatcher.EndpointGroup) []dispatcher.Endpoint
-	// GroupStatus returns what the node knows of a group and its endpoints. It may wait for name servers.
-	GroupStatus(ctx context.Context, group dispatcher.GroupVersion) dispatcher.GroupStatus
+	// Members returns the endpoints that the names of a group stand for, by their ids: those that an app with some bounds may
+	// call, and those that are refused. It may wait for name servers.
+	Members(ctx context.Context, group dispatcher.EndpointGroup, egress dispatcher.EgressBounds) (members, refused []dispatcher.Endpoint)
+	// GroupStatus returns what the node knows of a group of an app with some bounds and its endpoints. It may wait for name
+	// servers.
+	GroupStatus(ctx context.Context, group dispatcher.GroupVersion, egress dispatcher.EgressBounds) dispatcher.GroupStatus
 }
 
 func (a *API) listEndpoints(r *request) (response, error) {
 	app, name := r.PathValue("app"), r.PathValue("group")
-	named, err := a.namedEndpoints(r.Context(), app, name)
+	named, err := a.namedEndpoints(r, app, name)
 	if err != nil {
 		return response{}, err
 	}
@@ -33,16 +36,36 @@ func (a *API) listEndpoints(r *request) (response, error) {
 	})
 }
 
-// namedEndpoints returns the endpoints that the names of a group stand for, by their ids.
-func (a *API) namedEndpoints(ctx context.Context, app, name string) ([]dispatcher.Endpoint, error) {
+// namedEndpoints returns the endpoints that the names of a group stand for, by their ids. Those that may not be called are for
+// operators: their addresses tell about the network of the nodes.
+func (a *API) namedEndpoints(r *request, app, name string) ([]dispatcher.Endpoint, error) {
 	if a.opts.Fleet == nil {
 		return nil, nil
 	}
-	group, err := a.store.Group(ctx, app, name)
+	group, err := a.store.Group(r.Context(), app, name)
 	if err != nil || len(group.DNS) == 0 {
 		return nil, err
 	}
-	return a.opts.Fleet.Members(ctx, group), nil
+	egress, err := a.egressOf(r.Context(), app)
+	if err != nil {
+		return nil, err
+	}
+	members, refused := a.opts.Fleet.Members(r.Context(), group, egress)
+	if r.isBound() {
+		return members, nil
+	}
+	all := slices.Concat(members, refused)
+	slices.SortFunc(all, byEndpointID)
+	return all, nil
+}
+
+// egressOf returns the bounds of egress of an app.
+func (a *API) egressOf(ctx context.Context, name string) (egress dispatcher.EgressBounds, err error) {
+	app, err := a.store.App(ctx, name)
+	if err == nil && app.Bounds != nil {
+		egress = app.Bounds.Egress
+	}
+	return egress, err
 }
 
 func endpointID(e dispatcher.Endpoint) string { return e.ID }
@@ -75,7 +98,18 @@ func (a *API) groupStatus(r *request) (response, error) {
 	if version.Live, err = a.store.Endpoints(r.Context(), group.App, group.Name, time.Time{}, page); err != nil {
 		return response{}, err
 	}
-	return response{body: a.opts.Fleet.GroupStatus(r.Context(), version)}, nil
+	egress, err := a.egressOf(r.Context(), group.App)
+	if err != nil {
+		return response{}, err
+	}
+	status := a.opts.Fleet.GroupStatus(r.Context(), version, egress)
+	if r.isBound() {
+		for label, one := range status.DNS {
+			one.Error, _ = dispatcher.HideAddresses(one.Error, netip.Addr{}) // of name servers
+			status.DNS[label] = one
+		}
+	}
+	return response{body: status}, nil
 }
 
 // drainEndpoint serves drain and resume.
@@ -84,7 +118,7 @@ func drainEndpoint(draining bool) func(*API, *request) (response, error) {
 		app, group, id := r.PathValue("app"), r.PathValue("group"), r.PathValue("endpoint")
 		stored, err := a.store.DrainEndpoint(r.Context(), app, group, id, draining, r.by())
 		if errors.Is(err, dispatcher.ErrNotFound) {
-			named, _ := a.namedEndpoints(r.Context(), app, group)
+			named, _ := a.namedEndpoints(r, app, group)
 			if _, from := slices.BinarySearchFunc(named, dispatcher.Endpoint{ID: id}, byEndpointID); from {
 				return response{}, refuse(dispatcher.CodeStateConflict, "endpoint %s is there because a name of the group leads to it; "+
 					"take it out of DNS, and nodes leave it out once the TTL has passed", dispatcher.Echo(id))

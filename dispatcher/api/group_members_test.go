@@ -22,7 +22,9 @@ func newNamedWorld(t *testing.T) (*world, *dnstest.Server) {
 	t.Helper()
 	server := dnstest.Start(t)
 	server.A("workers.test", 60, "10.0.0.2", "10.0.0.1")
-	invoker := invoke.New(invoke.Options{NameServers: []netip.AddrPort{server.Address}})
+	invoker := invoke.New(invoke.Options{
+		NameServers: []netip.AddrPort{server.Address}, Egress: invoke.Egress{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}},
+	})
 	t.Cleanup(invoker.Close)
 	w := newWorld(t, api.Options{Fleet: invoker})
 	w.declare()

@@ -70,7 +70,8 @@ func (a *API) executorsOf(r *request, run dispatcher.Run) (call dispatcher.Execu
 	}
 	call, err = a.groupOf(r, run.App, job.Target.Group.Name)
 	if err == nil && len(call.Group.DNS) > 0 && a.opts.Fleet != nil {
-		call.Group = new(call.Group.With(a.opts.Fleet.Members(r.Context(), call.Group.EndpointGroup)))
+		members, _ := a.opts.Fleet.Members(r.Context(), call.Group.EndpointGroup, call.Bounds.Egress)
+		call.Group = new(call.Group.With(members))
 	}
 	return call, err
 }

@@ -49,7 +49,15 @@ func (a *API) visibleRun(r *request) (dispatcher.Run, error) {
 		return dispatcher.Run{}, missing
 	}
 	r.app = run.App
-	return run, err
+	return r.shown(run), err
+}
+
+// shown returns a run as the token of r may see it.
+func (r *request) shown(run dispatcher.Run) dispatcher.Run {
+	if r.isBound() {
+		return run.WithoutAddresses()
+	}
+	return run
 }
 
 func (a *API) cancelRun(r *request) (response, error) {
@@ -92,7 +100,7 @@ func (a *API) changeRun(r *request, write func(context.Context, string, dispatch
 		}
 	}
 	run, err = write(r.Context(), run.ID, r.by())
-	return response{body: run}, conflict(err, remedy)
+	return response{body: r.shown(run)}, conflict(err, remedy)
 }
 
 // checkEnabled refuses to queue a run that no node would claim, because its app is disabled. The

@@ -51,7 +51,12 @@ func (e *Engine) spread(ctx context.Context, a *attempt) result {
 	}
 	group := *a.call.Group
 	if len(group.DNS) > 0 && e.opts.Members != nil {
-		group = group.With(e.opts.Members(ctx, group.EndpointGroup))
+		var egress dispatcher.EgressBounds
+		if a.call.Bounds != nil {
+			egress = a.call.Bounds.Egress
+		}
+		members, _ := e.opts.Members(ctx, group.EndpointGroup, egress)
+		group = group.With(members)
 	}
 	endpoints := group.BroadcastEndpoints()
 	if len(endpoints) == 0 {

@@ -196,8 +196,8 @@ func TestCancelOfBroadcastCutsOffItsShards(t *testing.T) {
 func TestBroadcastReachesMembersFromDNS(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.opts.Members = func(_ context.Context, group dispatcher.EndpointGroup) []dispatcher.Endpoint {
-		return []dispatcher.Endpoint{{ID: "10-0-0-1-80"}, {ID: "e0"}, {ID: "of-" + group.Name}}
+	r.opts.Members = func(_ context.Context, group dispatcher.EndpointGroup, _ dispatcher.EgressBounds) (members, refused []dispatcher.Endpoint) {
+		return []dispatcher.Endpoint{{ID: "10-0-0-1-80"}, {ID: "e0"}, {ID: "of-" + group.Name}}, []dispatcher.Endpoint{{ID: "refused"}}
 	}
 	r.declareBroadcast(1, nil)
 	group, err := r.store.Group(t.Context(), "app", "workers")

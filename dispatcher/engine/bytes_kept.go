@@ -31,7 +31,9 @@ func (b *bytesKept) take(app string, most int64, response *dispatcher.Response) 
 		return response
 	}
 	b.over[app] = true
-	return &dispatcher.Response{Endpoint: response.Endpoint, Omitted: dispatcher.BytesKeptReached(app, most)}
+	return &dispatcher.Response{
+		Endpoint: response.Endpoint, Addresses: response.Addresses, Omitted: dispatcher.BytesKeptReached(app, most),
+	}
 }
 
 // sizeOf is about how many bytes a response takes in the history.

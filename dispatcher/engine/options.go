@@ -85,8 +85,9 @@ type Options struct {
 	OnStarted func(dispatcher.NodeID)
 	// CertificateEnd returns when the first certificate of the API's chain ends, zero: it serves no TLS; nil: it does not.
 	CertificateEnd func() time.Time
-	// Members returns the endpoints that the names of DNS in a group stand for, and may wait for name servers; nil: none.
-	Members func(ctx context.Context, group dispatcher.EndpointGroup) []dispatcher.Endpoint
+	// Members returns the endpoints that the names of DNS in a group stand for: those that an app with some bounds may call, and
+	// those that are refused. It may wait for name servers; nil: there are none.
+	Members func(ctx context.Context, group dispatcher.EndpointGroup, egress dispatcher.EgressBounds) (members, refused []dispatcher.Endpoint)
 	// OnOutcome is called at the end of every attempt, from the attempt's goroutine; nil: nothing.
 	OnOutcome func(dispatcher.Call, dispatcher.Outcome)
 }

@@ -118,7 +118,7 @@ func TestStatusOfAnEndpointDoesNotNameItsAddress(t *testing.T) {
 		group.Live = []dispatcher.Endpoint{{ID: "one", Source: dispatcher.EndpointStatic,
 			StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://private.test"}}}
 		o := i.Invoke(t.Context(), callOf(group, strategy))
-		for _, one := range i.GroupStatus(t.Context(), *group).Endpoints {
+		for _, one := range i.GroupStatus(t.Context(), *group, dispatcher.EgressBounds{}).Endpoints {
 			if one.Reason == "" || anAddress.MatchString(one.Reason) || anAddress.MatchString(o.Error) {
 				t.Errorf("%s: reason = %q, error = %q, want both without an address", strategy, one.Reason, o.Error)
 			}
@@ -133,7 +133,7 @@ func TestNameServersAreNotNamed(t *testing.T) {
 	i := invokerOf(t, server, invoke.Egress{})
 	group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: "broken.test", Port: 80}})
 	o := i.Invoke(t.Context(), callOf(group, routing.RoundRobin))
-	status := i.GroupStatus(t.Context(), *group).DNS["all"]
+	status := i.GroupStatus(t.Context(), *group, dispatcher.EgressBounds{}).DNS["all"]
 	if anAddress.MatchString(o.Error) || !strings.Contains(o.Error, "ServerFailure") || !strings.Contains(status.Error, "ServerFailure") {
 		t.Errorf("error = %q, status = %+v, want the response, and no address of a name server in the error", o.Error, status)
 	}

@@ -89,7 +89,11 @@ func (g *guard) dialer(of scope) func(ctx context.Context, network, address stri
 	check := g.checker(of)
 	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 15 * time.Second, Resolver: g.resolver}
 	dialer.ControlContext = func(_ context.Context, _, address string, _ syscall.RawConn) error {
-		return g.checkDialled(address, check)
+		dialled, err := netip.ParseAddrPort(address)
+		if err != nil {
+			return fmt.Errorf("dial: %w", err)
+		}
+		return g.checkDialled(dialled, check)
 	}
 	return func(ctx context.Context, network, address string) (_ net.Conn, err error) {
 		host, text, err := net.SplitHostPort(address)
@@ -101,10 +105,7 @@ func (g *guard) dialer(of scope) func(ctx context.Context, network, address stri
 		if err != nil {
 			return nil, err
 		}
-		if err := g.checkName(host); err != nil {
-			return nil, err
-		}
-		if err := of.checkHost(net.JoinHostPort(cmp.Or(of.name, host), text)); err != nil {
+		if err := g.checkTarget(of, host, text); err != nil {
 			return nil, err
 		}
 		if _, err := netip.ParseAddr(host); err != nil {
@@ -124,6 +125,28 @@ func (g *guard) dialer(of scope) func(ctx context.Context, network, address stri
 		}
 		return whileHeld(ctx, conn)
 	}
+}
+
+// checkTarget refuses what is denied to a scope no matter which addresses a host has.
+func (g *guard) checkTarget(of scope, host, port string) error {
+	if err := g.checkName(host); err != nil {
+		return err
+	}
+	return of.checkHost(net.JoinHostPort(cmp.Or(of.name, host), port))
+}
+
+// checkKnown is what dialing a host for a scope would refuse by the addresses that the host is known to have.
+func (g *guard) checkKnown(of scope, host string, port uint16, addresses []netip.Addr) error {
+	if err := g.checkTarget(of, host, strconv.Itoa(int(port))); err != nil {
+		return err
+	}
+	check := g.checker(of)
+	for _, addr := range addresses {
+		if err := g.checkDialled(netip.AddrPortFrom(addr, port), check); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // checker returns a function that refuses the addresses that a scope may not call.
@@ -181,11 +204,7 @@ func (g *guard) checkName(host string) error {
 const notLoopback = "it is the node itself; --egress-loopback allows it"
 
 // checkDialled makes the final check, before each connection.
-func (g *guard) checkDialled(address string, check func(netip.AddrPort) error) error {
-	dialled, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return fmt.Errorf("dial: %w", err)
-	}
+func (g *guard) checkDialled(dialled netip.AddrPort, check func(netip.AddrPort) error) error {
 	if err := check(dialled); err != nil {
 		return err
 	}
@@ -196,9 +215,9 @@ func (g *guard) checkDialled(address string, check func(netip.AddrPort) error) e
 	switch peers := g.peers.Load(); {
 	case slices.ContainsFunc(g.Own, at),
 		slices.Contains(g.OwnPorts, dialled.Port()) && (addr.IsLoopback() || g.machine.has(addr)):
-		return denied(address, "it is the API or the database of this node")
+		return denied(dialled.String(), "it is the API or the database of this node")
 	case peers != nil && slices.ContainsFunc(*peers, at):
-		return denied(address, "it is the API of a node")
+		return denied(dialled.String(), "it is the API of a node")
 	}
 	return nil
 }

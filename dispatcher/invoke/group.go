@@ -25,7 +25,7 @@ type groups struct {
 }
 
 func newGroups(hooks *webhooks, servers []netip.AddrPort) *groups {
-	return &groups{hooks: hooks, known: newGroupStates(), names: newNames(dns.New(servers)), checks: newChecks()}
+	return &groups{hooks: hooks, known: newGroupStates(), names: newNames(dns.New(servers), hooks.guard.resolver), checks: newChecks()}
 }
 
 // close ends what goes on without an attempt. The connections are those of webhooks.
@@ -69,7 +69,7 @@ func (g *groups) call(ctx context.Context, call dispatcher.Call, started time.Ti
 	if err := a.ensureToken(bounded); err != nil {
 		return notSent(ctx, err)
 	}
-	a.call.Group = g.withNames(bounded, a.groupState, call.Group, started, true)
+	a.call.Group = g.withNames(bounded, a.groupState, call, started, true)
 	members, counts := a.members(a.call.Group, started)
 	outcome, done := a.through(ctx, bounded, members, counts.candidates)
 	if !done && a.busy() == 0 && len(a.refusals) < counts.candidates && bounded.Err() == nil {
@@ -78,7 +78,7 @@ func (g *groups) call(ctx context.Context, call dispatcher.Call, started time.Ti
 	}
 	if !done {
 		if counts.candidates == 0 {
-			a.unresolved, a.nameServers = g.names.errors(ctx, &call.Group.EndpointGroup, started)
+			a.unresolved, a.nameServers = g.unresolved(ctx, call, started)
 		}
 		outcome = a.none(ctx, bounded, counts)
 	}

@@ -114,7 +114,7 @@ func (g *groups) dueChecks(ctx context.Context, call dispatcher.Call, now time.T
 	g.known.mu.Lock()
 	state := g.known.made(groupKey{call.App, call.Group.Name})
 	g.known.mu.Unlock()
-	call.Group = g.withNames(ctx, state, call.Group, now, false)
+	call.Group = g.withNames(ctx, state, call, now, false)
 	interval := call.Group.HealthCheck.Resolved().Interval.Std()
 	state.mu.Lock()
 	defer state.mu.Unlock()

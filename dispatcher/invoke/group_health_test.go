@@ -146,7 +146,7 @@ func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
 		now = now.Add(10 * time.Second)
 	}
 	states := func() string {
-		status := i.GroupStatus(t.Context(), *call.Group)
+		status := i.GroupStatus(t.Context(), *call.Group, dispatcher.EgressBounds{})
 		return fmt.Sprint(status.Endpoints[0].State, " ", status.Endpoints[1].State, " ", status.Endpoints[1].Reason)
 	}
 	for range 3 { // the first comes after a random part of the interval
@@ -169,7 +169,7 @@ func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
 	ill.Store(http.StatusOK)
 	round()
 	round()
-	if o := i.GroupStatus(t.Context(), *call.Group); o.Endpoints[0].State != dispatcher.EndpointUp {
+	if o := i.GroupStatus(t.Context(), *call.Group, dispatcher.EgressBounds{}); o.Endpoints[0].State != dispatcher.EndpointUp {
 		t.Errorf("after two good checks, status = %+v", o)
 	}
 }

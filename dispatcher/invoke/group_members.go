@@ -13,12 +13,18 @@ import (
 
 func byID(a, b dispatcher.Endpoint) int { return cmp.Compare(a.ID, b.ID) }
 
-// endpoints returns the endpoints that a name stands for.
-func (k knownName) endpoints(d dispatcher.DNSMembers) []dispatcher.Endpoint {
+// namedEndpoint is an endpoint that a name stands for. because is Refused in words that name neither an address nor a target.
+type namedEndpoint struct {
+	dispatcher.Endpoint
+	because string
+}
+
+// endpoints returns the endpoints that a name stands for, also those that a judge refuses.
+func (k knownName) endpoints(d dispatcher.DNSMembers, j judge) []namedEndpoint {
 	if d.Type == dispatcher.DNSTypeSRV {
-		return k.services(d)
+		return k.services(d, j)
 	}
-	all := make([]dispatcher.Endpoint, 0, len(k.records))
+	all := make([]namedEndpoint, 0, len(k.records))
 	for _, record := range k.records {
 		addr, err := netip.ParseAddr(record.Host)
 		if err != nil {
@@ -26,19 +32,19 @@ func (k knownName) endpoints(d dispatcher.DNSMembers) []dispatcher.Endpoint {
 		}
 		e := d.AddressEndpoint(addr)
 		e.RegisteredAt = k.since[record]
-		all = append(all, e)
+		all = append(all, j.address(e, addr, uint16(d.Port))) //nolint:gosec // a port was checked
 	}
 	return all
 }
 
 // services returns the endpoints of records of type SRV. Those that have not the best priority are backups. Weights are
 // scaled down to those of endpoints if one is larger.
-func (k knownName) services(d dispatcher.DNSMembers) []dispatcher.Endpoint {
+func (k knownName) services(d dispatcher.DNSMembers, j judge) []namedEndpoint {
 	best, heaviest := uint16(math.MaxUint16), dispatcher.MaxEndpointWeight
 	for _, record := range k.records {
 		best, heaviest = min(best, record.Priority), max(heaviest, int(record.Weight))
 	}
-	all := make([]dispatcher.Endpoint, 0, len(k.records))
+	all := make([]namedEndpoint, 0, len(k.records))
 	for _, record := range k.records {
 		weight := max(1, int(record.Weight)*dispatcher.MaxEndpointWeight/heaviest)
 		e, ok := d.ServiceEndpoint(record.Host, int(record.Port), weight, record.Priority > best)
@@ -46,7 +52,7 @@ func (k knownName) services(d dispatcher.DNSMembers) []dispatcher.Endpoint {
 			continue
 		}
 		e.RegisteredAt = k.since[record]
-		all = append(all, e)
+		all = append(all, j.service(e, record, k.targets[record.Host]))
 	}
 	return all
 }
@@ -55,29 +61,33 @@ func (k knownName) services(d dispatcher.DNSMembers) []dispatcher.Endpoint {
 type merged struct {
 	of       *dispatcher.GroupVersion
 	versions map[string]uint64 // of the lists of names
+	egress   dispatcher.EgressBounds
+	peers    *[]netip.AddrPort // see guard
 	version  *dispatcher.GroupVersion
 }
 
-// withNames returns a group with the endpoints that its names stand for. It returns the same group as long as that has the
-// same endpoints. Of two with the same id, one that is declared or registered counts.
+// withNames returns the group of a call with the endpoints that its names stand for and that may be called. It returns the same
+// group as long as that has the same endpoints. Of two with the same id, one that is declared or registered counts.
 func (g *groups) withNames(
-	ctx context.Context, state *groupState, group *dispatcher.GroupVersion, now time.Time, wait bool,
+	ctx context.Context, state *groupState, call dispatcher.Call, now time.Time, wait bool,
 ) *dispatcher.GroupVersion {
+	group, egress, peers := call.Group, call.Bounds.Egress, g.hooks.guard.peers.Load()
 	if len(group.DNS) == 0 {
 		return group
 	}
 	all := g.names.of(ctx, &group.EndpointGroup, now, wait)
 	state.mu.Lock()
 	defer state.mu.Unlock()
-	if state.merged.is(group, all) {
-		return state.merged.version
+	if m := &state.merged; m.is(group, all) && sameEgress(m.egress, egress) && m.peers == peers {
+		return m.version
 	}
 	versions := make(map[string]uint64, len(all))
 	for label, known := range all {
 		versions[label] = known.version
 	}
-	version := new(group.With(namedEndpoints(&group.EndpointGroup, all)))
-	state.merged = merged{group, versions, version}
+	members, _ := namedEndpoints(&group.EndpointGroup, all, g.judge(&group.EndpointGroup, egress))
+	version := new(group.With(members))
+	state.merged = merged{group, versions, egress, peers, version}
 	return version
 }
 
@@ -94,24 +104,30 @@ func (m *merged) is(group *dispatcher.GroupVersion, all map[string]knownName) bo
 	return true
 }
 
-// Members returns the endpoints that the names of a group stand for, by their ids. It may wait for name servers.
-func (i *Invoker) Members(ctx context.Context, group dispatcher.EndpointGroup) []dispatcher.Endpoint {
-	return namedEndpoints(&group, i.groups.names.of(ctx, &group, time.Now(), true))
+// Members returns the endpoints that the names of a group stand for, by their ids: those that an app with some bounds may call
+// from this node, and those that are refused. It may wait for name servers.
+func (i *Invoker) Members(
+	ctx context.Context, group dispatcher.EndpointGroup, egress dispatcher.EgressBounds,
+) (members, refused []dispatcher.Endpoint) {
+	return namedEndpoints(&group, i.groups.names.of(ctx, &group, time.Now(), true), i.groups.judge(&group, egress))
 }
 
-// GroupStatus returns what this node knows of a group and the endpoints that it has, but for the id of the node. It may
-// wait for name servers.
-func (i *Invoker) GroupStatus(ctx context.Context, group dispatcher.GroupVersion) dispatcher.GroupStatus {
+// GroupStatus returns what this node knows of a group of an app with some bounds and the endpoints that it has, but for the id
+// of the node. It may wait for name servers.
+func (i *Invoker) GroupStatus(
+	ctx context.Context, group dispatcher.GroupVersion, egress dispatcher.EgressBounds,
+) dispatcher.GroupStatus {
 	now := time.Now()
 	state := i.groups.known.state(groupKey{group.App, group.Name})
 	if state == nil {
 		state = newGroupState() // it made no requests
 	}
 	status := dispatcher.GroupStatus{DNS: map[string]dispatcher.DNSStatus{}, Endpoints: []dispatcher.EndpointStatus{}}
-	all := i.groups.names.of(ctx, &group.EndpointGroup, now, true)
+	all, j := i.groups.names.of(ctx, &group.EndpointGroup, now, true), i.groups.judge(&group.EndpointGroup, egress)
 	for label, known := range all {
 		d := group.DNS[label].Resolved()
-		one := dispatcher.DNSStatus{Name: d.Name, Type: d.Type, Error: known.err, Members: len(known.endpoints(d))}
+		one := dispatcher.DNSStatus{Name: d.Name, Type: d.Type, Error: known.err}
+		one.Members, one.Refused, one.RefusedBecause = counted(known.endpoints(d, j))
 		if !known.resolvedAt.IsZero() {
 			one.ResolvedAt = new(known.resolvedAt.UTC())
 		}
@@ -120,7 +136,8 @@ func (i *Invoker) GroupStatus(ctx context.Context, group dispatcher.GroupVersion
 		}
 		status.DNS[label] = one
 	}
-	live := group.With(namedEndpoints(&group.EndpointGroup, all)).Live
+	members, _ := namedEndpoints(&group.EndpointGroup, all, j)
+	live := group.With(members).Live
 	state.mu.Lock()
 	defer state.mu.Unlock()
 	for n := range live {

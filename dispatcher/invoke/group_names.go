@@ -3,10 +3,9 @@ package invoke
 import (
 	"context"
 	"errors"
-	"fmt"
 	"maps"
+	"net"
 	"net/netip"
-	"slices"
 	"sync"
 	"time"
 
@@ -30,8 +29,9 @@ const (
 // names knows what the names of groups stand for. Each node asks for itself, when it uses a name whose answer has
 // expired; many fires at once ask once.
 type names struct {
-	client *dns.Client
-	slots  chan struct{} // one for each question under way
+	client   *dns.Client
+	resolver *net.Resolver // of the targets of services, as it is for requests
+	slots    chan struct{} // one for each question under way
 
 	mu       sync.Mutex
 	known    map[nameKey]*knownName
@@ -56,13 +56,15 @@ type knownName struct {
 	failures   int       // since then
 	err        string    // of the latest question; empty: it had an answer
 	used       time.Time
+	// targets are the addresses of the targets of services, sorted; a target that none is known of has none.
+	targets map[string][]netip.Addr
 
 	asked  chan struct{}      // closed at the end of the question under way; nil: none is
 	cancel context.CancelFunc // ends it
 }
 
-func newNames(client *dns.Client) *names {
-	return &names{client: client, slots: make(chan struct{}, mostLookups), known: map[nameKey]*knownName{}}
+func newNames(client *dns.Client, resolver *net.Resolver) *names {
+	return &names{client: client, resolver: resolver, slots: make(chan struct{}, mostLookups), known: map[nameKey]*knownName{}}
 }
 
 // close ends the questions under way.
@@ -117,6 +119,7 @@ func (n *names) begin(ctx context.Context, key nameKey, known *knownName) {
 	known.asked = make(chan struct{})
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookupTimeout)
 	known.cancel = cancel
+	before := known.targets
 	n.asking.Go(func() {
 		defer cancel()
 		var answer dns.Answer
@@ -127,9 +130,17 @@ func (n *names) begin(ctx context.Context, key nameKey, known *knownName) {
 			<-n.slots
 		case <-ctx.Done():
 		}
+		var targets map[string][]netip.Addr
+		if err == nil && key.of == dispatcher.DNSTypeSRV {
+			targets = n.resolve(ctx, answer.Records, before)
+		}
 		n.mu.Lock()
 		defer n.mu.Unlock()
-		n.note(known, answer, err, time.Now())
+		now := time.Now()
+		n.note(known, answer, err, now)
+		if targets != nil {
+			n.noteTargets(known, targets, now)
+		}
 		close(known.asked)
 		known.asked, known.cancel = nil, nil
 	})
@@ -194,26 +205,4 @@ func (n *names) of(ctx context.Context, group *dispatcher.EndpointGroup, now tim
 		all[label] = n.get(ctx, nameKey{d.Name, d.Resolved().Type}, now, wait)
 	}
 	return all
-}
-
-// errors says why the names of a group have no answer, without the name servers.
-func (n *names) errors(ctx context.Context, group *dispatcher.EndpointGroup, now time.Time) (text string, servers []string) {
-	all := n.of(ctx, group, now, false)
-	for _, label := range slices.Sorted(maps.Keys(all)) {
-		if err := all[label].err; err != "" {
-			text += fmt.Sprintf("; dns %s: %s", label, err)
-		}
-	}
-	return dispatcher.HideAddresses(text, netip.Addr{})
-}
-
-// namedEndpoints returns the endpoints that the names of a group stand for, by their ids, as many as a group may have.
-func namedEndpoints(group *dispatcher.EndpointGroup, all map[string]knownName) []dispatcher.Endpoint {
-	var found []dispatcher.Endpoint
-	for _, label := range slices.Sorted(maps.Keys(group.DNS)) {
-		found = append(found, all[label].endpoints(group.DNS[label].Resolved())...)
-	}
-	slices.SortStableFunc(found, byID)
-	found = slices.CompactFunc(found, func(a, b dispatcher.Endpoint) bool { return a.ID == b.ID })
-	return found[:min(len(found), dispatcher.MaxEndpoints)]
 }

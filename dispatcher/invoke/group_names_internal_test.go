@@ -31,7 +31,7 @@ func TestListsOfNamesAreKeptForAStatedTime(t *testing.T) {
 		"no response":              {broken, 0, 10*time.Minute + 29*time.Second, true, time.Second},
 		"no response for too long": {broken, 0, 10*time.Minute + 30*time.Second, false, time.Second},
 	} {
-		n := newNames(nil)
+		n := newNames(nil, nil)
 		known := &knownName{}
 		n.note(known, good, nil, begin)
 		if known.askAt != begin.Add(30*time.Second) || len(known.records) != 1 {
@@ -55,14 +55,14 @@ func TestTTLsAreBounded(t *testing.T) {
 	now := time.Unix(1_800_000_000, 0)
 	for ttl, want := range map[time.Duration]time.Duration{0: time.Second, 30 * time.Second: 30 * time.Second, time.Hour: 5 * time.Minute} {
 		known := &knownName{}
-		newNames(nil).note(known, dns.Answer{TTL: ttl}, nil, now)
+		newNames(nil, nil).note(known, dns.Answer{TTL: ttl}, nil, now)
 		if got := known.askAt.Sub(now); got != want {
 			t.Errorf("after a TTL of %s, the name is asked for after %s, want %s", ttl, got, want)
 		}
 	}
 	known, pauses := &knownName{}, []time.Duration{}
 	for range 7 {
-		newNames(nil).note(known, dns.Answer{}, errors.New("broken"), now)
+		newNames(nil, nil).note(known, dns.Answer{}, errors.New("broken"), now)
 		pauses = append(pauses, known.askAt.Sub(now)/time.Second)
 	}
 	if got := fmt.Sprint(pauses); got != "[1ns 2ns 4ns 8ns 16ns 30ns 30ns]" {
@@ -78,7 +78,7 @@ func TestOldAnswersServeForSomeSeconds(t *testing.T) {
 	} {
 		server := dnstest.Start(t)
 		server.A("a.test", 60, "10.0.0.1")
-		n := newNames(dns.New([]netip.AddrPort{server.Address}))
+		n := newNames(dns.New([]netip.AddrPort{server.Address}), nil)
 		t.Cleanup(n.close)
 		key := nameKey{"a.test", "A"}
 		now := time.Now()
@@ -95,7 +95,7 @@ func TestOldAnswersServeForSomeSeconds(t *testing.T) {
 // The same addresses in another order are no change, so that routers keep what they count.
 func TestOrderOfRecordsIsNoChange(t *testing.T) {
 	t.Parallel()
-	n, known, now := newNames(nil), &knownName{}, time.Unix(1_800_000_000, 0)
+	n, known, now := newNames(nil, nil), &knownName{}, time.Unix(1_800_000_000, 0)
 	a, b := dns.Record{Host: "10.0.0.1"}, dns.Record{Host: "10.0.0.2"}
 	n.note(known, dns.Answer{Records: []dns.Record{a, b}}, nil, now)
 	before := known.version
@@ -111,7 +111,7 @@ func TestOrderOfRecordsIsNoChange(t *testing.T) {
 
 func TestKnownNamesAreBounded(t *testing.T) {
 	t.Parallel()
-	n, now := newNames(nil), time.Unix(1_800_000_000, 0)
+	n, now := newNames(nil, nil), time.Unix(1_800_000_000, 0)
 	n.closed = true // asks nobody
 	used := nameKey{"used.test", "A"}
 	for i := range mostNames + 100 {
@@ -124,17 +124,21 @@ func TestKnownNamesAreBounded(t *testing.T) {
 	}
 }
 
+func callOf(group *dispatcher.GroupVersion) dispatcher.Call {
+	return dispatcher.Call{App: group.App, Group: group, Bounds: &dispatcher.Bounds{}}
+}
+
 // A group keeps its list of endpoints while no name changes: routers count by it.
 func TestGroupWithTheSameNamesIsTheSame(t *testing.T) {
 	t.Parallel()
-	g := newGroups(nil, nil)
+	g := newGroups(&webhooks{guard: newGuard(Egress{Private: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/24")}}, nil)}, nil)
 	group := groupOf("b", "10-0-0-1-80")
 	group.DNS = map[string]dispatcher.DNSMembers{"all": {Name: "a.test", Type: "A", Port: 80}}
 	known := &knownName{askAt: time.Unix(1<<40, 0)}
 	g.names.known[nameKey{"a.test", "A"}] = known
 	now, state := time.Unix(1_800_000_000, 0), newGroupState()
 	g.names.replace(known, []dns.Record{{Host: "10.0.0.2"}, {Host: "10.0.0.1"}}, now)
-	first := g.withNames(t.Context(), state, group, now, true)
+	first := g.withNames(t.Context(), state, callOf(group), now, true)
 	var ids []string
 	for _, e := range first.Live {
 		ids = append(ids, e.ID+" "+string(e.Source))
@@ -142,14 +146,29 @@ func TestGroupWithTheSameNamesIsTheSame(t *testing.T) {
 	if got := fmt.Sprint(ids); got != "[10-0-0-1-80  10-0-0-2-80 dns b ]" {
 		t.Errorf("endpoints = %s, want those of the group first", got)
 	}
-	if g.withNames(t.Context(), state, group, now, true) != first {
+	if g.withNames(t.Context(), state, callOf(group), now, true) != first {
 		t.Error("the same group is made twice")
 	}
 	g.names.replace(known, []dns.Record{{Host: "10.0.0.3"}}, now)
-	if second := g.withNames(t.Context(), state, group, now, true); second == first || len(second.Live) != 3 {
+	second := g.withNames(t.Context(), state, callOf(group), now, true)
+	if second == first || len(second.Live) != 3 {
 		t.Errorf("after a change, group = %+v", second)
 	}
-	if other := groupOf("x"); g.withNames(t.Context(), state, other, now, true) != other {
+	// An address that may not be called any more is an endpoint no more, and the other way round.
+	bounded := callOf(group)
+	bounded.Bounds.Egress.Networks = []string{"10.1.0.0/16"}
+	if third := g.withNames(t.Context(), state, bounded, now, true); len(third.Live) != 2 {
+		t.Errorf("under other bounds, group = %+v, want what it declares alone", third)
+	}
+	if again := g.withNames(t.Context(), state, callOf(group), now, true); len(again.Live) != 3 {
+		t.Errorf("under the bounds of before, group = %+v", again)
+	}
+	peers := []netip.AddrPort{netip.MustParseAddrPort("10.0.0.3:80")}
+	g.hooks.guard.peers.Store(&peers)
+	if fourth := g.withNames(t.Context(), state, callOf(group), now, true); len(fourth.Live) != 2 {
+		t.Errorf("once a node serves its API there, group = %+v", fourth)
+	}
+	if other := groupOf("x"); g.withNames(t.Context(), state, callOf(other), now, true) != other {
 		t.Error("a group without names is made again")
 	}
 }

@@ -76,12 +76,7 @@ func namedGroup(all map[string]dispatcher.DNSMembers) *dispatcher.GroupVersion {
 // invokerOf returns an invoker that asks a name server.
 func invokerOf(t *testing.T, server *dnstest.Server, egress invoke.Egress) *invoke.Invoker {
 	t.Helper()
-	dial := func(ctx context.Context, network, _ string) (net.Conn, error) {
-		return (&net.Dialer{}).DialContext(ctx, network, server.Address.String())
-	}
-	i := invoke.New(invoke.Options{
-		Egress: egress, NameServers: []netip.AddrPort{server.Address}, Resolver: &net.Resolver{PreferGo: true, Dial: dial},
-	})
+	i := invoke.New(invoke.Options{Egress: egress, NameServers: []netip.AddrPort{server.Address}, Resolver: server.Resolver()})
 	t.Cleanup(i.Close)
 	return i
 }
@@ -154,7 +149,8 @@ func TestServicesAreEndpointsWithWeightsAndBackups(t *testing.T) {
 		t.Errorf("hosts (-want +got)\n%s", diff)
 	}
 	var weights []string
-	for _, e := range i.Members(t.Context(), group.EndpointGroup) {
+	members, _ := i.Members(t.Context(), group.EndpointGroup, dispatcher.EgressBounds{})
+	for _, e := range members {
 		weights = append(weights, fmt.Sprintf("%s %d %t %s", e.ID, e.Weight, e.Backup, e.Source))
 	}
 	want := []string{"a_test-" + port + " 100 false dns", "b_test-" + port + " 33 false dns", "c_test-" + port + " 1 true dns"}
@@ -196,10 +192,11 @@ func TestTwoHundredAddressesAreAllEndpoints(t *testing.T) {
 	}
 	server.A("workers.test", 60, addresses[:200]...)
 	server.A("many.test", 60, addresses...)
-	i := invokerOf(t, server, invoke.Egress{})
+	i := invokerOf(t, server, invoke.Egress{Loopback: true})
 	for name, want := range map[string]int{"workers.test": 200, "many.test": dispatcher.MaxEndpoints} {
 		group := namedGroup(map[string]dispatcher.DNSMembers{"all": {Name: name, Port: 80}})
-		if got := len(i.Members(t.Context(), group.EndpointGroup)); got != want {
+		members, _ := i.Members(t.Context(), group.EndpointGroup, dispatcher.EgressBounds{})
+		if got := len(members); got != want {
 			t.Errorf("%s has %d endpoints, want %d", name, got, want)
 		}
 	}
@@ -229,7 +226,7 @@ func TestNameWithoutAnswerHasNoEndpoints(t *testing.T) {
 				name != "silent.test" && !strings.Contains(o.Error, want) {
 				t.Errorf("outcome = %+v, want no endpoint and nothing sent, because %s", o, want)
 			}
-			status := i.GroupStatus(t.Context(), *group).DNS["all"]
+			status := i.GroupStatus(t.Context(), *group, dispatcher.EgressBounds{}).DNS["all"]
 			if status.Members != 0 || status.ResolvedAt != nil || !strings.Contains(status.Error, want) {
 				t.Errorf("status = %+v, want %s", status, want)
 			}

@@ -29,6 +29,7 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -133,7 +134,9 @@ func (i *Invoker) DenyAPIs(addresses []string) {
 			peers = append(peers, address)
 		}
 	}
-	i.guard.peers.Store(&peers)
+	if known := i.guard.peers.Load(); known == nil || !slices.Equal(*known, peers) { // lists of members are made again for others
+		i.guard.peers.Store(&peers)
+	}
 }
 
 // Close closes idle connections.

@@ -29,7 +29,7 @@ func TestAddressesOfTheMachineCountAsLoopback(t *testing.T) {
 				g    *guard
 				says string
 			}{{closed, closedSays}, {open, openSays}} {
-				err := tt.g.checkDialled(address, tt.g.checker(scope{}))
+				err := tt.g.checkDialled(netip.MustParseAddrPort(address), tt.g.checker(scope{}))
 				if (err == nil) != (tt.says == "") || err != nil && !strings.Contains(err.Error(), tt.says) {
 					t.Errorf("%s: %s with loopback %v: %v, want it to say %q", when, address, tt.g.Loopback, err, tt.says)
 				}

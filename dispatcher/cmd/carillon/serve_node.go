@@ -224,8 +224,10 @@ type groupView struct {
 }
 
 // GroupStatus returns what the node knows of a group.
-func (g groupView) GroupStatus(ctx context.Context, group dispatcher.GroupVersion) dispatcher.GroupStatus {
-	status := g.Invoker.GroupStatus(ctx, group)
+func (g groupView) GroupStatus(
+	ctx context.Context, group dispatcher.GroupVersion, egress dispatcher.EgressBounds,
+) dispatcher.GroupStatus {
+	status := g.Invoker.GroupStatus(ctx, group, egress)
 	if id := g.engine.Node(); id != 0 {
 		status.Node = id.String()
 	}

@@ -2,6 +2,7 @@
 package dnstest
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -77,6 +78,13 @@ func (s *Server) Set(name string, of dnsmessage.Type, reply Reply) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.zone[question{name, of}] = reply
+}
+
+// Resolver returns a resolver that asks the server.
+func (s *Server) Resolver() *net.Resolver {
+	return &net.Resolver{PreferGo: true, Dial: func(ctx context.Context, network, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, s.Address.String())
+	}}
 }
 
 // A sets the IPv4 addresses of a name.
