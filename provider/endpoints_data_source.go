@@ -96,7 +96,9 @@ func (d *endpointsDataSource) Read(ctx context.Context, req datasource.ReadReque
 			return
 		}
 		for _, endpoint := range list.Items {
-			m.Endpoints = append(m.Endpoints, flattenEndpoint(endpoint))
+			if endpoint.Refused == "" { // others are no endpoints of the group, and only operators see them
+				m.Endpoints = append(m.Endpoints, flattenEndpoint(endpoint))
+			}
 		}
 		if page.Cursor = list.Next; page.Cursor == "" {
 			break

@@ -34,7 +34,7 @@ var readOnly = map[reflect.Type][]string{
 	reflect.TypeFor[dispatcher.Target]():        {"alert"},
 	reflect.TypeFor[dispatcher.Alert]():         {"muted", "firing", "warnings", "revision", "created_at", "updated_at"},
 	reflect.TypeFor[dispatcher.AlertMute]():     {"by", "at"},
-	reflect.TypeFor[dispatcher.Endpoint]():      {"source", "draining", "registered_at", "expires_at", "server_name"},
+	reflect.TypeFor[dispatcher.Endpoint]():      {"source", "draining", "registered_at", "expires_at", "server_name", "refused"},
 	reflect.TypeFor[dispatcher.CarriedState]():  {"revision", "updated_at", "run", "set_by", "discarded_run"},
 	reflect.TypeFor[dispatcher.APIToken]():      {"id", "created_at", "last_used_at", "rotated_until", "revision"},
 }

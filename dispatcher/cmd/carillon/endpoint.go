@@ -40,9 +40,13 @@ func (e *endpointListCommand) Run(ctx context.Context, c console) error {
 	})
 }
 
-// endpointState is what an operator decides about an endpoint. Whether it responds, each node knows for itself.
+// endpointState is what operators decide about an endpoint: by a drain, or by the addresses that may be called. Whether it
+// responds, each node knows for itself.
 func endpointState(e dispatcher.Endpoint) stateCell {
-	if e.Draining {
+	switch {
+	case e.Refused != "":
+		return "refused"
+	case e.Draining:
 		return "draining"
 	}
 	return "active"

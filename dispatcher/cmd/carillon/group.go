@@ -140,6 +140,9 @@ func (s *groupStatusCommand) Run(ctx context.Context, c console) error {
 			if one.ResolvedAt != nil {
 				text += ", resolved at " + dispatcher.FormatInstant(*one.ResolvedAt)
 			}
+			if one.Refused > 0 {
+				text += fmt.Sprintf(", %d more are refused: %s", one.Refused, strings.Join(one.RefusedBecause, "; "))
+			}
 			if one.Error != "" {
 				text += ", error: " + one.Error
 			}

@@ -163,6 +163,7 @@ func progressOf(wait dispatcher.CallbackState) string {
 // showResponse prints a stored response, with the first lines of its body or all of it.
 func showResponse(l *lines, a dispatcher.Response, body bool) {
 	l.add("  endpoint", a.Endpoint)
+	l.add("  addresses", strings.Join(a.Addresses, ", "))
 	l.add("  phases", phases(a.Phases))
 	l.add("  omitted", a.Omitted)
 	l.add("  result", a.CallbackResult)
