@@ -1,6 +1,10 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
 
 // Attention is what a person on call should look at: what failed, what does not fire, and who stopped it. It is made of what
 // is stored, in a bounded amount of work.
@@ -131,13 +135,32 @@ const (
 	NodeReasonClock     NodeReason = "clock"     // its clock differs by more than WrongClock
 	// NodeReasonCertificate: the certificate of its API ends within CertificateWarning of its latest heartbeat, or has ended
 	NodeReasonCertificate NodeReason = "certificate"
+	// NodeReasonZones: it computes with other time zone data than another node, for longer than a deployment or a switch takes
+	// if it stays
+	NodeReasonZones NodeReason = "zones"
+	// NodeReasonOldZones: its time zone data are older than schedule.ZonesWarning
+	NodeReasonOldZones NodeReason = "old_zones"
 )
 
-// Unwell returns the nodes that ask for attention.
-func Unwell(nodes []Node) []NodeAttention {
+// Unwell returns the nodes that ask for attention at now. The data of this process tell how old a release is.
+func Unwell(nodes []Node, now time.Time) []NodeAttention {
 	var unwell []NodeAttention
+	newest := ""
 	for _, node := range nodes {
-		if reasons := node.unwell(); len(reasons) > 0 {
+		if node.State != NodeDead {
+			newest = max(newest, node.Zones)
+		}
+	}
+	ours := schedule.CurrentZones()
+	for _, node := range nodes {
+		reasons := node.unwell()
+		if node.State != NodeDead && node.Zones != newest {
+			reasons = append(reasons, NodeReasonZones)
+		}
+		if node.State != NodeDead && node.Zones != "" && node.Zones <= ours.Release() && now.After(ours.OutdatedBy()) {
+			reasons = append(reasons, NodeReasonOldZones)
+		}
+		if len(reasons) > 0 {
 			unwell = append(unwell, NodeAttention{node, reasons})
 		}
 	}

@@ -7,9 +7,11 @@ type Node struct {
 	// ID is drawn at random at each start.
 	ID NodeID `json:"id"`
 	// Name is a label, by default the host's name; two nodes may share it.
-	Name    string    `json:"name"`
-	Version string    `json:"version"`
-	State   NodeState `json:"state"`
+	Name    string `json:"name"`
+	Version string `json:"version"`
+	// Zones is the release of the time zone data that the node computes with.
+	Zones string    `json:"zones"`
+	State NodeState `json:"state"`
 	// Apps are those that the node serves; empty: all.
 	Apps []string `json:"apps,omitempty"`
 	// Labels are what jobs may require of a node.

@@ -41,8 +41,29 @@ type Rescheduled struct {
 	More  bool  // there may be triggers after it
 }
 
-// Zones keep fire times in step with the time zone database, which is part of the program.
+// ZoneSetting is which time zone data all nodes of the installation compute with.
+type ZoneSetting struct {
+	// Release names the data that the installation has for its nodes; empty: each node computes with its own.
+	Release string `json:"release"`
+	// Sum tells apart data of one release: SHA-256 of the archive, in hex; empty: there is none.
+	Sum string `json:"sum,omitempty"`
+	// SetAt and SetBy tell when it was set, and the actor; zero: it was not, since it was last reset.
+	SetAt *time.Time `json:"set_at,omitempty"`
+	SetBy string     `json:"set_by,omitempty"`
+}
+
+// Zones keep fire times in step with the time zone database: that of the installation or else of the program.
 type Zones interface {
+	// ZoneSetting returns the setting of the installation.
+	ZoneSetting(ctx context.Context) (ZoneSetting, error)
+	// ZoneArchive returns the data of the setting with a sum, as schedule.ReadZones reads them. ErrNotFound: it is another
+	// setting by now.
+	ZoneArchive(ctx context.Context, sum string) ([]byte, error)
+	// SetZones makes all nodes compute with an archive of a release, within an interval of the handler; nil: each with its own.
+	SetZones(ctx context.Context, release string, archive []byte, change Change) (ZoneSetting, error)
+	// NoteZones notes which release a node computes with since it has switched. It changes none of the fires: they move once
+	// all nodes compute with one release.
+	NoteZones(ctx context.Context, id NodeID, release string) error
 	// ZonesChanged reports whether fire times may come from another time zone database than this
 	// program's, while no live node uses another one.
 	ZonesChanged(ctx context.Context) (bool, error)

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // claimPause is the longest time that the claim loop rests.
@@ -126,7 +127,17 @@ func (e *Engine) claimOnce(ctx context.Context, now time.Time) (tried int) {
 func (e *Engine) advances(due []*entry, now time.Time) (claimable []*entry, advances []dispatcher.Advance) {
 	advances = make([]dispatcher.Advance, 0, len(due))
 	claimable, broken := due, false
+	zones := schedule.CurrentZones()
 	for i, d := range due {
+		if d.zones != zones { // the node has switched since; a poll parses it again
+			if !broken {
+				claimable, broken = slices.Clone(due[:i]), true
+			}
+			e.pool.Release(d.queue)
+			e.lostFires.Store(true)
+			wake(e.wakePoll)
+			continue
+		}
 		var then time.Time
 		ok := false
 		err := dispatcher.WithoutPanic(func() (err error) {

@@ -108,6 +108,7 @@ type rounds struct {
 	left    left
 	// When this node last looked for runs to reclaim, and for other time zone data.
 	reclaimAt, zonesAt time.Time
+	zones              followedZones
 }
 
 // New returns an Engine over store that calls targets through invoker. It starts nothing; call Run.
@@ -219,6 +220,9 @@ func (e *Engine) start(ctx context.Context) error {
 	e.jobs.installation = installation
 	if err := e.clock.sample(ctx); err != nil {
 		return fmt.Errorf("read database clock: %w", err)
+	}
+	if _, err := e.followZones(ctx); err != nil { // before it computes anything
+		return err
 	}
 	if err := e.register(ctx, dispatcher.NodeActive); err != nil {
 		return fmt.Errorf("register node: %w", err)

@@ -40,6 +40,7 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 	}{
 		{"work for the fleet", e.workForFleet},
 		{"skip after a rollback", e.handleRollback},
+		{"follow the installation's time zones", e.switchZones},
 		{"reschedule for time zones", e.rescheduleForZones},
 		{"settle misfires", e.settleMisfires},
 		{"reclaim runs", e.reclaimInDoubt},
@@ -202,39 +203,6 @@ func (e *Engine) handleRollback(ctx context.Context, _ time.Time) error {
 		}
 		e.metrics.rolledBack(false)
 		e.log.InfoContext(ctx, "rollback skipped", "node", e.fleet.id().String(), "triggers", triggers, "runs", runs)
-		return nil
-	})
-}
-
-// zonesInterval is how often a node looks whether other time zone data are in use. They change with programs.
-const zonesInterval = time.Minute
-
-// rescheduleForZones works out again the fire times that another version of the time zone database
-// may have given, for example after an upgrade of the fleet. Fires go on meanwhile: each change is a
-// compare-and-swap against the claim of the trigger.
-func (e *Engine) rescheduleForZones(ctx context.Context, now time.Time) error {
-	if !passed(e.zonesAt, now, zonesInterval) {
-		return nil
-	}
-	changed, err := e.store.ZonesChanged(ctx)
-	if err != nil {
-		return err
-	}
-	if !changed {
-		e.zonesAt = now
-		return nil
-	}
-	return e.withLock(ctx, dispatcher.LockZones, func(ctx context.Context) error {
-		moved := 0
-		for after, more := int64(0), true; more; {
-			turned(ctx)
-			done, err := e.store.RescheduleForZones(ctx, after, handlerPage, time.Time{})
-			if err != nil {
-				return err
-			}
-			moved, after, more = moved+done.Moved, done.Last, done.More
-		}
-		e.log.InfoContext(ctx, "triggers rescheduled for this program's time zones", "node", e.fleet.id().String(), "moved", moved)
 		return nil
 	})
 }

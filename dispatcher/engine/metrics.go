@@ -118,14 +118,21 @@ func (m *metrics) registerGauges(e *Engine, registry prometheus.Registerer) {
 	}
 }
 
-// newBuildInfo returns what tells the versions of the program and of its time zones.
+// buildInfo tells the versions of the program and of its time zones, which may change while it runs.
+type buildInfo struct{ *prometheus.Desc }
+
 func newBuildInfo(version string) prometheus.Collector {
-	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "carillon_build_info", Help: "Always 1; the labels say which version this is, and which time zone data it has.",
-		ConstLabels: prometheus.Labels{"version": version, "zones": schedule.ZonesVersion(), "go": runtime.Version()},
-	})
-	info.Set(1)
-	return info
+	return buildInfo{prometheus.NewDesc("carillon_build_info",
+		"Always 1; the labels say which version this is, and which time zone data it uses.", []string{"zones"},
+		prometheus.Labels{"version": version, "go": runtime.Version()})}
+}
+
+// Describe sends the description of the metric.
+func (b buildInfo) Describe(to chan<- *prometheus.Desc) { to <- b.Desc }
+
+// Collect sends the metric.
+func (b buildInfo) Collect(to chan<- prometheus.Metric) {
+	to <- prometheus.MustNewConstMetric(b.Desc, prometheus.GaugeValue, 1, schedule.ZonesVersion())
 }
 
 // counters registers a family of counters, one for each value of a label, all of them 0.

@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // evaluate returns triggers as the timeline plans them. One that cannot be evaluated is quarantined and
@@ -78,6 +79,7 @@ func (e *Engine) parse(ctx context.Context, trigger *candidate, job *preparedJob
 	known := &knownTrigger{
 		JobID: version.JobID, revision: version.Revision, jitter: version.Spec.Jitter,
 		misfirePolicy: version.MisfirePolicy, catchUpWindow: version.CatchUpWindow,
+		zones: schedule.CurrentZones(), // before anything is parsed
 	}
 	spec := version.Spec
 	spec.Identity = job.Identity(name)
@@ -157,6 +159,7 @@ type calendarCache struct {
 
 type appCalendars struct {
 	revision int64
+	zones    *schedule.Zones // that they were parsed with
 	all      dispatcher.Calendars
 }
 
@@ -169,14 +172,15 @@ func (c *calendarCache) of(ctx context.Context, app string, revision int64) (int
 	c.mu.Lock()
 	found, ok := c.apps[app]
 	c.mu.Unlock()
-	if ok && found.revision >= revision {
+	zones := schedule.CurrentZones()
+	if ok && found.revision >= revision && found.zones == zones {
 		return found.revision, found.all, nil
 	}
 	current, all, err := c.store.AppCalendars(ctx, app)
 	if err != nil {
 		return 0, nil, err
 	}
-	found = appCalendars{current, dispatcher.CompileCalendars(all)}
+	found = appCalendars{current, zones, dispatcher.CompileCalendars(all)}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.apps[app] = found

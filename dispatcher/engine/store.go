@@ -43,6 +43,9 @@ type membership interface {
 type upkeep interface {
 	Rollback(ctx context.Context) (*dispatcher.Rollback, error)
 	SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (dispatcher.RollbackSkipped, error)
+	ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error)
+	ZoneArchive(ctx context.Context, sum string) ([]byte, error)
+	NoteZones(ctx context.Context, id dispatcher.NodeID, release string) error
 	ZonesChanged(ctx context.Context) (bool, error)
 	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (dispatcher.Rescheduled, error)
 	ExpirePauses(ctx context.Context, limit int, now time.Time) (int, error)

@@ -18,8 +18,10 @@ type knownTrigger struct {
 	JobID    int64
 	revision int64 // of the job
 	// calendars is the revision of the app's calendars that the schedule is of; 0: it uses none.
-	calendars     int64
-	schedule      *schedule.Schedule
+	calendars int64
+	schedule  *schedule.Schedule
+	// zones are the time zone data that the schedule was parsed with.
+	zones         *schedule.Zones
 	jitter        time.Duration
 	misfirePolicy dispatcher.MisfirePolicy
 	catchUpWindow time.Duration
@@ -27,7 +29,7 @@ type knownTrigger struct {
 
 // current reports whether k is what due was scheduled by.
 func (k *knownTrigger) current(due dispatcher.DueTrigger) bool {
-	return k.revision == due.Revision && k.calendars >= due.CalendarRevision
+	return k.revision == due.Revision && k.calendars >= due.CalendarRevision && k.zones == schedule.CurrentZones()
 }
 
 // triggerCache remembers definitions of triggers by id.

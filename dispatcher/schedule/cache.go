@@ -13,8 +13,14 @@ import (
 // their end takes a walk. It keeps problems too.
 type Cache struct {
 	mu       sync.Mutex
-	programs lru[Spec, compiled]
-	repeated lru[Spec, *Schedule]
+	programs lru[cacheKey, compiled]
+	repeated lru[cacheKey, *Schedule]
+}
+
+// cacheKey has the time zone data, too: a process may come to use others.
+type cacheKey struct {
+	Spec
+	zones *Zones
 }
 
 type compiled struct {
@@ -25,16 +31,17 @@ type compiled struct {
 // NewCache returns a cache that keeps at most limit expressions and at most limit schedules
 // with a repeat count, dropping the least recently used. A limit below 1 means 1.
 func NewCache(limit int) *Cache {
-	return &Cache{programs: newLRU[Spec, compiled](limit), repeated: newLRU[Spec, *Schedule](limit)}
+	return &Cache{programs: newLRU[cacheKey, compiled](limit), repeated: newLRU[cacheKey, *Schedule](limit)}
 }
 
 // Parse is the function Parse, with this cache.
 func (c *Cache) Parse(spec Spec) (*Schedule, error) {
-	whole := spec.normalised()
-	text := Spec{
+	zones := CurrentZones()
+	whole := cacheKey{spec.normalised(), zones}
+	text := cacheKey{Spec{
 		Expression: spec.Expression, Dialect: spec.Dialect, Timezone: spec.Timezone,
 		Gap: spec.Gap, Overlap: spec.Overlap, OnExcluded: spec.OnExcluded, DriftHour: spec.DriftHour,
-	}
+	}, zones}
 	if UsesHash(spec.Expression) {
 		text.Identity = spec.Identity
 	}
@@ -50,12 +57,15 @@ func (c *Cache) Parse(spec Spec) (*Schedule, error) {
 	c.mu.Unlock()
 
 	if !ok {
-		found.program, found.errs = compile(text)
+		found.program, found.errs = compile(text.Spec)
 	}
 	s, err := finish(spec, found.program, found.errs)
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if CurrentZones() != zones {
+		return s, err // nobody knows which data it was parsed with
+	}
 	// A text that is too long is a problem of any length, which would take unbounded memory.
 	if !ok && len(text.Expression) <= maxText && len(text.Timezone) <= maxText {
 		c.programs.put(text, found)

@@ -30,7 +30,7 @@ var nodeFields = fields[nodeRow]{
 	{name: "long_since", ref: func(n *nodeRow) any { return optionalColumn(&n.LongSince) }},
 	{name: "api_addresses", ref: func(n *nodeRow) any { return appsColumn(&n.APIAddresses) }},
 	{name: "deregistered", ref: func(n *nodeRow) any { return &n.Deregistered }},
-	{name: "zones", ref: func(*nodeRow) any { return new(schedule.ZonesVersion()) }, use: onlyNew},
+	{name: "zones", ref: func(n *nodeRow) any { return &n.Zones }},
 	{name: "paused_by_rollback", ref: func(n *nodeRow) any { return &n.pausedByRollback }, use: onlyNew},
 }
 
@@ -102,7 +102,7 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 			}
 		}
 		row := nodeRow{Node: dispatcher.Node{
-			ID: node.ID, Name: node.Name, Version: node.Version, State: node.State, Apps: node.Apps, Labels: node.Labels,
+			ID: node.ID, Name: node.Name, Version: node.Version, Zones: schedule.ZonesVersion(), State: node.State, Apps: node.Apps, Labels: node.Labels,
 			StartedAt: t.now, HeartbeatAt: t.now, APIAddresses: node.APIAddresses,
 		}}
 		if rolledBack && row.State == dispatcher.NodeActive {

@@ -227,7 +227,7 @@ func (l *looker) nodes(ctx context.Context) error {
 		return err
 	}
 	dispatcher.SetShares(nodes)
-	unwell := dispatcher.Unwell(nodes)
+	unwell := dispatcher.Unwell(nodes, l.at)
 	// $1 since when
 	vanished, err := collect(ctx, l.read, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'dead' AND NOT deregistered
 		AND heartbeat_at >= $1 ORDER BY heartbeat_at DESC, id LIMIT `+strconv.Itoa(dispatcher.MaxAttention), l.since.UnixMilli())
@@ -239,7 +239,7 @@ func (l *looker) nodes(ctx context.Context) error {
 		return err
 	}
 	total := len(unwell) + int(all)
-	unwell = append(unwell, dispatcher.Unwell(vanished)...)
+	unwell = append(unwell, dispatcher.Unwell(vanished, l.at)...)
 	l.found.Nodes = unwell[:min(len(unwell), dispatcher.MaxAttention)]
 	l.found.MoreNodes = total - len(l.found.Nodes)
 	l.found.Rollback, err = l.Rollback(ctx)

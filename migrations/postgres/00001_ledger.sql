@@ -21,6 +21,16 @@ INSERT INTO installation (id, audit_key) VALUES (replace(CAST(gen_random_uuid() 
 
 -- Apps, jobs and triggers are deleted softly: the ledger keeps their names, and a definition that is
 -- declared again under a name continues its revision. Ids are hashes of the names.
+-- The time zone data that all nodes compute with; no row: each with its own.
+CREATE TABLE zone_data (
+  one     INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+  sum     TEXT   NOT NULL, -- SHA-256 of the archive, in hex
+  release TEXT   NOT NULL,
+  archive BYTEA  NOT NULL,
+  set_at  BIGINT NOT NULL,
+  set_by  TEXT   NOT NULL
+);
+
 CREATE TABLE apps (
   id                BIGINT  NOT NULL PRIMARY KEY,
   name              TEXT    NOT NULL UNIQUE,

@@ -17,6 +17,15 @@ CREATE TABLE installation (
 ) STRICT;
 INSERT INTO installation (id, audit_key) VALUES (lower(hex(randomblob(16))), lower(hex(randomblob(32))));
 
+CREATE TABLE zone_data (
+  one INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+  sum TEXT NOT NULL,
+  release TEXT NOT NULL,
+  archive BLOB NOT NULL,
+  set_at INTEGER NOT NULL,
+  set_by TEXT NOT NULL
+) STRICT;
+
 CREATE TABLE apps (
   id INTEGER NOT NULL PRIMARY KEY,
   name TEXT NOT NULL UNIQUE,
@@ -803,6 +812,7 @@ DROP TABLE calendar_revisions;
 DROP TABLE calendars;
 DROP TABLE locks;
 DROP TABLE nodes;
+DROP TABLE zone_data;
 DROP TABLE objective_counts;
 DROP TABLE objective_pending;
 DROP TABLE objective_triggers;

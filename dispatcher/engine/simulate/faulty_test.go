@@ -423,6 +423,10 @@ func (f *faulty) ZonesChanged(ctx context.Context) (bool, error) {
 	return call(ctx, f, "ZonesChanged", func(ctx context.Context) (bool, error) { return f.Store.ZonesChanged(ctx) })
 }
 
+func (f *faulty) ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error) {
+	return call(ctx, f, "ZoneSetting", func(ctx context.Context) (dispatcher.ZoneSetting, error) { return f.Store.ZoneSetting(ctx) })
+}
+
 func (f *faulty) Disable(ctx context.Context, ended dispatcher.Record, reason string, now time.Time) (done bool, err error) {
 	err = act(ctx, f, "Disable", func(ctx context.Context) error {
 		done, err = f.Store.Disable(ctx, ended, reason, f.present(now))

@@ -68,7 +68,7 @@ var Batches = map[string]Batch{
 
 	"Clock": {Why: fleet}, "Deregister": {Why: fleet}, "Heartbeat": {Why: fleet}, "Installation": {Why: fleet}, "Listen": {Why: fleet},
 	"Lock": {Why: fleet}, "MarkDead": {Why: fleet}, "Register": {Why: fleet}, "Rollback": {Why: fleet}, "SetNodeState": {Why: fleet},
-	"Unlock": {Why: fleet}, "ZonesChanged": {Why: fleet},
+	"Unlock": {Why: fleet}, "ZonesChanged": {Why: fleet}, "ZoneSetting": {Why: fleet}, "ZoneArchive": {Why: fleet}, "NoteZones": {Why: fleet},
 
 	"FeedBackfill": {Why: steps}, "StepBulkAction": {Why: steps},
 	"ExpireEndpoints": {Why: compares},

@@ -25,6 +25,8 @@ func fleetTests() tests {
 		"upcoming triggers are counted to a limit": testUpcoming,
 		"what there is is counted":                 testCensus,
 		"nodes know each other's APIs":             testAPIsOfNodes,
+		"time zone data are set for all nodes":     testZoneSetting,
+		"fires move when all nodes have the zones": testZonesOfNodes,
 	}
 }
 

@@ -1,0 +1,92 @@
+package storetest
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// All nodes find the data that the latest change set, and the change is on record.
+func testZoneSetting(t *testing.T, f *fixture) {
+	ctx, change := t.Context(), dispatcher.Change{Actor: "ann", Now: t0}
+	setting := func() dispatcher.ZoneSetting {
+		t.Helper()
+		found, err := f.ZoneSetting(ctx)
+		f.must(err)
+		return found
+	}
+	if got := setting(); got != (dispatcher.ZoneSetting{}) {
+		t.Errorf("at first, the setting is %+v, want that each node computes with its own", got)
+	}
+	first, err := f.SetZones(ctx, "2026e", []byte("first"), change)
+	f.must(err)
+	second, err := f.SetZones(ctx, "2026f", []byte("second"), dispatcher.Change{Actor: "bob", Now: minutes(1)})
+	f.must(err)
+	if diff := cmp.Diff(second, setting()); diff != "" || second.Release != "2026f" || second.SetBy != "bob" ||
+		!second.SetAt.Equal(minutes(1)) || len(second.Sum) != 64 || second.Sum == first.Sum {
+		t.Errorf("the setting is %+v (-want +got):\n%s", second, diff)
+	}
+	if archive, err := f.ZoneArchive(ctx, second.Sum); err != nil || string(archive) != "second" {
+		t.Errorf("the data are %q, %v", archive, err)
+	}
+	if _, err := f.ZoneArchive(ctx, first.Sum); !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("the data of before: %v, want that they are gone", err)
+	}
+	reset, err := f.SetZones(ctx, "", nil, change)
+	f.must(err)
+	if got := setting(); got != reset || got != (dispatcher.ZoneSetting{}) {
+		t.Errorf("after the reset, the setting is %+v", got)
+	}
+	entries := f.auditLog(dispatcher.AuditQuery{Action: "use_zones", OldestFirst: true})
+	if len(entries) != 3 || entries[1].Actor != "bob" || entries[1].Subject != "zones" {
+		t.Errorf("audited %+v, want three changes", entries)
+	}
+}
+
+// A fire moves once all nodes compute with the data, and not before.
+func testZonesOfNodes(t *testing.T, f *fixture) {
+	ctx, ours := t.Context(), schedule.ZonesVersion()
+	if !f.both() {
+		return // a file serves one node
+	}
+	changed := func() bool {
+		t.Helper()
+		is, err := f.ZonesChanged(ctx)
+		f.must(err)
+		return is
+	}
+	_, err := f.RescheduleForZones(ctx, 0, 10, t0) // notes this program's
+	f.must(err)
+	f.must(f.NoteZones(ctx, nodeA, "1999a"))
+	nodes, err := f.Nodes(ctx)
+	f.must(err)
+	for _, node := range nodes {
+		if want := map[bool]string{true: "1999a", false: ours}[node.ID == nodeA]; node.Zones != want {
+			t.Errorf("node %s computes with %q, want %q", node.ID, node.Zones, want)
+		}
+	}
+	if changed() {
+		t.Error("fires are to move while a node computes with other data")
+	}
+	found, err := f.Attention(ctx, nil, t0)
+	f.must(err)
+	differ := 0
+	for _, node := range found.Nodes {
+		for _, reason := range node.Reasons {
+			if reason == dispatcher.NodeReasonZones {
+				differ++
+			}
+		}
+	}
+	if differ != 1 {
+		t.Errorf("nodes that ask for attention: %+v, want those that compute with different data", found.Nodes)
+	}
+	f.must(f.NoteZones(ctx, nodeA, ours))
+	if !changed() {
+		t.Error("the node that computed with other data may have written fires, and they are not looked at again")
+	}
+}

@@ -1,0 +1,75 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// zoneSetting selects the setting without its data, which take half a megabyte. There is one row at most.
+const zoneSetting = `SELECT release, sum, set_at, set_by FROM zone_data`
+
+func scanZoneSetting(row scanner) (z dispatcher.ZoneSetting, err error) {
+	err = row.Scan(&z.Release, &z.Sum, optionalColumn(&z.SetAt), &z.SetBy)
+	return z, err
+}
+
+// ZoneSetting returns which time zone data all nodes compute with.
+func (s *store) ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error) {
+	setting, _, err := first(ctx, s.read, scanZoneSetting, zoneSetting)
+	return setting, err
+}
+
+// ZoneArchive returns the data of the setting with a sum.
+func (s *store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	archive, found, err := first(ctx, s.read, func(row scanner) (archive []byte, err error) {
+		return archive, row.Scan(&archive)
+	}, `SELECT archive FROM zone_data WHERE sum = $1`, sum)
+	if err == nil && !found {
+		err = dispatcher.NotFound("time zone data", sum)
+	}
+	return archive, err
+}
+
+// SetZones makes all nodes compute with an archive, or each with its own data. The nodes find it in their next round.
+func (s *store) SetZones(ctx context.Context, release string, archive []byte, change dispatcher.Change) (
+	set dispatcher.ZoneSetting, err error,
+) {
+	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
+		before, _, err := first(ctx, t, scanZoneSetting, zoneSetting)
+		if err != nil {
+			return err
+		}
+		set = dispatcher.ZoneSetting{}
+		if archive == nil {
+			_, err = t.ExecContext(ctx, `DELETE FROM zone_data`)
+		} else {
+			sum, at := sha256.Sum256(archive), t.now
+			set = dispatcher.ZoneSetting{Release: release, Sum: hex.EncodeToString(sum[:]), SetAt: &at, SetBy: change.Actor}
+			// $1 sum, $2 release, $3 archive, $4 now, $5 actor
+			const write = `INSERT INTO zone_data (one, sum, release, archive, set_at, set_by) VALUES (1, $1, $2, $3, $4, $5)
+				ON CONFLICT (one) DO UPDATE SET sum = excluded.sum, release = excluded.release, archive = excluded.archive,
+				set_at = excluded.set_at, set_by = excluded.set_by`
+			_, err = t.ExecContext(ctx, write, set.Sum, release, archive, at.UnixMilli(), change.Actor)
+		}
+		if err != nil {
+			return fmt.Errorf("write time zone data: %w", err)
+		}
+		return t.auditChange(ctx, auditEntry{action: "use_zones", subject: "zones", before: before, after: set})
+	})
+	return set, err
+}
+
+// NoteZones notes which release a node computes with.
+func (s *store) NoteZones(ctx context.Context, id dispatcher.NodeID, release string) error {
+	ctx, cancel := bound(ctx, otherTimeout)
+	defer cancel()
+	// $1 node, $2 release
+	_, err := s.write.ExecContext(ctx, `UPDATE nodes SET zones = $2 WHERE id = $1`, id, release)
+	return err
+}
