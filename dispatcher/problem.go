@@ -111,6 +111,7 @@ const (
 	CodeStatusCode      = "status_code"
 	CodeStringNUL       = "string_nul"
 	CodeTZRequired      = "timezone_required"
+	CodeZoneData        = "zone_data"
 	CodeTLSCertificate  = "tls_certificate"
 	CodeTargetKind      = "target_kind"
 	CodeTemplateField   = "template_field"

@@ -52,6 +52,26 @@ type ZoneSetting struct {
 	SetBy string     `json:"set_by,omitempty"`
 }
 
+// ZoneStatus is the setting, and what nodes compute with.
+type ZoneStatus struct {
+	ZoneSetting
+	// Nodes are those that are not dead.
+	Nodes []NodeZones `json:"nodes"`
+}
+
+// NodeZones is the release that a node computes with.
+type NodeZones struct {
+	ID    NodeID `json:"id"`
+	Name  string `json:"name"`
+	Zones string `json:"zones"`
+}
+
+// ZoneData are time zone data for all nodes.
+type ZoneData struct {
+	// Archive is what carillon zones pack writes, in base64.
+	Archive string `json:"archive"`
+}
+
 // Zones keep fire times in step with the time zone database: that of the installation or else of the program.
 type Zones interface {
 	// ZoneSetting returns the setting of the installation.

@@ -239,6 +239,10 @@ type Store interface {
 	// Of dispatcher.Routes:
 	GroupVersion(ctx context.Context, app, name string, now time.Time) (dispatcher.GroupVersion, error)
 
+	// Of dispatcher.Zones:
+	ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error)
+	SetZones(ctx context.Context, release string, archive []byte, change dispatcher.Change) (dispatcher.ZoneSetting, error)
+
 	// Of dispatcher.Rollbacks:
 	Rollback(ctx context.Context) (*dispatcher.Rollback, error)
 	ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice, change dispatcher.Change) (

@@ -77,6 +77,7 @@ func TestReadTokenCannotWrite(t *testing.T) {
 		"POST /v1/runs/" + run.ID + "/cancel", "POST /v1/runs/" + run.ID + "/retry",
 		"POST /v1/nodes/0000000000000007/pause", "POST /v1/nodes/0000000000000007/resume",
 		"POST /v1/nodes/0000000000000007/drain", "POST /v1/rollback/skip", "POST /v1/rollback/replay",
+		"POST /v1/zones/use", "POST /v1/zones/reset",
 	} {
 		method, path, _ := strings.Cut(request, " ")
 		w.do(method, path, `{}`).refused(http.StatusForbidden, " forbidden")

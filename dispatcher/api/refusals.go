@@ -218,6 +218,9 @@ func (r *request) subject() string {
 		}
 		return subject
 	}
+	if strings.HasPrefix(r.URL.Path, "/v1/zones") {
+		return "zones"
+	}
 	return "rollback"
 }
 

@@ -202,6 +202,10 @@ var routes = []route{
 	{method: "POST", path: "/v1/rollback/skip", scope: admin, allApps: true, serve: resolveRollback(dispatcher.RollbackSkip)},
 	{method: "POST", path: "/v1/rollback/replay", scope: admin, allApps: true, serve: resolveRollback(dispatcher.RollbackReplay)},
 
+	{method: "GET", path: "/v1/zones", scope: read, allApps: true, serve: (*API).getZones},
+	{method: "POST", path: "/v1/zones/use", scope: admin, allApps: true, body: true, large: true, serve: (*API).useZones},
+	{method: "POST", path: "/v1/zones/reset", scope: admin, allApps: true, serve: (*API).resetZones},
+
 	{method: "POST", path: "/v1/schedules/preview", scope: read, body: true, serve: (*API).preview},
 }
 

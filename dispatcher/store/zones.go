@@ -60,7 +60,8 @@ func (s *store) SetZones(ctx context.Context, release string, archive []byte, ch
 		if err != nil {
 			return fmt.Errorf("write time zone data: %w", err)
 		}
-		return t.auditChange(ctx, auditEntry{action: "use_zones", subject: "zones", before: before, after: set})
+		action := map[bool]string{true: "use", false: "reset"}[archive != nil]
+		return t.auditChange(ctx, auditEntry{action: action, subject: "zones", before: before, after: set})
 	})
 	return set, err
 }

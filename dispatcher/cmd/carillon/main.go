@@ -54,6 +54,7 @@ type cli struct {
 	Endpoint endpointCommand `cmd:"" group:"operate" help:"List, drain and resume the endpoints of a group."`
 	Token    tokenCommand    `cmd:"" group:"operate" help:"Create, list, rotate and revoke API tokens."`
 	Context  contextCommand  `cmd:"" group:"operate" help:"Choose the installation that commands speak to."`
+	Zones    zonesCommand    `cmd:"" group:"operate" help:"Choose the time zone data that all nodes compute with."`
 	Rollback rollbackCommand `cmd:"" group:"operate" help:"Resume after a restore or failover lost committed data."`
 
 	Lint     lintCommand     `cmd:"" group:"declare" help:"Find mistakes in Terraform files, without a server." example:"carillon lint infrastructure/jobs"`

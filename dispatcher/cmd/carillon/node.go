@@ -31,9 +31,9 @@ func (n *nodeListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	titles := "ID\tNAME\tVERSION\tSTATE\tSHARE\tFIRES/MIN\tIN FLIGHT\tLAG\tCLOCK OFFSET\tHEARTBEAT\tLABELS"
+	titles := "ID\tNAME\tVERSION\tZONES\tSTATE\tSHARE\tFIRES/MIN\tIN FLIGHT\tLAG\tCLOCK OFFSET\tHEARTBEAT\tLABELS"
 	return printList(n.outputFlags, c, nodes.Items, titles, func(node dispatcher.Node) []any {
-		return []any{node.ID, node.Name, node.Version, stateCell(node.State), fmt.Sprintf("%.0f%%", 100*node.Share), node.Fires,
+		return []any{node.ID, node.Name, node.Version, node.Zones, stateCell(node.State), fmt.Sprintf("%.0f%%", 100*node.Share), node.Fires,
 			node.InFlight, node.Lag, node.ClockOffset, node.HeartbeatAt, node.Labels}
 	})
 }

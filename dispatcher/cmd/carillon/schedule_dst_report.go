@@ -132,23 +132,35 @@ func triggersOfStore(ctx context.Context, s dispatcher.Store) ([]namedSpec, erro
 		if err != nil {
 			return nil, err
 		}
-		calendars := dispatcher.CompileCalendars(all)
-		for _, job := range jobs {
-			for name, trigger := range job.Triggers {
-				shown := dispatcher.Identity(app.Name, job.Name, name)
-				spec := trigger.Spec(job.Identity(name), trigger.AnchorAt)
-				// Without its calendar, the report would show fires that do not happen.
-				if trigger.Calendar != "" {
-					if spec.Calendar, err = calendars.Find(trigger.Calendar); err != nil {
-						return nil, fmt.Errorf("trigger %s: %w", shown, err)
-					}
-				}
-				found = append(found, namedSpec{shown, spec})
-			}
+		if found, err = addTriggers(found, jobs, all); err != nil {
+			return nil, err
 		}
 	}
-	slices.SortFunc(found, func(a, b namedSpec) int { return strings.Compare(a.name, b.name) })
+	return sortedByName(found), nil
+}
+
+// addTriggers adds the triggers of the jobs of an app.
+func addTriggers(found []namedSpec, jobs []dispatcher.Job, all []dispatcher.Calendar) (_ []namedSpec, err error) {
+	calendars := dispatcher.CompileCalendars(all)
+	for _, job := range jobs {
+		for name, trigger := range job.Triggers {
+			shown := dispatcher.Identity(job.App, job.Name, name)
+			spec := trigger.Spec(job.Identity(name), trigger.AnchorAt)
+			// Without its calendar, the report would show fires that do not happen.
+			if trigger.Calendar != "" {
+				if spec.Calendar, err = calendars.Find(trigger.Calendar); err != nil {
+					return nil, fmt.Errorf("trigger %s: %w", shown, err)
+				}
+			}
+			found = append(found, namedSpec{shown, spec})
+		}
+	}
 	return found, nil
+}
+
+func sortedByName(found []namedSpec) []namedSpec {
+	slices.SortFunc(found, func(a, b namedSpec) int { return strings.Compare(a.name, b.name) })
+	return found
 }
 
 // everyPage reads a whole list.

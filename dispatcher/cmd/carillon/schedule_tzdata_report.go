@@ -32,13 +32,18 @@ func (z *zonesReportCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return &usageError{fmt.Errorf("--to: %s: %w", z.To, err)}
 	}
+	return reportMoves(ctx, c, other, z.triggers)
+}
+
+// reportMoves prints the triggers that other data move. read reads them by the data in use, because calendars have zones, too.
+func reportMoves(ctx context.Context, c console, other *schedule.Zones, read func(context.Context) ([]namedSpec, error)) error {
 	now, from := time.Now(), schedule.CurrentZones().Release()
-	before, err := z.fires(ctx, now)
+	before, err := firesOf(ctx, read, now)
 	if err != nil {
 		return err
 	}
-	schedule.UseZones(other) // calendars have zones, too, so they are read again
-	after, err := z.fires(ctx, now)
+	schedule.UseZones(other)
+	after, err := firesOf(ctx, read, now)
 	if err != nil {
 		return err
 	}
@@ -67,9 +72,9 @@ func (z *zonesReportCommand) Run(ctx context.Context, c console) error {
 	return nil
 }
 
-// fires computes the fires of all triggers with the data in use.
-func (z *zonesReportCommand) fires(ctx context.Context, now time.Time) ([]yearOfFires, error) {
-	triggers, err := z.triggers(ctx)
+// firesOf computes the fires of all triggers with the data in use.
+func firesOf(ctx context.Context, read func(context.Context) ([]namedSpec, error), now time.Time) ([]yearOfFires, error) {
+	triggers, err := read(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -70,8 +70,15 @@ func describeZones() string {
 	return fmt.Sprintf("time zone data %s of %s", zones.Release(), zones.Released().Format(time.DateOnly))
 }
 
-// zonesWarnings returns why the data in use may be too old.
+// zonesWarnings returns why the data in use may be too old. Those of the installation are renewed for all nodes together.
 func zonesWarnings(now time.Time, host string) (all []string) {
+	if schedule.Following() {
+		if now.After(schedule.CurrentZones().OutdatedBy()) {
+			all = append(all, fmt.Sprintf("%s, which the installation has for its nodes, are more than %d days old, so governments may have "+
+				"changed rules since; run carillon zones use with a newer release", describeZones(), schedule.ZonesWarning/(24*time.Hour)))
+		}
+		return all
+	}
 	if newer := newerOnHost(host); newer != "" {
 		all = append(all, fmt.Sprintf("%s are older than the host's %s; start with --zoneinfo %s, or upgrade", describeZones(), newer, host))
 	}

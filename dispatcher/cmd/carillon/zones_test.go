@@ -150,6 +150,68 @@ func TestNodeNamesItsZones(t *testing.T) {
 	}
 }
 
+// Both nodes switch to the data of the installation together, and back. An upgrade that brings newer data moves nothing.
+func TestInstallationChoosesTheZonesOfAllNodes(t *testing.T) {
+	need.Step(t, "processes")
+	t.Parallel()
+	database, newer := pgtest.New(t), newerZones(t)
+	secret := newToken(t, database)
+	first := startNode(t, database, secret, quick()...)
+	t.Cleanup(first.terminate)
+	ctx, n := t.Context(), first
+	must[dispatcher.App](t)(n.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}))
+	trigger := dispatcher.Trigger{}
+	trigger.SetDefaults()
+	trigger.Expression, trigger.Timezone = "0 12 * * *", "Asia/Tokyo"
+	declared := dispatcher.Job{App: "shop", Name: "noon", Enabled: true, Triggers: map[string]dispatcher.Trigger{"daily": trigger},
+		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}}}
+	must[dispatcher.Job](t)(n.PutJob(ctx, declared, client.Condition{}))
+	fires := func(hour int) func() bool {
+		return func() bool {
+			return must[dispatcher.Job](t)(n.Job(ctx, "shop", "noon")).Triggers["daily"].NextFireTime.Hour() == hour
+		}
+	}
+	uses := func(release string, nodes int) func() bool {
+		return func() bool {
+			status := must[dispatcher.ZoneStatus](t)(n.Zones(ctx))
+			for _, one := range status.Nodes {
+				if one.Zones != release {
+					return false
+				}
+			}
+			return len(status.Nodes) == nodes
+		}
+	}
+	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + secret}
+	out, errs, code := carillon(t, env, "zones", "use", "--plan", newer)
+	if code != 0 || !strings.Contains(out, "shop/noon/daily") || !strings.Contains(out, "WITH 2098b") {
+		t.Fatalf("plan: exit %d, %s%s, want the trigger that moves", code, out, errs)
+	}
+	if got := must[dispatcher.ZoneStatus](t)(n.Zones(ctx)); got.Release != "" {
+		t.Fatalf("a plan set %+v", got)
+	}
+	out, errs, code = carillon(t, env, "zones", "use", newer)
+	if code != 0 || !strings.Contains(out, "2098b") || !strings.Contains(errs, "shop/noon/daily") {
+		t.Fatalf("use: exit %d, %s%s", code, out, errs)
+	}
+	until(t, "the node uses the data of the installation", uses("2098b", 1))
+	until(t, "the next fire has moved", fires(12))
+	second := startNode(t, database, secret, quick()...) // it has other data of its own
+	t.Cleanup(second.terminate)
+	until(t, "a node that starts uses them, too", uses("2098b", 2))
+	if got := must[dispatcher.ServerVersion](t)(second.Version(ctx)); got.Zones != "2098b" {
+		t.Errorf("version %+v, want the zones of the installation", got)
+	}
+	if out, errs, code := carillon(t, env, "zones", "reset"); code != 0 || !strings.Contains(out, "that of each node") {
+		t.Fatalf("reset: exit %d, %s%s", code, out, errs)
+	}
+	until(t, "the nodes use their own data", uses(schedule.BuiltInZones().Release(), 2))
+	until(t, "the next fire has moved back", fires(3))
+	if _, errs, code := carillon(t, env, "zones", "use", "2026zz"); code != 2 || !strings.Contains(errs, "is neither a directory nor a file") {
+		t.Errorf("a release that nobody has: exit %d, %s", code, errs)
+	}
+}
+
 func TestTZDataReportListsTheTriggersThatMove(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "triggers.tsv")

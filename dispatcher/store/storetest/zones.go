@@ -41,8 +41,8 @@ func testZoneSetting(t *testing.T, f *fixture) {
 	if got := setting(); got != reset || got != (dispatcher.ZoneSetting{}) {
 		t.Errorf("after the reset, the setting is %+v", got)
 	}
-	entries := f.auditLog(dispatcher.AuditQuery{Action: "use_zones", OldestFirst: true})
-	if len(entries) != 3 || entries[1].Actor != "bob" || entries[1].Subject != "zones" {
+	entries := f.auditLog(dispatcher.AuditQuery{Subject: "zones", OldestFirst: true})
+	if len(entries) != 3 || entries[1].Actor != "bob" || entries[1].Action != "use" || entries[2].Action != "reset" {
 		t.Errorf("audited %+v, want three changes", entries)
 	}
 }
