@@ -135,7 +135,7 @@ const foreignTables = `SELECT c.relname || ' (of ' || pg_get_userbyid(c.relowner
 		'trigger_revisions', 'calendar_revisions', 'audit_log', 'endpoint_groups', 'endpoints', 'api_tokens', 'sessions',
 		'notifications', 'run_inputs', 'set_aside', 'backfills', 'backfill_runs', 'bulk_actions', 'alerts', 'alert_states', 'alert_events',
 		'followers', 'pending_ends', 'carried_states', 'objectives', 'objective_triggers', 'objective_pending', 'objective_counts',
-		'run_statistics', 'app_failures')
+		'run_statistics', 'app_failures', 'zone_data')
 	ORDER BY c.relname`
 
 // Capabilities tells what the database has, apart from what it is to be used without.

@@ -7,7 +7,7 @@ WITH me AS (
   WHERE id = $1
     AND state <> 'dead'
   RETURNING id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires,
-      lag, clock_offset, certificate_ends_at, long_since, api_addresses, deregistered,
+      lag, clock_offset, certificate_ends_at, long_since, api_addresses, deregistered, zones,
       heartbeats, paused_by_rollback, EXISTS (
     SELECT 1
     FROM installation
@@ -18,8 +18,8 @@ SELECT *
 FROM me
 UNION ALL
 SELECT id, name, version, state, apps, labels, started_at, heartbeat_at, in_flight, fires, lag,
-    clock_offset, certificate_ends_at, long_since, api_addresses, deregistered, 0, FALSE, FALSE,
-    0
+    clock_offset, certificate_ends_at, long_since, api_addresses, deregistered, zones, 0, FALSE,
+    FALSE, 0
 FROM nodes
 WHERE state <> 'dead'
   AND id <> $1
