@@ -160,7 +160,7 @@ var accesses = map[string]access{
 	"POST /v1/rollback/replay": {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true, prepare: (*world).rollBack},
 
 	"GET /v1/zones":        {ok: 200, scope: dispatcher.ScopeRead, fleet: true},
-	"POST /v1/zones/use":   {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true, body: zonesBody},
+	"POST /v1/zones/use":   {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true, body: zonesBody()},
 	"POST /v1/zones/reset": {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true},
 
 	"POST /v1/schedules/preview": {

@@ -60,8 +60,8 @@ func TestMembersThatMayNotBeCalledAreForOperators(t *testing.T) {
 		t.Errorf("a bound token sees %+v, want the endpoints that the app may call", listed)
 	}
 	status := w.must(http.StatusOK, "GET", oneGroup+"/status", "", tenant).Body.String()
-	for _, want := range []string{`"members":1,"refused":3,`, `"members":1,"refused":2,`, `"members":0,"refused":1,`, "it is in no network that app crm may call",
-		"the node itself", "has no address", "ServerFailure"} {
+	for _, want := range []string{`"members":1,"refused":3,`, `"members":1,"refused":2,`, `"members":0,"refused":1,`, 
+		"it is in no network that app crm may call", "the node itself", "has no address", "ServerFailure"} {
 		if !strings.Contains(status, want) {
 			t.Errorf("the status has no %q: %s", want, status)
 		}
@@ -109,7 +109,8 @@ func TestAddressesOfAnAttemptAreForOperators(t *testing.T) {
 	if got := w.must(http.StatusOK, "GET", at, "").Body.String(); !strings.Contains(got, "10.9.9.9") {
 		t.Errorf("an operator does not see the address: %s", got)
 	}
-	if got := w.must(http.StatusOK, "GET", at, "", bound).Body.String(); strings.Contains(got, "10.9.9.9") || !strings.Contains(got, "api.test") {
+	got := w.must(http.StatusOK, "GET", at, "", bound).Body.String()
+	if strings.Contains(got, "10.9.9.9") || !strings.Contains(got, "api.test") {
 		t.Errorf("a bound token sees %s", got)
 	}
 	if got := w.must(http.StatusOK, "POST", at+"/retry", "", bound).Body.String(); strings.Contains(got, "10.9.9.9") {

@@ -15,8 +15,10 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/schedule/zonestest"
 )
 
-// zonesBody has the data that the program was built with.
-var zonesBody = `{"archive":"` + base64.StdEncoding.EncodeToString(schedule.BuiltInArchive()) + `"}`
+// zonesBody returns a body with the data that the program was built with.
+func zonesBody() string {
+	return `{"archive":"` + base64.StdEncoding.EncodeToString(schedule.BuiltInArchive()) + `"}`
+}
 
 func TestZonesOfAllNodesAreSetAndReset(t *testing.T) {
 	t.Parallel()
@@ -29,7 +31,7 @@ func TestZonesOfAllNodesAreSetAndReset(t *testing.T) {
 	if got := status("GET", "/v1/zones", ""); got.Release != "" || len(got.Nodes) != 1 || got.Nodes[0].Zones != schedule.ZonesVersion() {
 		t.Errorf("at first, the status is %+v", got)
 	}
-	set := status("POST", "/v1/zones/use", zonesBody)
+	set := status("POST", "/v1/zones/use", zonesBody())
 	if set.Release != schedule.ZonesVersion() || set.SetBy != "admin" || set.SetAt == nil {
 		t.Errorf("set %+v", set)
 	}

@@ -3,7 +3,6 @@ package client
 import (
 	"cmp"
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -378,21 +377,6 @@ func (c *Client) ResolveRollback(ctx context.Context, choice dispatcher.Rollback
 	return post(ctx, c, path("rollback", string(choice)), nil, isRollback)
 }
 
-// Zones gets which time zone data the installation has for its nodes, and what these compute with.
-func (c *Client) Zones(ctx context.Context) (dispatcher.ZoneStatus, error) {
-	return get(ctx, c, path("zones"), isZones)
-}
-
-// UseZones makes all nodes compute with an archive of time zone data, as schedule.PackZones makes it.
-func (c *Client) UseZones(ctx context.Context, archive []byte) (dispatcher.ZoneStatus, error) {
-	return post(ctx, c, path("zones", "use"), dispatcher.ZoneData{Archive: base64.StdEncoding.EncodeToString(archive)}, isZones)
-}
-
-// ResetZones makes each node compute with its own time zone data.
-func (c *Client) ResetZones(ctx context.Context) (dispatcher.ZoneStatus, error) {
-	return post(ctx, c, path("zones", "reset"), nil, isZones)
-}
-
 // Preview returns the next fire times of a schedule.
 func (c *Client) Preview(ctx context.Context, asked dispatcher.PreviewRequest) (dispatcher.Preview, error) {
 	isPreview := func(preview dispatcher.Preview) bool { return preview.FireTimes != nil }
@@ -443,8 +427,6 @@ func isToken(name string) func(dispatcher.IssuedToken) bool {
 func isRun(id string) func(dispatcher.Run) bool {
 	return func(run dispatcher.Run) bool { return run.ID == id }
 }
-
-func isZones(zones dispatcher.ZoneStatus) bool { return zones.Nodes != nil }
 
 func isRollback(rollback dispatcher.Rollback) bool { return !rollback.At.IsZero() }
 

@@ -197,7 +197,8 @@ func TestBroadcastReachesMembersFromDNS(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.opts.Members = func(_ context.Context, group dispatcher.EndpointGroup, _ dispatcher.EgressBounds) (members, refused []dispatcher.Endpoint) {
-		return []dispatcher.Endpoint{{ID: "10-0-0-1-80"}, {ID: "e0"}, {ID: "of-" + group.Name}}, []dispatcher.Endpoint{{ID: "refused"}}
+		members = []dispatcher.Endpoint{{ID: "10-0-0-1-80"}, {ID: "e0"}, {ID: "of-" + group.Name}}
+		return members, []dispatcher.Endpoint{{ID: "refused"}}
 	}
 	r.declareBroadcast(1, nil)
 	group, err := r.store.Group(t.Context(), "app", "workers")

@@ -299,7 +299,8 @@ func TestNextEndpointIsTriedWhenOneCannotBeReached(t *testing.T) {
 			continue
 		}
 		// If a had been tried before e0, it would be suspect for longer.
-		if now := i.GroupStatus(t.Context(), *f.group, dispatcher.EgressBounds{}).Endpoints[0]; o.State != dispatcher.RunSucceeded || o.Response.Endpoint != "e0" ||
+		now := i.GroupStatus(t.Context(), *f.group, dispatcher.EgressBounds{}).Endpoints[0]
+		if o.State != dispatcher.RunSucceeded || o.Response.Endpoint != "e0" ||
 			now.Until != nil && !now.Until.Equal(*failed.Until) {
 			t.Errorf("outcome of the next request = %+v, and a is %+v, want e0 to be tried first", o, now)
 		}

@@ -102,7 +102,8 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 			}
 		}
 		row := nodeRow{Node: dispatcher.Node{
-			ID: node.ID, Name: node.Name, Version: node.Version, Zones: schedule.ZonesVersion(), State: node.State, Apps: node.Apps, Labels: node.Labels,
+			ID: node.ID, Name: node.Name, Version: node.Version, Zones: schedule.ZonesVersion(),
+			State: node.State, Apps: node.Apps, Labels: node.Labels,
 			StartedAt: t.now, HeartbeatAt: t.now, APIAddresses: node.APIAddresses,
 		}}
 		if rolledBack && row.State == dispatcher.NodeActive {
