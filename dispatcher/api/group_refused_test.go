@@ -60,7 +60,7 @@ func TestMembersThatMayNotBeCalledAreForOperators(t *testing.T) {
 		t.Errorf("a bound token sees %+v, want the endpoints that the app may call", listed)
 	}
 	status := w.must(http.StatusOK, "GET", oneGroup+"/status", "", tenant).Body.String()
-	for _, want := range []string{`"members":1,"refused":3,`, `"members":1,"refused":2,`, `"members":0,"refused":1,`, 
+	for _, want := range []string{`"members":1,"refused":3,`, `"members":1,"refused":2,`, `"members":0,"refused":1,`,
 		"it is in no network that app crm may call", "the node itself", "has no address", "ServerFailure"} {
 		if !strings.Contains(status, want) {
 			t.Errorf("the status has no %q: %s", want, status)

@@ -32,9 +32,7 @@ func (b *bytesKept) take(app string, most int64, response *dispatcher.Response) 
 	}
 	b.over[app] = true
 	return &dispatcher.Response{
-	return &dispatcher.Response{
 		Endpoint: response.Endpoint, Addresses: response.Addresses, Omitted: dispatcher.BytesKeptReached(app, most),
-	}
 	}
 }
 
