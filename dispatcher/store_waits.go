@@ -11,7 +11,8 @@ import (
 // run that it has room for, and then adopts these and no others: what has no place stays in the database,
 // where all nodes see it.
 type Adoption interface {
-	// Adoptable returns runs that a node may adopt, at most Limit, in order of DueAt: those that are queued or
+	// Adoptable returns runs that a node may adopt, at most Limit, by turns of apps: of each app its first, then of each its second,
+	// and so on. Those of an app are in order of DueAt, as are those of one turn. They are those that are queued or
 	// held by a dead node or, with Retries, retrying runs that are due, of jobs and triggers that are neither
 	// paused nor disabled. Runs of a disabled app wait until it is enabled. Runs that were begun are left to
 	// FailLostRuns.
@@ -33,8 +34,10 @@ type AdoptQuery struct {
 	// whether they are due or not.
 	Retries  bool
 	WaitsFor int64
-	// After is the last run of the previous page. One with nothing but DueAt selects what is due then or later.
-	After Adoptable
+	// From is since when runs are due that are wanted; zero: any.
+	From time.Time
+	// After has, for apps of which some runs are not wanted, the last of these.
+	After map[int64]Adoptable
 }
 
 // Adoptable is a run that a node may adopt.
@@ -43,6 +46,9 @@ type Adoptable struct {
 	JobID, Revision int64 // of the job, as it is now
 	// DueAt is when a retrying run is attempted again, and else its scheduled time.
 	DueAt time.Time
+	AppID int64
+	// More tells that there may be others of the app behind this one. It does not say so of runs that wait for a host.
+	More bool
 }
 
 // HostWait is the runs of a job that wait because the job's host does not respond as it should. A run waits for

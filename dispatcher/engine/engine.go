@@ -145,7 +145,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 	e.timeline.refill = e.ahead.wake
 	e.pool.OnFreed(e.hasRoom)
 	e.broken = newPile[brokenTrigger]()
-	e.idle = &adoption{wake: e.wakeAdopt}
+	e.idle = newAdoption(dispatcher.AdoptQuery{}, e.wakeAdopt)
 	e.outcomes = outcomes{delays: newDelays(), retries: newRetries(), gone: goneTargets{newPile[dispatcher.Record]()},
 		broadcasts: newBroadcasts(), bytes: newBytesKept(), waiting: newWaitingRuns()}
 	e.recorder = newRecorder(store, e.recorded, e.pool.Busy, o.Batch, o.Logger)

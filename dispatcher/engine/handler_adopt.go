@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -113,14 +112,19 @@ func (e *Engine) adopt(ctx context.Context) error {
 // adoption is how far a node has looked for runs to adopt. A run without a place in the pool stays where it is. It
 // is then part of a backlog, which the node goes through in turns, a portion at a time, and after what has become due
 // since it last looked. So a backlog of one job delays neither the runs of others nor anything else that the node does.
+// In each portion the apps take turns, and each app goes on from where it was, or begins again when it came to its end.
 type adoption struct {
 	query   dispatcher.AdoptQuery
 	wake    chan<- struct{}
-	seen    time.Time            // what was due by then is part of the backlog
-	after   dispatcher.Adoptable // the last run of the backlog that was looked at
-	refused bool                 // some of it, up to there, had no place
-	backlog bool                 // some of it had none in the turn before
-	clogged atomic.Bool          // to be woken when the pool has room
+	seen    time.Time                      // what was due by then is part of the backlog
+	after   map[int64]dispatcher.Adoptable // of apps whose backlog is looked through, the last run that was looked at
+	refused bool                           // some of it, up to there, had no place
+	backlog bool                           // some of it had none in the turn before
+	clogged atomic.Bool                    // to be woken when the pool has room
+}
+
+func newAdoption(query dispatcher.AdoptQuery, wake chan<- struct{}) *adoption {
+	return &adoption{query: query, wake: wake, after: map[int64]dispatcher.Adoptable{}}
 }
 
 // backlogPages is how many pages are looked through at once.
@@ -128,42 +132,41 @@ const backlogPages = 10
 
 // adoptDue adopts the runs that are due by now. Nothing is due before from; zero: that is not known.
 func (e *Engine) adoptDue(ctx context.Context, a *adoption, from, now time.Time) error {
-	if a.backlog || a.after != (dispatcher.Adoptable{}) {
-		fresh := dispatcher.Adoptable{DueAt: a.seen}
-		_, refused, err := e.adoptPages(ctx, a.query, &fresh)
+	query := a.query
+	if a.backlog || len(a.after) > 0 {
+		query.From, query.After = a.seen, map[int64]dispatcher.Adoptable{}
+		_, refused, err := e.adoptPages(ctx, query)
 		if err != nil {
 			return err
 		}
 		a.backlog = a.backlog || refused
 	}
 	a.seen = now
-	first := dispatcher.Adoptable{DueAt: from}
-	after := cmp.Or(a.after, first)
-	end, refused, err := e.adoptPages(ctx, a.query, &after)
-	if after != first {
-		a.after = after
-	}
+	maps.DeleteFunc(a.after, func(_ int64, last dispatcher.Adoptable) bool { return !last.More })
+	query.From, query.After = from, a.after
+	end, refused, err := e.adoptPages(ctx, query)
 	a.refused = a.refused || refused
 	a.clogged.Store(a.refused || a.backlog)
 	switch {
 	case err != nil:
 	case end:
-		a.after, a.backlog, a.refused = dispatcher.Adoptable{}, a.refused, false
+		clear(a.after)
+		a.backlog, a.refused = a.refused, false
 	case !refused:
 		wake(a.wake)
 	}
 	return err
 }
 
-// adoptPages adopts the runs of a query after one of them, page by page. It reports whether it came to the end, and
-// whether some had no place.
-func (e *Engine) adoptPages(ctx context.Context, query dispatcher.AdoptQuery, after *dispatcher.Adoptable) (end, refused bool, err error) {
+// adoptPages adopts the runs of a query, page by page, and notes in it how far it came with each app. It reports whether it
+// came to the end, and whether some had no place.
+func (e *Engine) adoptPages(ctx context.Context, query dispatcher.AdoptQuery) (end, refused bool, err error) {
 	for range backlogPages {
 		turned(ctx)
 		if may := ctx.Err() == nil && e.fleet.active(); !may {
 			return true, refused, nil
 		}
-		query.After, query.Limit = *after, e.opts.Batch
+		query.Limit = e.opts.Batch
 		page, err := e.look(ctx, &query)
 		if err != nil {
 			return false, refused, err
@@ -174,7 +177,9 @@ func (e *Engine) adoptPages(ctx context.Context, query dispatcher.AdoptQuery, af
 		if full || len(page) < query.Limit {
 			return !full, refused, nil
 		}
-		*after = page[len(page)-1].Adoptable
+		for _, run := range page {
+			query.After[run.AppID] = run.Adoptable
+		}
 	}
 	return false, refused, nil
 }

@@ -147,3 +147,41 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 		t.Errorf("the last run of the backlog is %s", last.State)
 	}
 }
+
+// While the backlog of one app has more runs than the pool has places, the runs of another one that wait as well have their turn, also
+// if they were there before and had no place.
+func TestBacklogOfOneAppLeavesTurnsToAnother(t *testing.T) {
+	t.Parallel()
+	r := newRig(t, nil)
+	r.opts.Batch = 5
+	change := dispatcher.Change{Actor: "test"}
+	for i, app := range []string{"app", "other"} {
+		if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, change); err != nil {
+			t.Fatal(err)
+		}
+		job := dispatcher.Job{App: app, Name: "job"}
+		job.SetDefaults()
+		job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
+		if _, _, err := r.store.PutJob(t.Context(), job, change); err != nil {
+			t.Fatal(err)
+		}
+		for range []int{400, 100}[i] {
+			if _, err := r.store.RequestRun(t.Context(), app, "job", nil, change); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for len(r.calls) < 500 {
+		if err := r.adopt(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		r.quiet()
+	}
+	last := map[string]int{}
+	for i, call := range r.calls {
+		last[call.App] = i
+	}
+	if last["other"] > 350 {
+		t.Errorf("the last run of the small backlog is number %d of 500, want it among the first 350", last["other"])
+	}
+}

@@ -46,7 +46,7 @@ const mostReminders = 10_000
 
 func newRetries() *retries {
 	r := &retries{wake: make(chan struct{}, 1)}
-	r.adoption = &adoption{query: dispatcher.AdoptQuery{Retries: true}, wake: r.wake}
+	r.adoption = newAdoption(dispatcher.AdoptQuery{Retries: true}, r.wake)
 	r.alarm = time.AfterFunc(time.Hour, func() { wake(r.wake) })
 	r.alarm.Stop()
 	return r
@@ -110,7 +110,7 @@ func (r *retries) setAlarm(until func(time.Time) time.Duration) {
 func (r *retries) wanted(now time.Time, window time.Duration) bool {
 	a := r.adoption
 	return r.due || !r.othersAt.IsZero() && !now.Before(r.othersAt) || passed(r.lookedAt, now, mostOf(window)) ||
-		a.backlog || a.after != (dispatcher.Adoptable{}) || a.clogged.Load()
+		a.backlog || len(a.after) > 0 || a.clogged.Load()
 }
 
 // mostOf returns how long ago something was done at least that is to be done in each interval, whose ticks are not exact.

@@ -71,8 +71,9 @@ func broadcastStatementsOf(f flavor) broadcastStatements {
 		` FROM b JOIN live_runs AS r ON` + fence(f) + isSpread
 	return broadcastStatements{
 		insert: f.rows(0, 3, "", append(keyColumns[:5:5], column{"job_id", bigint})...) + `
-	INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, state, has_input)
-	SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, CAST($1 AS BIGINT), 0, 0, 0, 'queued', CAST($2 AS BOOLEAN) FROM b WHERE 1 = 1
+	INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, attempt, state, has_input)
+	SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, ` + appOf("b.job_id") + `, CAST($1 AS BIGINT), 0, 0, 0, 'queued',
+		CAST($2 AS BOOLEAN) FROM b WHERE 1 = 1
 	ON CONFLICT DO NOTHING`,
 		shards: f.rows(0, 1, "", keyColumns[:3]...) + ` SELECT` + contenderColumns + ` FROM b` + shardsOf(f) + inOrder,
 		keepSlot: f.rows(0, 1, "", slotColumns...) + ` INSERT INTO slots (job_id, scheduled_at, trigger_id, kind, endpoint, node, token, since)

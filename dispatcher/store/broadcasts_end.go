@@ -163,8 +163,8 @@ const isRun = ` r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
 
 // backToLive queues runs of the history again, as the job is now.
 func backToLive(node int) string {
-	return `INSERT INTO live_runs (scheduled_at, trigger_id, job_id, kind, revision, node, token, attempt, state, has_input)
-	SELECT r.scheduled_at, r.trigger_id, r.job_id, r.kind, (SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id),
+	return `INSERT INTO live_runs (scheduled_at, trigger_id, job_id, app_id, kind, revision, node, token, attempt, state, has_input)
+	SELECT r.scheduled_at, r.trigger_id, r.job_id, ` + appOf("r.job_id") + `, r.kind, (SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id),
 		` + strconv.Itoa(node) + `, 0, r.attempt, 'queued', ` + hasInput + ` FROM runs AS r WHERE`
 }
 

@@ -82,8 +82,9 @@ var (
 	waitedColumns = []column{{"id", bigint}, {"endpoint", text}}
 	nameColumns   = []column{{"name", text}}
 	lockColumns   = []column{{"name", text}, {"holder", bigint}, {"fence", bigint}}
-	// Two lists side by side, the shorter filled up with empty texts.
-	lookColumns = []column{{"name", text}, {"labels", text}}
+	// Lists side by side, the shorter ones filled up: apps and labels of the node, and up to which runs of which apps it has looked.
+	lookColumns = []column{{"name", text}, {"labels", text}, {"app", bigint}, {"after_due", bigint}, {"after_at", bigint},
+		{"after_trigger", bigint}, {"after_kind", integer}}
 	// Which runs are adopted, and what they wait for.
 	adoptColumns = []column{{"scheduled_at", bigint}, {"trigger_id", bigint}, {"kind", integer}, {"waits_for", bigint}}
 )

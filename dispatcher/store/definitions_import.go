@@ -322,9 +322,9 @@ func (t *tx) importRuns(ctx context.Context, export dispatcher.Export) error {
 	const forget = `DELETE FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 revision, $6 attempt, $7 failures, $8 state, $9 next attempt, $10 until,
 	// $11 whether it has an input
-	const put = `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, failures, state,
+	put := `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, attempt, failures, state,
 		next_attempt_at, retry_until, has_input)
-		SELECT $1, $2, $3, $4, $5, 0, 0, $6, $7, $8, $9, $10, $11
+		SELECT $1, $2, $3, $4, ` + appOf("$4") + `, $5, 0, 0, $6, $7, $8, $9, $10, $11
 		WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3)
 		ON CONFLICT DO NOTHING RETURNING 1`
 	var given []queuedRun

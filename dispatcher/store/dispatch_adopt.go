@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
@@ -13,9 +15,17 @@ const goesOnIn = `(enabled OR deleted_at IS NOT NULL)`
 
 // mayRun tells the runs r, of job j, that a node may adopt. Those of a deleted job end on any node.
 // $1 node, $5 number of apps
-const mayRun = `j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + ` AND ($5 = 0 OR name IN (SELECT name FROM b)))
-		AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
+const (
+	mayRun    = `j.app_id` + inApps + ` AND ` + jobMayRun
+	inApps    = ` IN (SELECT id FROM apps WHERE ` + goesOnIn + ` AND ($5 = 0 OR name IN (SELECT name FROM b)))`
+	jobMayRun = `(j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
 		AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
+)
+
+// appOf is the app of a job, for the row of a run of it. A run of a job that is gone counts for none.
+func appOf(job string) string {
+	return `coalesce((SELECT o.app_id FROM jobs AS o WHERE o.id = ` + job + `), 0)`
+}
 
 // unsent selects the runs of dead nodes that were surely not sent: their node knew the job as it is.
 const unsent = `r.node <> 0 AND j.delivery = 'at_most_once' AND j.revision = r.revision`
@@ -53,21 +63,55 @@ const stillMay = ` j.app_id IN (SELECT id FROM apps WHERE ` + goesOnIn + `)
 	AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')`
 
 // lookFor is a statement that looks for runs to adopt.
-// $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger, $8 kind, from $9 on:
-// lookColumns
+// $1 node, $2 now, $3 limit, $4 due, $5 number of apps, from $6 on: lookColumns
 func lookFor(f flavor, choose string) statement {
-	return read(f.rows(2, 9, "", lookColumns...) + choose)
+	return read(f.rows(2, 6, "", lookColumns...) + choose)
 }
 
-// idleRuns chooses runs that no node works on. Its order lets none starve; the sums in it keep PostgreSQL from
-// reading the primary key in that order. Runs of a disabled app
-// wait until the app is enabled, and runs of a job that requires labels wait for a node with them.
+// appsOf are common table expressions; a has the apps whose runs r a condition selects, if the node may adopt any of them, and after
+// which run of each to look. They are found by an index that begins with the app and has the condition, one step for each app.
+// $4 due, $5 number of apps
+func appsOf(condition string) string {
+	least := `SELECT min(r.app_id) FROM live_runs AS r WHERE ` + condition
+	return `a AS MATERIALIZED (SELECT s.app, coalesce(x.after_due, $4) AS after_due, x.after_at, x.after_trigger, x.after_kind
+		FROM (WITH RECURSIVE s (app) AS (
+			` + least + `
+			UNION ALL SELECT (` + least + ` AND r.app_id > s.app) FROM s WHERE s.app IS NOT NULL
+		) SELECT s.app FROM s WHERE s.app IS NOT NULL) AS s LEFT JOIN b AS x ON x.app = s.app
+		WHERE s.app` + inApps + `)`
+}
+
+// adoptableRow are the columns of a run that may be adopted, without when it is due, which comes behind them.
+const adoptableRow = `r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.app_id, `
+
+// inTurns chooses from w, the first runs of each app, by turns: of each app its first, then of each its second, and so on. more tells
+// that the app has others behind a run, as far as w has them.
+// $3 limit
+const inTurns = `
+	SELECT w.scheduled_at, w.trigger_id, w.kind, w.job_id, w.revision, w.due, w.app_id, w.turn < w.of_app OR w.of_app >= $3
+	FROM (SELECT w.*, row_number() OVER (PARTITION BY w.app_id ORDER BY w.due, w.scheduled_at, w.trigger_id, w.kind) AS turn,
+			count(*) OVER (PARTITION BY w.app_id) AS of_app
+		FROM w) AS w
+	ORDER BY w.turn, w.due, w.scheduled_at, w.trigger_id, w.kind LIMIT $3`
+
+// isIdle tells the live runs r of which live_runs_idle has entries.
+const isIdle = `r.node = 0 AND r.state NOT IN ('retrying', 'waiting_callback', 'running', 'waiting_shards')`
+
+// idleRuns chooses runs that no node works on, by turns of apps, so that the backlog of one app, however long it is, costs the others
+// nothing. The sum keeps PostgreSQL from reading the primary key in that order. Runs of a disabled app wait until the app is enabled, and
+// runs of a job that requires labels wait for a node with them. What dead nodes have left is bounded by what nodes hold.
+// $1 node, $2 now, $3 limit, $4 due, $5 number of apps
 func idleRuns(f flavor) string {
-	return ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.scheduled_at
-	FROM n CROSS JOIN (SELECT 0 AS id UNION ALL SELECT o.id FROM nodes AS o WHERE ` + mayHaveLeft + `) AS gone
-		` + f.runsOf(`gone.id`, `r.state NOT IN ('running', 'waiting_shards')`, ` OFFSET 0`) + ` CROSS JOIN jobs AS j
-	WHERE j.id = r.job_id AND r.scheduled_at + 0 >= $4 AND (r.scheduled_at + 0, r.trigger_id, r.kind) > ($6, $7, $8) AND ` + mayRun + `
-	ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind LIMIT $3`
+	const order = `r.scheduled_at + 0, r.trigger_id, r.kind`
+	return `, ` + appsOf(isIdle) + `, w AS (
+	` + f.eachFirst(adoptableRow+`r.scheduled_at AS due`, ` CROSS JOIN jobs AS j`,
+		`j.id = r.job_id AND r.app_id = a.app AND `+isIdle+` AND r.scheduled_at + 0 >= a.after_due
+		AND (a.after_at IS NULL OR (`+order+`) > (a.after_at, a.after_trigger, a.after_kind)) AND `+jobMayRun, order) + `
+	UNION ALL SELECT ` + adoptableRow + `r.scheduled_at
+	FROM nodes AS o` + f.runsOf(`o.id`, `r.state NOT IN ('running', 'waiting_shards')`, ` OFFSET 0`) + ` CROSS JOIN jobs AS j
+		LEFT JOIN b AS x ON x.app = r.app_id
+	WHERE j.id = r.job_id AND ` + mayHaveLeft + ` AND r.scheduled_at + 0 >= coalesce(x.after_due, $4)
+		AND (x.after_at IS NULL OR (` + order + `) > (x.after_at, x.after_trigger, x.after_kind)) AND ` + mayRun + `)` + inTurns
 }
 
 // takeIdle chooses those of the batch that no node works on now.
@@ -94,21 +138,7 @@ func (s *store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]d
 	if err != nil {
 		return nil, fmt.Errorf("look for runs to adopt: %w", err)
 	}
-	look := s.hot.idle
-	switch {
-	case query.WaitsFor != 0:
-		look = s.hot.waiting
-	case query.Retries:
-		look = s.hot.dueRetries
-	}
-	var found []dispatcher.Adoptable
-	_, err = s.run(ctx, look, s.lookArgs(query, names, served), func(row scanner) error {
-		var one dispatcher.Adoptable
-		err := row.Scan(instantColumn(&one.ScheduledAt), &one.TriggerID, kindColumn(&one.RunKey), &one.JobID, &one.Revision,
-			instantColumn(&one.DueAt))
-		found = append(found, one)
-		return err
-	})
+	found, err := s.adoptable(ctx, query, s.lookArgs(query, names, served))
 	if err == nil && len(found) == 0 && len(dead) > 0 {
 		_, err = s.exec(ctx, s.hot.noteEmpty, append([]any{orZero(query.Now)}, s.batch(dead)...))
 	}
@@ -118,15 +148,65 @@ func (s *store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]d
 	return found, nil
 }
 
+// adoptable is Adoptable, of the parameters of lookFor. Retries are looked for by time as long as one look finds all that are due, for
+// then there are no turns to be taken.
+func (s *store) adoptable(ctx context.Context, query dispatcher.AdoptQuery, args []any) (found []dispatcher.Adoptable, err error) {
+	look := func(by statement) error {
+		found = nil
+		_, err := s.run(ctx, by, args, func(row scanner) error {
+			var one dispatcher.Adoptable
+			err := row.Scan(instantColumn(&one.ScheduledAt), &one.TriggerID, kindColumn(&one.RunKey), &one.JobID, &one.Revision,
+				instantColumn(&one.DueAt), &one.AppID, &one.More)
+			found = append(found, one)
+			return err
+		})
+		return err
+	}
+	switch {
+	case query.WaitsFor != 0:
+		err = look(s.hot.waiting)
+	case !query.Retries:
+		err = look(s.hot.idle)
+	case len(query.After) > 0:
+		err = look(s.hot.retriesByTurns)
+	default:
+		err = look(s.hot.dueRetries)
+		if err == nil && len(found) == query.Limit {
+			err = look(s.hot.retriesByTurns)
+		} else {
+			sortByDue(found)
+		}
+	}
+	return found, err
+}
+
+// sortByDue sorts runs that may be adopted by when they are due.
+func sortByDue(found []dispatcher.Adoptable) {
+	sortBy(found, func(run dispatcher.Adoptable) dispatcher.RunKey { return run.RunKey })
+	slices.SortStableFunc(found, func(a, b dispatcher.Adoptable) int { return a.DueAt.Compare(b.DueAt) })
+}
+
 // lookArgs are the parameters of lookFor.
 func (s *store) lookArgs(query dispatcher.AdoptQuery, names, served []string) []any {
-	fourth := orZero(query.After.DueAt)
+	fourth := orZero(query.From)
 	if query.WaitsFor != 0 {
 		fourth = query.WaitsFor
 	}
-	return append([]any{int64(query.Node), orZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps)),
-		orZero(query.After.ScheduledAt), query.After.TriggerID, int64(query.After.Code())}, s.batch(names, served)...)
+	var app, due, at, trigger []int64
+	var kind []int32
+	for _, id := range slices.Sorted(maps.Keys(query.After)) {
+		last := query.After[id]
+		app, due, at = append(app, id), append(due, last.DueAt.UnixMilli()), append(at, last.ScheduledAt.UnixMilli())
+		trigger, kind = append(trigger, last.TriggerID), append(kind, int32(last.Code()))
+	}
+	rows := max(len(names), len(app))
+	return append([]any{int64(query.Node), orZero(query.Now), int64(query.Limit), fourth, int64(len(query.Apps))},
+		s.batch(filled(names, rows), filled(served, rows), filled(app, rows), filled(due, rows), filled(at, rows),
+			filled(trigger, rows), filled(kind, rows))...)
 }
+
+// filled fills a list up with values that say nothing.
+func filled[T any](list []T, rows int) []T { return append(list, make([]T, rows-len(list))...) }
 
 // Adopt gives a node those of runs that it may still adopt. Runs that cannot be adopted are set aside.
 func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {

@@ -46,8 +46,8 @@ func TestEmptyDeadNodesCostAnAdoptionNothing(t *testing.T) {
 	must(t, err)
 	openSnapshot(t, database)
 	for _, statement := range []string{
-		`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state)
-			SELECT i, i, i, 1, 1, 1, 1, 1, 'claimed' FROM generate_series(1, 20000) AS i`,
+		`INSERT INTO live_runs (app_id, scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state)
+			SELECT 1, i, i, i, 1, 1, 1, 1, 1, 'claimed' FROM generate_series(1, 20000) AS i`,
 		`INSERT INTO claims (token, node, claimed_at, trigger_ids, scheduled_at, job_ids, revisions)
 			SELECT i, 1, 1, '{1}', '{1}', '{1}', '{1}' FROM generate_series(1, 20000) AS i`,
 		`DELETE FROM live_runs`, `DELETE FROM claims`, `VACUUM live_runs`, `VACUUM claims`,

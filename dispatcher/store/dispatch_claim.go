@@ -32,7 +32,7 @@ const advanceSettled = advanced + `CASE WHEN t.delayed AND b.run_at IS NULL THEN
 
 const claimExtra = `next AS run_at, 1 AS kind, 'waiting' AS waiting`
 
-const claimedRow = `t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no`
+const claimedRow = `t.id, b.job_id, t.app_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no`
 
 // insertClaim makes one row of all fires c that were won, but of those that want rows of their own.
 // $1 node, $2 token
@@ -44,8 +44,9 @@ func insertClaim(f flavor) string {
 // insertLive makes live runs of what was won. A trigger that was declared again may have reached an instant that has
 // a run; the claim then advances it and wins nothing.
 // $1 node, $2 token
-const insertLive = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
-	SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, 'claimed' FROM c WHERE `
+const insertLive = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, claimed_at, attempt,
+	state)
+	SELECT c.run_at, c.id, c.kind, c.job_id, c.app_id, c.revision, $1, $2, c.now, 1, 'claimed' FROM c WHERE `
 
 const returnLive = ` ON CONFLICT DO NOTHING RETURNING ` + heldColumns
 

@@ -17,11 +17,10 @@ const noteWaits = ` INSERT INTO host_waits (id, app_id, job_id, host, pause, pro
 		probe_at = CASE WHEN excluded.probe_at > host_waits.probe_at THEN excluded.probe_at ELSE host_waits.probe_at END`
 
 // hostWaiters chooses runs that wait for a host: those that were never attempted first, then those with the fewest attempts.
-// $1 node, $2 now, $3 limit, $4 what they wait for, $5 number of apps, $6 to $8 say nothing
-const hostWaiters = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
+// $1 node, $2 now, $3 limit, $4 what they wait for, $5 number of apps
+const hostWaiters = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at, r.app_id, FALSE
 	FROM n CROSS JOIN live_runs AS r CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id
-	WHERE j.id = r.job_id AND r.waits_for = $4 AND r.waits_for <> 0 AND r.scheduled_at >= $6 AND r.trigger_id >= $7 AND r.kind >= $8
-		AND ` + mayRun + ` AND ` + notHeld + `
+	WHERE j.id = r.job_id AND r.waits_for = $4 AND r.waits_for <> 0 AND ` + mayRun + ` AND ` + notHeld + `
 	ORDER BY r.attempt, r.next_attempt_at LIMIT $3`
 
 // probed leaves out the waits w whose runs no node may adopt now, because of a switch of their app or job.

@@ -45,9 +45,10 @@ const insertFailed = ` INSERT INTO attempts (scheduled_at, trigger_id, kind, att
 const goesOnAs = `CASE WHEN c.of_callback IS NULL THEN 'retrying' ELSE 'waiting_callback' END`
 
 // insertRetrying makes live runs of the fires that go on. No other fire of their claims is touched.
-const insertRetrying = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, started_at,
+var insertRetrying = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, claimed_at, started_at,
 	next_attempt_at, waits_for, retry_until, attempt, failures, http_status, state, class, error, callback_id, callback)
-	SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, 0, c.of_claimed, c.of_started, ` + nextAt + `,
+	SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, ` + appOf("c.of_job") + `, c.of_revision, c.of_node, 0, c.of_claimed, c.of_started,
+		` + nextAt + `,
 		c.of_wait, CASE WHEN c.of_callback IS NULL THEN c.until_at END,
 		c.over - c.not_attempted, c.of_failures, c.of_status, ` + goesOnAs + `, c.of_class, c.of_error,
 		c.of_callback_id, c.of_callback
@@ -75,14 +76,28 @@ const notHeld = `(r.kind % 16 NOT IN (1, 3) OR r.state = 'waiting_callback' OR j
 // dueRetries chooses retrying runs that are due and not over, and those whose callback did not come in time or said that the
 // attempt failed. One that was never attempted is not over. The query for now
 // makes PostgreSQL look only at what is due, and CROSS JOIN keeps SQLite from beginning with the jobs.
-// $1 node, $2 now, $3 limit, $4 due, $5 number of apps, $6 scheduled instant, $7 trigger, $8 kind
-const dueRetries = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
+// $1 node, $2 now, $3 limit, $4 due, $5 number of apps
+const dueRetries = ` SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at, r.app_id, FALSE
 	FROM n CROSS JOIN live_runs AS r CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id
-	WHERE j.id = r.job_id AND ` + isParked + ` AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n)
-		AND (r.retry_until >= n.now OR r.attempt = 0 OR r.state = 'waiting_callback')
-		AND r.next_attempt_at >= $4 AND (r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind) > ($4, $6, $7, $8)
+	WHERE j.id = r.job_id AND ` + isDueRetry + `
+		AND (r.retry_until >= n.now OR r.attempt = 0 OR r.state = 'waiting_callback') AND r.next_attempt_at >= $4
 		AND ` + mayRun + ` AND ` + notHeld + `
-	ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind LIMIT $3`
+	ORDER BY r.next_attempt_at LIMIT $3`
+
+const isDueRetry = isParked + ` AND r.waits_for = 0 AND r.next_attempt_at <= (SELECT now FROM n)`
+
+// retriesByTurns chooses by turns of apps what dueRetries chooses by time. It reads an index of its own, and so finds the apps that
+// have retries, due or not, however many these are.
+// $1 node, $2 now, $3 limit, $4 due, $5 number of apps
+func retriesByTurns(f flavor) string {
+	const which, order = isParked + ` AND r.waits_for = 0`, `r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind`
+	return `, ` + appsOf(which) + `, w AS (
+	` + f.eachFirst(adoptableRow+`r.next_attempt_at AS due`, ` CROSS JOIN jobs AS j LEFT JOIN triggers AS t ON t.id = r.trigger_id`,
+		`j.id = r.job_id AND r.app_id = a.app AND `+isDueRetry+` AND r.next_attempt_at >= a.after_due
+		AND (r.retry_until >= (SELECT now FROM n) OR r.attempt = 0 OR r.state = 'waiting_callback')
+		AND (a.after_at IS NULL OR (`+order+`) > (a.after_due, a.after_at, a.after_trigger, a.after_kind))
+		AND `+jobMayRun+` AND `+notHeld, order) + `)` + inTurns
+}
 
 // takeRetries chooses those of the batch that are still as they were found. The attempt of a run that waits for a callback
 // keeps its number: the node records how it ended.

@@ -27,9 +27,10 @@ func TestRetriesAreFoundByAnIndex(t *testing.T) {
 
 func testRetryPlan(t *testing.T, s dispatcher.Store, want string) {
 	t.Helper()
-	const fill = `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, state, next_attempt_at)
+	const fill = `INSERT INTO live_runs (app_id, scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, state,
+			next_attempt_at)
 		WITH RECURSIVE s (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM s WHERE n < 20000)
-		SELECT n, n, 1, 1, 1, 1, 1, 1, CASE WHEN n % 2 = 0 THEN 'retrying' ELSE 'claimed' END, CASE WHEN n % 2 = 0 THEN n * 10 END FROM s`
+		SELECT 1, n, n, 1, 1, 1, 1, 1, 1, CASE WHEN n % 2 = 0 THEN 'retrying' ELSE 'claimed' END, CASE WHEN n % 2 = 0 THEN n * 10 END FROM s`
 	must(t, store.Exec(t.Context(), s, fill))
 	for _, statistics := range []string{"none", "fresh"} {
 		if statistics == "fresh" {
@@ -48,8 +49,8 @@ func TestLookForRetriesFromABoundReadsNoOldOnes(t *testing.T) {
 	s := ownClaims(t, database, 1)
 	openSnapshot(t, database)
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO live_runs
-		(scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, state, next_attempt_at)
-		SELECT i, i, 1, 1, 1, 1, 1, 1, 'retrying', %d + i FROM generate_series(1, 20000) AS i`, may1.UnixMilli())))
+		(app_id, scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, state, next_attempt_at)
+		SELECT 1, i, i, 1, 1, 1, 1, 1, 1, 'retrying', %d + i FROM generate_series(1, 20000) AS i`, may1.UnixMilli())))
 	must(t, store.Exec(t.Context(), s, `DELETE FROM live_runs`))
 	must(t, store.Exec(t.Context(), s, `VACUUM live_runs`))
 	now := may1.Add(time.Hour)

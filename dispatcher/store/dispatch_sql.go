@@ -31,7 +31,7 @@ func (s statement) counts(part int) bool {
 // statements are the hot statements.
 type statements struct {
 	claim, claimLive, settle, held, begun, release, begin, idle, adopt, waiting, retry, failLost, loseBegun, late, responses,
-	ended, endedOf, scheduleNext, triggers, dueRetries, giveUp, rollbackSkip, noteEmpty statement
+	ended, endedOf, scheduleNext, triggers, dueRetries, retriesByTurns, giveUp, rollbackSkip, noteEmpty statement
 
 	due                 dueStatements
 	record              recordStatements
@@ -101,26 +101,27 @@ func writeAt(now int, parts ...string) statement {
 func common(f flavor) statements {
 	asker := f.rows(1, 3, "", column{"id", bigint}, column{"heartbeat", bigint})
 	return statements{
-		due:          dueStatementsOf(f),
-		triggers:     read(f.rows(0, 1, "", idColumns...) + triggersByID),
-		held:         read(heldRows),
-		begun:        read(begunRows),
-		release:      write(f.rows(0, 1, "", keyColumns...) + releaseRuns + fence(f)),
-		begin:        write(f.rows(0, 1, "", keyColumns...) + beginRuns(f)),
-		record:       recordStatementsOf(f),
-		unfold:       unfoldStatementsOf(f),
-		responses:    write(f.rows(0, 1, "", responseColumns...) + keepResponses),
-		late:         write(f.rows(0, 3, "", lateColumns...) + recordLate),
-		ended:        read(anyEnded),
-		endedOf:      read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),
-		scheduleNext: scheduleNextOn(f),
-		idle:         lookFor(f, idleRuns(f)),
-		dueRetries:   lookFor(f, dueRetries),
-		waiting:      lookFor(f, hostWaiters),
-		adopt:        adoptOf(f, takeIdle, whichIdle, insertLost),
-		retry:        adoptOf(f, takeRetries, whichRetries),
-		noteEmpty:    write(f.rows(1, 2, "", idColumns...) + noteEmpty(f)),
-		failLost:     endingOf(f, begunByDeadNodes(f), insertLost),
+		due:            dueStatementsOf(f),
+		triggers:       read(f.rows(0, 1, "", idColumns...) + triggersByID),
+		held:           read(heldRows),
+		begun:          read(begunRows),
+		release:        write(f.rows(0, 1, "", keyColumns...) + releaseRuns + fence(f)),
+		begin:          write(f.rows(0, 1, "", keyColumns...) + beginRuns(f)),
+		record:         recordStatementsOf(f),
+		unfold:         unfoldStatementsOf(f),
+		responses:      write(f.rows(0, 1, "", responseColumns...) + keepResponses),
+		late:           write(f.rows(0, 3, "", lateColumns...) + recordLate),
+		ended:          read(anyEnded),
+		endedOf:        read(f.rows(0, 2, waitingExtra, idColumns...) + theseEnded),
+		scheduleNext:   scheduleNextOn(f),
+		idle:           lookFor(f, idleRuns(f)),
+		dueRetries:     lookFor(f, dueRetries),
+		retriesByTurns: lookFor(f, retriesByTurns(f)),
+		waiting:        lookFor(f, hostWaiters),
+		adopt:          adoptOf(f, takeIdle, whichIdle, insertLost),
+		retry:          adoptOf(f, takeRetries, whichRetries),
+		noteEmpty:      write(f.rows(1, 2, "", idColumns...) + noteEmpty(f)),
+		failLost:       endingOf(f, begunByDeadNodes(f), insertLost),
 		loseBegun: f.steps(1, f.rows(1, 2, "", keyColumns...), chooseBegun(f), lockToDelete, 1,
 			append([]string{insertLost}, followedEndSteps(f, "")...)...),
 		giveUp:       endingOf(f, expiredRetries),

@@ -50,8 +50,9 @@ func unfoldStatementsOf(f flavor) unfoldStatements {
 		delete:   `DELETE FROM claims WHERE token` + f.in(1),
 		span:     `SELECT min(f.scheduled_at), max(f.scheduled_at)` + fires + ` WHERE f.token` + f.in(1),
 		open:     `SELECT ` + heldFire + open,
-		insert: `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
-	SELECT f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.node, f.token, f.claimed_at, 1, 'claimed'` + open + `
+		insert: `INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, claimed_at, attempt, state)
+	SELECT f.scheduled_at, f.trigger_id, 1, f.job_id, ` + appOf("f.job_id") + `, f.revision, f.node, f.token, f.claimed_at, 1,
+		'claimed'` + open + `
 	ORDER BY f.scheduled_at, f.trigger_id ON CONFLICT DO NOTHING`,
 		held:      `SELECT token FROM claims WHERE node = $1 AND (token = $2 OR $2 = 0) ORDER BY token + 0`,
 		aged:      `SELECT token FROM claims WHERE node = $1 AND claimed_at <= $2 ORDER BY token + 0 LIMIT $3`,

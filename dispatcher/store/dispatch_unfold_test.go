@@ -162,8 +162,8 @@ func TestRecordSeesTheUnfoldingItWaitedFor(t *testing.T) {
 			tx := meanwhileIn(t, database)
 			for _, statement := range []string{
 				`SELECT token FROM claims FOR UPDATE`,
-				`INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
-			SELECT u.at, u.trigger, 1, u.job, u.revision, node, token, claimed_at, 1, 'claimed'
+				`INSERT INTO live_runs (app_id, scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at, attempt, state)
+			SELECT 1, u.at, u.trigger, 1, u.job, u.revision, node, token, claimed_at, 1, 'claimed'
 			FROM claims, unnest(trigger_ids, scheduled_at, job_ids, revisions) AS u(trigger, at, job, revision)`,
 				`DELETE FROM claims`,
 			} {

@@ -55,7 +55,7 @@ func AdoptionBuffers(ctx context.Context, s dispatcher.Store, now time.Time) (pa
 // RetriesBuffers is the same for a look for retries that are due at some time or later.
 func RetriesBuffers(ctx context.Context, s dispatcher.Store, from, now time.Time) (int, error) {
 	own := s.(*store)
-	query := dispatcher.AdoptQuery{Node: 1, Limit: 500, Now: now, Retries: true, After: dispatcher.Adoptable{DueAt: from}}
+	query := dispatcher.AdoptQuery{Node: 1, Limit: 500, Now: now, Retries: true, From: from}
 	return own.buffers(ctx, own.hot.dueRetries.parts[0], own.lookArgs(query, []string{""}, []string{""}))
 }
 
@@ -81,4 +81,24 @@ func (s *store) buffers(ctx context.Context, query string, args []any) (pages in
 		pages += n
 	}
 	return pages, nil
+}
+
+// TurnsBuffers is the same for a look by turns of apps, of retries or of runs that nobody works on.
+func TurnsBuffers(ctx context.Context, s dispatcher.Store, now time.Time, retries bool) (int, error) {
+	statement, args := s.(*store).lookByTurns(now, retries)
+	return s.(*store).buffers(ctx, statement, args)
+}
+
+// ExplainTurns returns the plan of that look.
+func ExplainTurns(ctx context.Context, s dispatcher.Store, retries bool) (string, error) {
+	statement, args := s.(*store).lookByTurns(time.UnixMilli(1), retries)
+	return s.(*store).explain(ctx, statement, args)
+}
+
+func (s *store) lookByTurns(now time.Time, retries bool) (string, []any) {
+	args := s.lookArgs(dispatcher.AdoptQuery{Node: 2, Limit: 500, Now: now, Retries: retries}, []string{""}, []string{""})
+	if retries {
+		return s.hot.retriesByTurns.parts[0], args
+	}
+	return s.hot.idle.parts[0], args
 }

@@ -197,7 +197,7 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	days := []any{day(at), day(at) + dayMillis}
 	window := []any{at, at, int64(-1), zero, many, zero, int64(math.MaxInt64), zero, zero}
 	claim := []any{node, token, at, zero}
-	adopt, look := []any{node, token, at}, []any{node, at, many, zero, zero, zero, zero, zero}
+	adopt, look := []any{node, token, at}, []any{node, at, many, zero, zero}
 	ends, tokens := []any{at, many}, []int64{1, 2, 3}
 	shown := map[string]HotStatement{}
 	add := func(name string, hot statement, args []any, columns ...column) {
@@ -231,7 +231,8 @@ func HotStatements(database string, at int64) map[string]HotStatement {
 	add("adopt_find", all.idle, look, lookColumns...)
 	add("adopt", all.adopt, adopt, adoptColumns...)
 	add("retry_find", all.dueRetries, look, lookColumns...)
-	add("retry_find_waiting", all.waiting, []any{node, at, many, node, zero, zero, zero, zero}, lookColumns...)
+	add("retry_find_by_turns", all.retriesByTurns, look, lookColumns...)
+	add("retry_find_waiting", all.waiting, []any{node, at, many, node, zero}, lookColumns...)
 	add("retry", all.retry, adopt, adoptColumns...)
 	add("begun", all.begun, []any{node})
 	add("lost", all.failLost, ends, idColumns...)

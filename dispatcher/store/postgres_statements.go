@@ -74,6 +74,11 @@ func (p *postgres) eachRun(conditions string) string {
 		p.lockRows(lockToDelete+skipLocked) + `) AS r`
 }
 
+func (p *postgres) eachFirst(columns, joined, conditions, order string) string {
+	return `SELECT w.* FROM a CROSS JOIN LATERAL (SELECT ` + columns + ` FROM live_runs AS r` + joined + `
+		WHERE ` + conditions + ` ORDER BY ` + order + ` LIMIT $3) AS w`
+}
+
 // lock leaves the keys of a row alone, so that the check of a foreign key, as when a misfire of a
 // job is inserted, does not wait for it: FOR UPDATE made that a deadlock.
 func (p *postgres) lock() string { return " FOR NO KEY UPDATE" }

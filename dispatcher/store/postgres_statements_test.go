@@ -22,8 +22,8 @@ func TestLiveRunsAreFoundByKeyDuringALongSnapshot(t *testing.T) {
 	must(t, err)
 	defer conn.Close(t.Context())
 	const rows = `INSERT INTO live_runs
-		(scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state, next_attempt_at, retry_until)
-		SELECT %[1]d + i, i, i %% 100, 1, 1, 1, 1, 1, CASE WHEN i %% 2 = 0 THEN 'claimed' ELSE 'retrying' END, %[1]d, %[1]d
+		(app_id, scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state, next_attempt_at, retry_until)
+		SELECT 1, %[1]d + i, i, i %% 100, 1, 1, 1, 1, 1, CASE WHEN i %% 2 = 0 THEN 'claimed' ELSE 'retrying' END, %[1]d, %[1]d
 		FROM generate_series(1, 40000) AS i`
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(rows, may1.UnixMilli())))
 	snapshot, err := conn.BeginTx(t.Context(), pgx.TxOptions{IsoLevel: pgx.RepeatableRead})

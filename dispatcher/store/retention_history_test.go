@@ -40,7 +40,7 @@ func insertRuns(t *testing.T, s dispatcher.Store, job int64, at time.Time, n int
 	t.Helper()
 	table, columns, values := "runs", "ended_at, http_status", fmt.Sprintf("%d + n, 200", at.UnixMilli())
 	if live {
-		table, columns, values = "live_runs", "token, state", "0, 'queued'"
+		table, columns, values = "live_runs", "app_id, token, state", "0, 0, 'queued'"
 	}
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO %[4]s (scheduled_at, trigger_id, job_id, kind, revision, node, attempt, %[5]s)
 		WITH RECURSIVE n (n) AS (SELECT 0 UNION ALL SELECT n + 1 FROM n WHERE n < %[3]d)

@@ -34,8 +34,8 @@ func queueStatementsOf(f flavor) queueStatements {
 	batch := f.rows(0, 3, "", queuedColumns...)
 	return queueStatements{
 		insert: batch + `
-	INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, state, has_input)
-	SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, b.revision, 0, 0, 0, 'queued', b.has_input FROM b
+	INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token, attempt, state, has_input)
+	SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, ` + appOf("b.job_id") + `, b.revision, 0, 0, 0, 'queued', b.has_input FROM b
 	WHERE NOT ` + inHistory + ` ON CONFLICT DO NOTHING RETURNING scheduled_at, trigger_id, kind`,
 		recheck: batch + `, c AS MATERIALIZED (SELECT b.scheduled_at AS of_at, b.trigger_id AS of_trigger, b.kind AS of_kind FROM b
 		WHERE ` + inHistory + `)` + f.deleteChosen(`c.of_kind > 0`) + ` RETURNING scheduled_at, trigger_id, kind`,

@@ -112,8 +112,9 @@ func retryRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 		return err
 	}
 	for _, step := range []string{
-		`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, kind, revision, node, token, attempt, state, has_input)
-			SELECT r.scheduled_at, r.trigger_id, r.job_id, r.kind, ` + now + `, 0, 0, r.attempt, 'queued', ` + hasInput + `
+		`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, app_id, kind, revision, node, token, attempt, state, has_input)
+			SELECT r.scheduled_at, r.trigger_id, r.job_id, ` + appOf("r.job_id") + `, r.kind, ` + now + `, 0, 0, r.attempt, 'queued',
+				` + hasInput + `
 			FROM runs AS r` + ofRun,
 		`DELETE FROM runs AS r` + ofRun,
 		// A fixed delay that has no next fire yet waits for the new end.

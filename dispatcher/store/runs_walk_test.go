@@ -88,7 +88,7 @@ func walkedHistory(t *testing.T, s dispatcher.Store, end time.Time) (mine, other
 			run := fmt.Sprintf("%d, %d, %d", at, tick, id)
 			switch {
 			case i%8 == 5:
-				live = append(live, fmt.Sprintf("(%s, 1, 1, 0, 0, 2, 'retrying')", run))
+				live = append(live, fmt.Sprintf("(%s, 1, 1, 1, 0, 0, 2, 'retrying')", run))
 			default:
 				runs = append(runs, fmt.Sprintf("(%s, 1, 1, 0, 1, 0, %d, %s)", run, at+1, states[(i+n)%5]))
 			}
@@ -96,7 +96,7 @@ func walkedHistory(t *testing.T, s dispatcher.Store, end time.Time) (mine, other
 		}
 		must(t, store.Exec(t.Context(), s, `INSERT INTO runs (scheduled_at, trigger_id, job_id, kind, revision, node, attempt, http_status,
 			ended_at, state) VALUES `+strings.Join(runs, ", ")))
-		must(t, store.Exec(t.Context(), s, `INSERT INTO live_runs (scheduled_at, trigger_id, job_id, kind, revision, node, token, attempt,
+		must(t, store.Exec(t.Context(), s, `INSERT INTO live_runs (scheduled_at, trigger_id, job_id, app_id, kind, revision, node, token, attempt,
 			state) VALUES `+strings.Join(live, ", ")))
 		must(t, store.Exec(t.Context(), s, `INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, node,
 			decided_at) VALUES `+strings.Join(missed, ", ")))

@@ -76,9 +76,10 @@ func TestSlotsOfAJobWithVeryManyRuns(t *testing.T) {
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
 		first := boundedJob(t, s, "job", 20)
 		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`
-			INSERT INTO live_runs (scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state)
+			INSERT INTO live_runs (app_id, scheduled_at, trigger_id, job_id, revision, node, token, attempt, kind, state)
 			WITH RECURSIVE i(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %d)
-			SELECT %d + n, %d, %[3]d, 1, 0, 0, 0, 2, 'queued' FROM i`, waiting, may1.UnixMilli(), dispatcher.JobID("app", "job"))))
+			SELECT %[4]d, %[2]d + n, %[3]d, %[3]d, 1, 0, 0, 0, 2, 'queued' FROM i`, waiting, may1.UnixMilli(), dispatcher.JobID("app", "job"),
+			dispatcher.AppID("app"))))
 		runs, err := store.Contenders(t.Context(), s, dispatcher.JobID("app", "job"), 3)
 		must(t, err)
 		if runs != 6 {

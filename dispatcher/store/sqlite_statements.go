@@ -65,6 +65,14 @@ func (s *sqlite) eachRun(conditions string) string {
 	return ` JOIN live_runs AS r ON` + ofBatch(s) + ` AND ` + conditions
 }
 
+// eachFirst finds keys first, as edges.
+func (s *sqlite) eachFirst(columns, joined, conditions, order string) string {
+	from := ` CROSS JOIN live_runs AS r` + joined
+	return `SELECT ` + columns + ` FROM a` + from + ` WHERE j.id = r.job_id AND (r.scheduled_at, r.trigger_id, r.kind) IN (
+		SELECT r.scheduled_at, r.trigger_id, r.kind FROM live_runs AS r` + joined + `
+		WHERE ` + conditions + ` ORDER BY ` + order + ` LIMIT $3)`
+}
+
 func (s *sqlite) lockRows(string) string { return "" }
 
 func (s *sqlite) claimColumns() string { return `fires` }

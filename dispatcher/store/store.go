@@ -158,6 +158,9 @@ type flavor interface {
 	// eachRun joins b to those of its live runs r that meet conditions, one after the other, before it joins anything
 	// else. It locks them, and passes over what is locked.
 	eachRun(conditions string) string
+	// eachFirst selects columns of the first rows r, $3 at most, of each a, in an order, from live runs r joined to others, of those
+	// that meet conditions.
+	eachFirst(columns, joined, conditions, order string) string
 	// claimColumns are the columns of claims that list fires, and claimValues what goes there of the fires c.
 	claimColumns() string
 	claimValues() string

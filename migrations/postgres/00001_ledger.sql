@@ -335,6 +335,7 @@ CREATE TABLE live_runs (
   scheduled_at BIGINT   NOT NULL,
   trigger_id   BIGINT   NOT NULL,         -- the job's id for a manual run; a hash for a run that follows another or tells of an alert
   job_id       BIGINT   NOT NULL,
+  app_id       BIGINT   NOT NULL,         -- the job's: runs are adopted by turns of apps
   revision     BIGINT   NOT NULL,         -- of the job when claimed, requested, adopted or retried
   node         BIGINT   NOT NULL,         -- 0: no node works on it; -1: it waits for a slot; -2: a shard that waits for its parent; -3: it is set aside
   token        BIGINT   NOT NULL,         -- fence; 0: no node may record
@@ -358,8 +359,14 @@ CREATE TABLE live_runs (
   PRIMARY KEY (scheduled_at, trigger_id, kind)
 );
 CREATE INDEX live_runs_node ON live_runs (node, job_id) WHERE state NOT IN ('retrying', 'waiting_callback');
+-- What no node works on, by turns of apps. What a claim inserts has no entry.
+CREATE INDEX live_runs_idle ON live_runs (app_id, (scheduled_at + 0), trigger_id, kind)
+  WHERE node = 0 AND state NOT IN ('retrying', 'waiting_callback', 'running', 'waiting_shards');
 CREATE INDEX live_runs_job ON live_runs (job_id, (scheduled_at + 0));
 CREATE INDEX live_runs_retrying ON live_runs (next_attempt_at) WHERE state IN ('retrying', 'waiting_callback') AND waits_for = 0;
+-- The same by turns of apps, for when more are due than one look finds.
+CREATE INDEX live_runs_retrying_apps ON live_runs (app_id, next_attempt_at, scheduled_at, trigger_id, kind)
+  WHERE state IN ('retrying', 'waiting_callback') AND waits_for = 0;
 CREATE INDEX live_runs_expiring ON live_runs (retry_until) WHERE state = 'retrying';
 CREATE INDEX live_runs_waiting ON live_runs (waits_for, attempt, next_attempt_at) WHERE waits_for <> 0;
 -- Broadcasts that wait for their shards, and the shards. No other run has an entry.

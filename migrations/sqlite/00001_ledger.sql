@@ -289,6 +289,7 @@ CREATE TABLE live_runs (
   scheduled_at INTEGER NOT NULL,
   trigger_id INTEGER NOT NULL,
   job_id INTEGER NOT NULL,
+  app_id INTEGER NOT NULL,
   revision INTEGER NOT NULL,
   node INTEGER NOT NULL,
   token INTEGER NOT NULL,
@@ -311,8 +312,12 @@ CREATE TABLE live_runs (
 ) STRICT, WITHOUT ROWID;
 
 CREATE INDEX live_runs_node ON live_runs (node, job_id) WHERE state NOT IN ('retrying', 'waiting_callback');
+CREATE INDEX live_runs_idle ON live_runs (app_id, scheduled_at + 0, trigger_id, kind)
+  WHERE node = 0 AND state NOT IN ('retrying', 'waiting_callback', 'running', 'waiting_shards');
 CREATE INDEX live_runs_job ON live_runs (job_id, scheduled_at + 0);
 CREATE INDEX live_runs_retrying ON live_runs (next_attempt_at) WHERE state IN ('retrying', 'waiting_callback') AND waits_for = 0;
+CREATE INDEX live_runs_retrying_apps ON live_runs (app_id, next_attempt_at, scheduled_at, trigger_id, kind)
+  WHERE state IN ('retrying', 'waiting_callback') AND waits_for = 0;
 CREATE INDEX live_runs_expiring ON live_runs (retry_until) WHERE state = 'retrying';
 CREATE INDEX live_runs_waiting ON live_runs (waits_for, attempt, next_attempt_at) WHERE waits_for <> 0;
 CREATE INDEX live_runs_broadcasts ON live_runs (scheduled_at, trigger_id, kind) WHERE state = 'waiting_shards';

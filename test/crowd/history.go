@@ -109,9 +109,9 @@ func (c *Crowd) dropIndexes(ctx context.Context) (again []string, err error) {
 func (c *Crowd) liveRuns(ctx context.Context) error {
 	now := c.Now.UnixMilli()
 	return c.tx(ctx, func(exec func(string, ...any) error) error {
-		return exec(fmt.Sprintf(`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, revision, node, token, claimed_at, started_at,
+		return exec(fmt.Sprintf(`INSERT INTO live_runs (app_id, scheduled_at, trigger_id, job_id, revision, node, token, claimed_at, started_at,
 				next_attempt_at, retry_until, attempt, failures, http_status, kind, state, class, error)
-			SELECT %[1]d - c.n %% 100000, c.trigger_id, c.job_id, 1, 0, 0, %[1]d - 50000, NULL, %[1]d + 86400000 + c.n, %[1]d + 172800000,
+			SELECT 1, %[1]d - c.n %% 100000, c.trigger_id, c.job_id, 1, 0, 0, %[1]d - 50000, NULL, %[1]d + 86400000 + c.n, %[1]d + 172800000,
 				2, 1, 503, 1,
 				'retrying', 'http_5xx', '503 Service Unavailable'
 			FROM crowd AS c WHERE c.n %% 12 = 5`, now))

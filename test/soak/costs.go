@@ -160,7 +160,7 @@ func (b *bench) emptyAdoption(ctx context.Context, retries bool) error {
 		Now: time.Now().Add(10 * time.Minute),
 	}
 	if retries {
-		query.After.DueAt = query.Now.Add(-30 * time.Second)
+		query.From = query.Now.Add(-30 * time.Second)
 	}
 	held, err := b.adopt(ctx, query)
 	if err == nil && len(held) > 0 {

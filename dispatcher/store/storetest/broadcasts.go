@@ -193,7 +193,7 @@ func testShardPages(t *testing.T, f *fixture) {
 		f.must(err)
 		for _, one := range page {
 			found = append(found, one.Shard-1)
-			query.After = one
+			query.After = map[int64]dispatcher.Adoptable{one.AppID: one}
 		}
 	}
 	f.expect("indexes", found, []int{0, 1, 2, 3, 4, 5, 6})
@@ -205,13 +205,13 @@ func testShardPages(t *testing.T, f *fixture) {
 		one.Next = &next
 		f.must(f.Record(t.Context(), []dispatcher.Record{one}))
 	}
-	query.Retries, query.After, query.Now, found = true, dispatcher.Adoptable{}, t0.Add(2*time.Minute), nil
+	query.Retries, query.After, query.Now, found = true, nil, t0.Add(2*time.Minute), nil
 	for range 4 {
 		page, err := f.Adoptable(t.Context(), query)
 		f.must(err)
 		for _, one := range page {
 			found = append(found, one.Shard-1)
-			query.After = one
+			query.After = map[int64]dispatcher.Adoptable{one.AppID: one}
 		}
 	}
 	f.expect("indexes of retries", found, []int{0, 1, 2, 3, 4, 5, 6})

@@ -160,8 +160,7 @@ func testRetriesFromABound(t *testing.T, f *fixture) {
 	held, _, due := f.failOnce()
 	now := due.Add(time.Minute)
 	look := func(from time.Time) (keys []dispatcher.RunKey) {
-		found, err := f.Adoptable(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Limit: 10, Now: now, Retries: true,
-			After: dispatcher.Adoptable{DueAt: from}})
+		found, err := f.Adoptable(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Limit: 10, Now: now, Retries: true, From: from})
 		f.must(err)
 		for _, run := range found {
 			keys = append(keys, run.RunKey)

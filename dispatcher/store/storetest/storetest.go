@@ -57,8 +57,8 @@ type tests = map[string]func(*testing.T, *fixture)
 func wings() map[string]tests {
 	return map[string]tests{
 		"dispatch": join(dispatchTests(), claimTests(), dueTests(), inputTests(), retryTests(), misfireTests(), slotTests(), slotEndTests(),
-			endpointSlotTests(), hostTests(), unfoldTests(), fleetTests(), broadcastTests(), callbackTests(), meetingTests(), followTests(),
-			followBoundTests(), carriedStateTests()),
+			endpointSlotTests(), hostTests(), turnTests(), unfoldTests(), fleetTests(), broadcastTests(), callbackTests(), meetingTests(),
+			followTests(), followBoundTests(), carriedStateTests()),
 		"definitions": join(definitionTests(), boundTests(), tokenTests(), sessionTests(), calendarTests(), unusedCalendarTests(),
 			auditTests(), importTests(), unchangedTests(), pendingTests(), renameTests(), switchTests(), appPauseTests(), groupTests()),
 		"feeds": join(deadLetterTests(), alertTests(), alertObjectiveTests(), followMeetingTests(), bulkTests(), backfillTests(),

@@ -5,39 +5,92 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($9::text[], $10::text[]) AS u(name, labels)
+  FROM unnest($6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[],
+      $12::integer[]) AS u(name, labels, app, after_due, after_at, after_trigger, after_kind)
   CROSS JOIN n
   WHERE (u.name = u.name || '') IS NOT FALSE
     AND (u.name = '' || u.name) IS NOT FALSE
-)
-SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.scheduled_at
-FROM n
-CROSS JOIN (
-  SELECT 0 AS id
+),
+a AS MATERIALIZED (
+  SELECT s.app, coalesce(x.after_due, $4) AS after_due, x.after_at, x.after_trigger, x.after_kind
+  FROM (WITH RECURSIVE s (app) AS (
+    SELECT min(r.app_id)
+    FROM live_runs AS r
+    WHERE r.node = 0
+      AND r.state NOT IN ('retrying', 'waiting_callback', 'running', 'waiting_shards')
+    UNION ALL
+    SELECT (
+      SELECT min(r.app_id)
+      FROM live_runs AS r
+      WHERE r.node = 0
+        AND r.state NOT IN ('retrying', 'waiting_callback', 'running', 'waiting_shards')
+        AND r.app_id > s.app
+    )
+    FROM s
+    WHERE s.app IS NOT NULL
+  ) SELECT s.app FROM s WHERE s.app IS NOT NULL) AS s
+  LEFT JOIN b AS x ON x.app = s.app
+  WHERE s.app IN (
+    SELECT id
+    FROM apps
+    WHERE (enabled OR deleted_at IS NOT NULL)
+      AND ($5 = 0 OR name IN (SELECT name FROM b))
+  )
+),
+w AS (
+  SELECT w.*
+  FROM a
+  CROSS JOIN LATERAL (
+    SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.app_id,
+        r.scheduled_at AS due
+    FROM live_runs AS r
+    CROSS JOIN jobs AS j
+    WHERE j.id = r.job_id
+      AND r.app_id = a.app
+      AND r.node = 0
+      AND r.state NOT IN ('retrying', 'waiting_callback', 'running', 'waiting_shards')
+      AND r.scheduled_at + 0 >= a.after_due
+      AND (a.after_at IS NULL OR (r.scheduled_at + 0, r.trigger_id, r.kind) > (a.after_at,
+          a.after_trigger, a.after_kind))
+      AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
+      AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
+    ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind
+    LIMIT $3
+  ) AS w
   UNION ALL
-  SELECT o.id
+  SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.app_id, r.scheduled_at
   FROM nodes AS o
-  WHERE o.state = 'dead'
+  CROSS JOIN LATERAL (
+    SELECT r.*
+    FROM live_runs AS r
+    WHERE r.node = o.id
+      AND r.state NOT IN ('retrying', 'waiting_callback')
+      AND r.state NOT IN ('running', 'waiting_shards') OFFSET 0
+  ) AS r
+  CROSS JOIN jobs AS j
+  LEFT JOIN b AS x ON x.app = r.app_id
+  WHERE j.id = r.job_id
+    AND o.state = 'dead'
     AND (o.empty_at IS NULL OR o.empty_at > (SELECT now FROM n) OR (SELECT now FROM n) - o.empty_at >= o.empty_at - o.heartbeat_at OR (SELECT now FROM n) - o.empty_at >= 300000)
-) AS gone
-CROSS JOIN LATERAL (
-  SELECT r.*
-  FROM live_runs AS r
-  WHERE r.node = gone.id
-    AND r.state NOT IN ('retrying', 'waiting_callback')
-    AND r.state NOT IN ('running', 'waiting_shards') OFFSET 0
-) AS r
-CROSS JOIN jobs AS j
-WHERE j.id = r.job_id
-  AND r.scheduled_at + 0 >= $4
-  AND (r.scheduled_at + 0, r.trigger_id, r.kind) > ($6, $7, $8)
-  AND j.app_id IN (
-  SELECT id
-  FROM apps
-  WHERE (enabled OR deleted_at IS NOT NULL)
-    AND ($5 = 0 OR name IN (SELECT name FROM b))
+    AND r.scheduled_at + 0 >= coalesce(x.after_due, $4)
+    AND (x.after_at IS NULL OR (r.scheduled_at + 0, r.trigger_id, r.kind) > (x.after_at,
+        x.after_trigger, x.after_kind))
+    AND j.app_id IN (
+    SELECT id
+    FROM apps
+    WHERE (enabled OR deleted_at IS NOT NULL)
+      AND ($5 = 0 OR name IN (SELECT name FROM b))
+  )
+    AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
+    AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 )
-  AND (j.node_labels = '' OR j.deleted_at IS NOT NULL OR j.node_labels IN (SELECT labels FROM b))
-  AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind
+SELECT w.scheduled_at, w.trigger_id, w.kind, w.job_id, w.revision, w.due, w.app_id,
+    w.turn < w.of_app
+  OR w.of_app >= $3
+FROM (
+  SELECT w.*, row_number() OVER (PARTITION BY w.app_id ORDER BY w.due, w.scheduled_at, w.trigger_id,
+      w.kind) AS turn, count(*) OVER (PARTITION BY w.app_id) AS of_app
+  FROM w
+) AS w
+ORDER BY w.turn, w.due, w.scheduled_at, w.trigger_id, w.kind
 LIMIT $3

@@ -26,7 +26,7 @@ c AS (
     AND t.due_at <= b.now + $4
     AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  RETURNING t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.live
+  RETURNING t.id, b.job_id, t.app_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.live
 ),
 g AS (
   INSERT INTO claims (token, node, claimed_at, trigger_ids, scheduled_at, job_ids, revisions)

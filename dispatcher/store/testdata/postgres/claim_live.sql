@@ -26,7 +26,7 @@ c AS (
     AND t.due_at <= b.now + $4
     AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  RETURNING t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.live
+  RETURNING t.id, b.job_id, t.app_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.live
 ),
 g AS (
   INSERT INTO claims (token, node, claimed_at, trigger_ids, scheduled_at, job_ids, revisions)
@@ -36,9 +36,9 @@ g AS (
   WHERE c.live = c.no HAVING count(*) > 0
 ),
 l AS (
-  INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
-      attempt, state)
-  SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, 'claimed'
+  INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token,
+      claimed_at, attempt, state)
+  SELECT c.run_at, c.id, c.kind, c.job_id, c.app_id, c.revision, $1, $2, c.now, 1, 'claimed'
   FROM c
   WHERE c.live = c.yes
   ON CONFLICT DO NOTHING

@@ -9,9 +9,11 @@ b AS MATERIALIZED (
   WHERE (u.scheduled_at = u.scheduled_at + 0) IS NOT FALSE
     AND (u.scheduled_at = u.scheduled_at - 0) IS NOT FALSE
 )
-INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt,
-    state, has_input)
-SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, b.revision, 0, 0, 0, 'queued', b.has_input
+INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token,
+    attempt, state, has_input)
+SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id,
+    coalesce((SELECT o.app_id FROM jobs AS o WHERE o.id = b.job_id), 0), b.revision, 0, 0, 0,
+    'queued', b.has_input
 FROM b
 WHERE NOT EXISTS (
   SELECT 1

@@ -5,12 +5,14 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($9::text[], $10::text[]) AS u(name, labels)
+  FROM unnest($6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[],
+      $12::integer[]) AS u(name, labels, app, after_due, after_at, after_trigger, after_kind)
   CROSS JOIN n
   WHERE (u.name = u.name || '') IS NOT FALSE
     AND (u.name = '' || u.name) IS NOT FALSE
 )
-SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
+SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at, r.app_id,
+    FALSE
 FROM n
 CROSS JOIN live_runs AS r
 CROSS JOIN jobs AS j
@@ -21,7 +23,6 @@ WHERE j.id = r.job_id
   AND r.next_attempt_at <= (SELECT now FROM n)
   AND (r.retry_until >= n.now OR r.attempt = 0 OR r.state = 'waiting_callback')
   AND r.next_attempt_at >= $4
-  AND (r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind) > ($4, $6, $7, $8)
   AND j.app_id IN (
   SELECT id
   FROM apps
@@ -33,5 +34,5 @@ WHERE j.id = r.job_id
   AND (r.kind % 16 NOT IN (1,
       3) OR r.state = 'waiting_callback' OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND NOT j.app_paused AND COALESCE(t.enabled,
       TRUE) AND NOT COALESCE(t.paused, FALSE))
-ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind
+ORDER BY r.next_attempt_at
 LIMIT $3

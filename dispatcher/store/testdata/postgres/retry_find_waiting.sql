@@ -5,12 +5,14 @@ WITH n AS MATERIALIZED (
 ),
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
-  FROM unnest($9::text[], $10::text[]) AS u(name, labels)
+  FROM unnest($6::text[], $7::text[], $8::bigint[], $9::bigint[], $10::bigint[], $11::bigint[],
+      $12::integer[]) AS u(name, labels, app, after_due, after_at, after_trigger, after_kind)
   CROSS JOIN n
   WHERE (u.name = u.name || '') IS NOT FALSE
     AND (u.name = '' || u.name) IS NOT FALSE
 )
-SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
+SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at, r.app_id,
+    FALSE
 FROM n
 CROSS JOIN live_runs AS r
 CROSS JOIN jobs AS j
@@ -18,9 +20,6 @@ LEFT JOIN triggers AS t ON t.id = r.trigger_id
 WHERE j.id = r.job_id
   AND r.waits_for = $4
   AND r.waits_for <> 0
-  AND r.scheduled_at >= $6
-  AND r.trigger_id >= $7
-  AND r.kind >= $8
   AND j.app_id IN (
   SELECT id
   FROM apps

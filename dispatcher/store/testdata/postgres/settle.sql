@@ -29,8 +29,8 @@ c AS (
     AND t.due_at <= b.now + $4
     AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
-  RETURNING t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.next, b.to_at,
-      b.missed, b.decision, b.reason
+  RETURNING t.id, b.job_id, t.app_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.next,
+      b.to_at, b.missed, b.decision, b.reason
 ),
 m AS (
   INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, catch_up, node,
@@ -51,9 +51,9 @@ e AS (
     AND (j.follows & 12) <> 0
   ON CONFLICT DO NOTHING
 )
-INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
-    attempt, state)
-SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, 'claimed'
+INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token,
+    claimed_at, attempt, state)
+SELECT c.run_at, c.id, c.kind, c.job_id, c.app_id, c.revision, $1, $2, c.now, 1, 'claimed'
 FROM c
 WHERE c.run_at IS NOT NULL
 ON CONFLICT DO NOTHING

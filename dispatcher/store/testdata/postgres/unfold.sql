@@ -1,7 +1,8 @@
-INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
-    attempt, state)
-SELECT f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.node, f.token, f.claimed_at, 1,
-    'claimed'
+INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token,
+    claimed_at, attempt, state)
+SELECT f.scheduled_at, f.trigger_id, 1, f.job_id,
+    coalesce((SELECT o.app_id FROM jobs AS o WHERE o.id = f.job_id), 0), f.revision, f.node,
+    f.token, f.claimed_at, 1, 'claimed'
 FROM (
   SELECT c.token, c.node, c.claimed_at, u.trigger_id, u.scheduled_at, u.job_id, u.revision
   FROM claims AS c

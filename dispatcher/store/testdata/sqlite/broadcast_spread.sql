@@ -10,10 +10,11 @@ b AS MATERIALIZED (
   ) AS u
   CROSS JOIN n
 )
-INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt,
-    state, has_input)
-SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id, CAST($1 AS BIGINT), 0, 0, 0, 'queued',
-    CAST($2 AS BOOLEAN)
+INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token,
+    attempt, state, has_input)
+SELECT b.scheduled_at, b.trigger_id, b.kind, b.job_id,
+    coalesce((SELECT o.app_id FROM jobs AS o WHERE o.id = b.job_id), 0), CAST($1 AS BIGINT), 0,
+    0, 0, 'queued', CAST($2 AS BOOLEAN)
 FROM b
 WHERE 1 = 1
 ON CONFLICT DO NOTHING

@@ -13,7 +13,7 @@ b AS MATERIALIZED (
   CROSS JOIN n
 ),
 c AS (
-  SELECT t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.live
+  SELECT t.id, b.job_id, t.app_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.live
   FROM b
   JOIN trigger_clock AS t ON t.id = b.id
     AND t.revision = b.revision

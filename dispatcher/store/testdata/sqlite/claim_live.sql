@@ -13,7 +13,7 @@ b AS MATERIALIZED (
   CROSS JOIN n
 ),
 c AS (
-  SELECT t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.live
+  SELECT t.id, b.job_id, t.app_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.live
   FROM b
   JOIN trigger_clock AS t ON t.id = b.id
     AND t.revision = b.revision
@@ -54,7 +54,7 @@ b AS MATERIALIZED (
   CROSS JOIN n
 ),
 c AS (
-  SELECT t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.live
+  SELECT t.id, b.job_id, t.app_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.live
   FROM b
   JOIN trigger_clock AS t ON t.id = b.id
     AND t.revision = b.revision
@@ -66,9 +66,9 @@ c AS (
     AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 )
-INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
-    attempt, state)
-SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, 'claimed'
+INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token,
+    claimed_at, attempt, state)
+SELECT c.run_at, c.id, c.kind, c.job_id, c.app_id, c.revision, $1, $2, c.now, 1, 'claimed'
 FROM c
 WHERE c.live = c.yes
 ON CONFLICT DO NOTHING

@@ -165,14 +165,16 @@ f AS (SELECT token FROM claims), c AS (
   LEFT JOIN trigger_clock AS t ON t.id = b.trigger_id
   WHERE (b.token IN (SELECT token FROM f)) = b.yes
 )
-INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
-    started_at, next_attempt_at, waits_for, retry_until, attempt, failures, http_status, state,
-    class, error, callback_id, callback)
-SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job, c.of_revision, c.of_node, 0, c.of_claimed,
-    c.of_started, CASE WHEN c.of_wait <> 0 THEN c.until_at ELSE c.next_at END, c.of_wait, CASE
-    WHEN c.of_callback IS NULL THEN c.until_at END, c.over - c.not_attempted, c.of_failures,
-    c.of_status, CASE WHEN c.of_callback IS NULL THEN 'retrying' ELSE 'waiting_callback' END,
-    c.of_class, c.of_error, c.of_callback_id, c.of_callback
+INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token,
+    claimed_at, started_at, next_attempt_at, waits_for, retry_until, attempt, failures,
+    http_status, state, class, error, callback_id, callback)
+SELECT c.of_at, c.of_trigger, c.of_kind, c.of_job,
+    coalesce((SELECT o.app_id FROM jobs AS o WHERE o.id = c.of_job), 0), c.of_revision,
+    c.of_node, 0, c.of_claimed, c.of_started, CASE WHEN c.of_wait <> 0 THEN c.until_at
+    ELSE c.next_at END, c.of_wait, CASE WHEN c.of_callback IS NULL THEN c.until_at END,
+    c.over - c.not_attempted, c.of_failures, c.of_status, CASE
+    WHEN c.of_callback IS NULL THEN 'retrying' ELSE 'waiting_callback' END, c.of_class,
+    c.of_error, c.of_callback_id, c.of_callback
 FROM c
 WHERE (c.next_at <= c.until_at)
 ON CONFLICT DO NOTHING

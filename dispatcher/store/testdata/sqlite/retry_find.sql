@@ -4,12 +4,14 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
-    SELECT value ->> 0 AS name, value ->> 1 AS labels
-    FROM jsonb_each($9)
+    SELECT value ->> 0 AS name, value ->> 1 AS labels, value ->> 2 AS app, value ->> 3 AS after_due,
+        value ->> 4 AS after_at, value ->> 5 AS after_trigger, value ->> 6 AS after_kind
+    FROM jsonb_each($6)
   ) AS u
   CROSS JOIN n
 )
-SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
+SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at, r.app_id,
+    FALSE
 FROM n
 CROSS JOIN live_runs AS r
 CROSS JOIN jobs AS j
@@ -20,7 +22,6 @@ WHERE j.id = r.job_id
   AND r.next_attempt_at <= (SELECT now FROM n)
   AND (r.retry_until >= n.now OR r.attempt = 0 OR r.state = 'waiting_callback')
   AND r.next_attempt_at >= $4
-  AND (r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind) > ($4, $6, $7, $8)
   AND j.app_id IN (
   SELECT id
   FROM apps
@@ -32,5 +33,5 @@ WHERE j.id = r.job_id
   AND (r.kind % 16 NOT IN (1,
       3) OR r.state = 'waiting_callback' OR j.deleted_at IS NOT NULL OR t.deleted_at IS NOT NULL OR j.enabled AND NOT j.paused AND NOT j.app_paused AND COALESCE(t.enabled,
       TRUE) AND NOT COALESCE(t.paused, FALSE))
-ORDER BY r.next_attempt_at, r.scheduled_at, r.trigger_id, r.kind
+ORDER BY r.next_attempt_at
 LIMIT $3

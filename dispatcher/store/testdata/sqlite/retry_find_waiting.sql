@@ -4,12 +4,14 @@ WITH n AS MATERIALIZED (
 b AS MATERIALIZED (
   SELECT u.*, n.now, TRUE AS yes, FALSE AS no
   FROM (
-    SELECT value ->> 0 AS name, value ->> 1 AS labels
-    FROM jsonb_each($9)
+    SELECT value ->> 0 AS name, value ->> 1 AS labels, value ->> 2 AS app, value ->> 3 AS after_due,
+        value ->> 4 AS after_at, value ->> 5 AS after_trigger, value ->> 6 AS after_kind
+    FROM jsonb_each($6)
   ) AS u
   CROSS JOIN n
 )
-SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at
+SELECT r.scheduled_at, r.trigger_id, r.kind, r.job_id, j.revision, r.next_attempt_at, r.app_id,
+    FALSE
 FROM n
 CROSS JOIN live_runs AS r
 CROSS JOIN jobs AS j
@@ -17,9 +19,6 @@ LEFT JOIN triggers AS t ON t.id = r.trigger_id
 WHERE j.id = r.job_id
   AND r.waits_for = $4
   AND r.waits_for <> 0
-  AND r.scheduled_at >= $6
-  AND r.trigger_id >= $7
-  AND r.kind >= $8
   AND j.app_id IN (
   SELECT id
   FROM apps

@@ -16,8 +16,8 @@ b AS MATERIALIZED (
   CROSS JOIN n
 ),
 c AS (
-  SELECT t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.next, b.to_at,
-      b.missed, b.decision, b.reason
+  SELECT t.id, b.job_id, t.app_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.next,
+      b.to_at, b.missed, b.decision, b.reason
   FROM b
   JOIN trigger_clock AS t ON t.id = b.id
     AND t.revision = b.revision
@@ -53,8 +53,8 @@ b AS MATERIALIZED (
   CROSS JOIN n
 ),
 c AS (
-  SELECT t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.next, b.to_at,
-      b.missed, b.decision, b.reason
+  SELECT t.id, b.job_id, t.app_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.next,
+      b.to_at, b.missed, b.decision, b.reason
   FROM b
   JOIN trigger_clock AS t ON t.id = b.id
     AND t.revision = b.revision
@@ -93,8 +93,8 @@ b AS MATERIALIZED (
   CROSS JOIN n
 ),
 c AS (
-  SELECT t.id, b.job_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.next, b.to_at,
-      b.missed, b.decision, b.reason
+  SELECT t.id, b.job_id, t.app_id, t.revision, b.run_at, b.kind, b.now, b.yes, b.no, b.next,
+      b.to_at, b.missed, b.decision, b.reason
   FROM b
   JOIN trigger_clock AS t ON t.id = b.id
     AND t.revision = b.revision
@@ -106,9 +106,9 @@ c AS (
     AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 )
-INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, revision, node, token, claimed_at,
-    attempt, state)
-SELECT c.run_at, c.id, c.kind, c.job_id, c.revision, $1, $2, c.now, 1, 'claimed'
+INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_id, app_id, revision, node, token,
+    claimed_at, attempt, state)
+SELECT c.run_at, c.id, c.kind, c.job_id, c.app_id, c.revision, $1, $2, c.now, 1, 'claimed'
 FROM c
 WHERE c.run_at IS NOT NULL
 ON CONFLICT DO NOTHING

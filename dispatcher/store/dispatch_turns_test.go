@@ -1,0 +1,120 @@
+package store_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/test/postgres/pgtest"
+)
+
+// crowdSize is how many runs of one app are due in the tests of turns.
+const crowdSize = 100_000
+
+// crowdedByOne opens a database in which crowdSize runs of the app "crowded" and later three of the app "app" are due: queued ones, or
+// retries.
+func crowdedByOne(t *testing.T, database string, retries bool) dispatcher.Store {
+	t.Helper()
+	s := ownClaims(t, database, 1)
+	must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, may1))
+	change := dispatcher.Change{Actor: "test", Now: may1.Add(-time.Minute)}
+	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "crowded", Enabled: true}, change)
+	must(t, err)
+	insert := func(app string, runs int, at time.Time) {
+		for name, kind := range map[string]int{"job0": 2, "job1": 2} { // of two jobs each
+			one := tick(name, "", may1, "a")
+			one.App = app
+			_, _, err := s.PutJob(t.Context(), one, change)
+			must(t, err)
+			must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO live_runs (scheduled_at, trigger_id, job_id, app_id, revision, node, token,
+					attempt, kind, state, next_attempt_at, retry_until)
+				WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %d)
+				SELECT %d + n, %d, %[3]d, %d, 1, 0, 0, %d, %d, %s FROM i`, runs, at.UnixMilli(), dispatcher.JobID(app, name), dispatcher.AppID(app),
+				map[bool]int{true: 1}[retries], kind, map[bool]string{
+					false: `'queued', NULL, NULL`,
+					true:  fmt.Sprintf(`'retrying', %d + n, %d`, at.UnixMilli(), at.Add(24*time.Hour).UnixMilli()),
+				}[retries])))
+		}
+	}
+	insert("crowded", crowdSize/2, may1)
+	insert("app", 3, may1.Add(time.Hour))
+	return s
+}
+
+// However many runs of one app are due, those of another are in the first batch.
+func TestCrowdOfOneAppDelaysNoOther(t *testing.T) {
+	t.Parallel()
+	for _, database := range []string{"SQLite", "PostgreSQL"} {
+		for _, retries := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s retries %t", database, retries), func(t *testing.T) {
+				t.Parallel()
+				file := newFile(t)
+				if database == "PostgreSQL" {
+					file = pgtest.New(t)
+				}
+				s := crowdedByOne(t, file, retries)
+				query := dispatcher.AdoptQuery{Node: taker, Token: 9, Limit: 500, Now: may1.Add(2 * time.Hour), Retries: retries}
+				for _, want := range []int{6, 0} {
+					found, err := s.Adoptable(t.Context(), query)
+					must(t, err)
+					if small := ofApp(found, "app"); small != want || len(found) != 500 {
+						t.Errorf("found %d runs of the small app among %d, want %d among 500", small, len(found), want)
+					}
+					_, err = s.Adopt(t.Context(), query, found)
+					must(t, err)
+				}
+			})
+		}
+	}
+}
+
+func ofApp(found []dispatcher.Adoptable, app string) (n int) {
+	for _, run := range found {
+		if run.AppID == dispatcher.AppID(app) {
+			n++
+		}
+	}
+	return n
+}
+
+// A look costs what it finds, and not what waits: on PostgreSQL with and without statistics, and with a long snapshot's remains.
+func TestLookByTurnsReadsWhatItFinds(t *testing.T) {
+	t.Parallel()
+	for _, retries := range []bool{false, true} {
+		t.Run(fmt.Sprintf("retries %t", retries), func(t *testing.T) {
+			t.Parallel()
+			s := crowdedByOne(t, pgtest.New(t), retries)
+			for _, statistics := range []string{"none", "fresh"} {
+				if statistics == "fresh" {
+					must(t, store.Exec(t.Context(), s, "VACUUM (ANALYZE)"))
+				}
+				pages, err := store.TurnsBuffers(t.Context(), s, may1.Add(2*time.Hour), retries)
+				must(t, err)
+				if pages > 6000 { // some 500 runs, of each its row and its job
+					t.Errorf("statistics %s: a look touches %d pages, want at most 6000 of %d runs", statistics, pages, crowdSize)
+				}
+			}
+		})
+	}
+}
+
+// SQLite finds the apps, and then the runs of each, by an index.
+func TestLookByTurnsHasAnIndexOnSQLite(t *testing.T) {
+	t.Parallel()
+	s := open(t, newFile(t))
+	for _, retries := range []bool{false, true} {
+		plan, err := store.ExplainTurns(t.Context(), s, retries)
+		must(t, err)
+		for _, want := range map[bool][]string{
+			false: {"live_runs_idle (app_id>?)", "live_runs_idle (app_id=? AND <expr>>?)"},
+			true:  {"live_runs_retrying_apps (app_id>?)", "live_runs_retrying_apps (app_id=? AND next_attempt_at>? AND next_attempt_at<?)"},
+		}[retries] {
+			if !strings.Contains(plan, want) {
+				t.Errorf("retries %t: want %q in the plan\n%s", retries, want, plan)
+			}
+		}
+	}
+}

@@ -1,0 +1,183 @@
+package storetest
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// turnTests are those of apps that take turns, however much of one app waits.
+func turnTests() tests {
+	return tests{
+		"queued runs are adopted by turns of apps":             testAdoptByTurns,
+		"pages of turns have each run once":                    testPagesOfTurns,
+		"runs of dead nodes and queued ones take turns":        testAdoptOfTheDeadByTurns,
+		"a disabled app, or one of another node, has no turn":  testTurnsOfServedApps,
+		"retries are adopted by turns of apps":                 testRetriesByTurns,
+		"retries that a pause holds have no turn":              testRetriesOfPausedJobsHaveNoTurn,
+		"runs of a job that is renamed stay in turn":           testTurnsAfterARename,
+		"a released run, and one that is retried, have a turn": testTurnsOfReturnedRuns,
+	}
+}
+
+// crowd queues runs of job "big" of the app "crowded", and later runs of job "small" of the app "shop".
+func (f *fixture) crowd(big, small int) {
+	f.Helper()
+	f.putApp("crowded")
+	f.putIn("crowded", "big", func(*dispatcher.Job) {})
+	f.putIn("shop", "small", func(*dispatcher.Job) {})
+	f.request("crowded", "big", big, t0)
+	f.request("shop", "small", small, t0.Add(time.Minute))
+}
+
+// request queues manual runs of a job.
+func (f *fixture) request(app, name string, runs int, now time.Time) {
+	f.Helper()
+	for range runs {
+		f.must(f.RequestRun(f.Context(), app, name, nil, at(now)))
+	}
+}
+
+// turns tells of which apps some runs are, in order: A for "crowded", B for "shop".
+func (f *fixture) turns(runs []dispatcher.Adoptable) (apps string) {
+	f.Helper()
+	for _, run := range runs {
+		apps += map[int64]string{dispatcher.AppID("crowded"): "A", dispatcher.AppID("shop"): "B"}[run.AppID]
+	}
+	return apps
+}
+
+// look returns the runs that nodeA may adopt an hour after t0.
+func (f *fixture) look(query dispatcher.AdoptQuery) []dispatcher.Adoptable {
+	f.Helper()
+	query.Node, query.Now = nodeA, t0.Add(time.Hour)
+	found, err := f.Adoptable(f.Context(), query)
+	f.must(err)
+	return found
+}
+
+func testAdoptByTurns(t *testing.T, f *fixture) {
+	f.crowd(30, 3)
+	found := f.look(dispatcher.AdoptQuery{Limit: 10})
+	f.expect("the turns", f.turns(found), "ABABABAAAA")
+	var due []time.Time
+	for _, run := range found {
+		if run.AppID == dispatcher.AppID("crowded") {
+			due = append(due, run.DueAt)
+		}
+	}
+	if !slices.IsSortedFunc(due, time.Time.Compare) || !due[0].Equal(t0) {
+		t.Errorf("the runs of one app are due at %v, want the oldest first", due)
+	}
+	f.expect("the turns since the minute", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10, From: t0.Add(time.Minute)})), "BBB")
+	held, err := f.Store.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Now: t0.Add(time.Hour)}, found)
+	f.must(err)
+	f.expect("adopted", len(held), 10)
+	f.expect("the turns after that", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10})), "AAAAAAAAAA")
+}
+
+func testPagesOfTurns(_ *testing.T, f *fixture) {
+	f.crowd(30, 7)
+	f.everyPage(dispatcher.AdoptQuery{Limit: 10}, 37)
+}
+
+// everyPage goes through all pages of a query, and expects so many runs, each once, and each app in order.
+func (f *fixture) everyPage(query dispatcher.AdoptQuery, want int) {
+	f.Helper()
+	seen := map[dispatcher.RunKey]bool{}
+	query.After = map[int64]dispatcher.Adoptable{}
+	for range want {
+		page := f.look(query)
+		for _, run := range page {
+			if last, ok := query.After[run.AppID]; ok && (!last.More || run.DueAt.Before(last.DueAt)) {
+				f.Errorf("run %s of %s comes behind %s of %s, with more behind it: %t", run.RunKey, run.DueAt, last.RunKey, last.DueAt, last.More)
+			}
+			seen[run.RunKey], query.After[run.AppID] = true, run
+		}
+		if len(page) < query.Limit {
+			break
+		}
+	}
+	f.expect("runs on all pages", len(seen), want)
+}
+
+func testAdoptOfTheDeadByTurns(t *testing.T, f *fixture) {
+	f.crowd(30, 3)
+	if !f.both() {
+		t.Skip("SKIPPED: one node at a time uses this database") // also with CI=true
+	}
+	query := dispatcher.AdoptQuery{Node: nodeB, Token: token2, Limit: 16, Now: t0.Add(time.Hour)}
+	f.must(f.Adopt(t.Context(), query)) // 13 of the one app, and all three of the other
+	f.must(f.Deregister(t.Context(), nodeB))
+	f.expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10})), "ABABABAAAA")
+	f.everyPage(dispatcher.AdoptQuery{Limit: 10}, 33)
+}
+
+func testTurnsOfServedApps(_ *testing.T, f *fixture) {
+	f.crowd(30, 3)
+	f.expect("the turns at a node of one app", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10, Apps: []string{"shop"}})), "BBB")
+	f.must(f.PutApp(f.Context(), dispatcher.App{Name: "crowded"}, at(t0)))
+	f.expect("the turns while one app is disabled", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10})), "BBB")
+}
+
+// crowdOfRetries lets so many runs of both apps fail once. Those of "crowded" are to be attempted first.
+func (f *fixture) crowdOfRetries(big, small int) {
+	f.Helper()
+	f.crowd(big, small)
+	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 100, Now: t0.Add(2 * time.Minute)})
+	f.must(err)
+	var records []dispatcher.Record
+	for _, run := range held {
+		due := t0.Add(3 * time.Minute)
+		if run.JobID == dispatcher.JobID("shop", "small") {
+			due = due.Add(time.Minute)
+		}
+		one := record(run, dispatcher.Outcome{State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx, StartedAt: t0, EndedAt: t0})
+		one.Next = &dispatcher.NextAttempt{At: due, Until: t0.Add(24 * time.Hour), CountsAsFailure: true}
+		records = append(records, one)
+	}
+	f.must(f.Record(f.Context(), records))
+}
+
+func testRetriesByTurns(_ *testing.T, f *fixture) {
+	f.crowdOfRetries(30, 3)
+	retries := dispatcher.AdoptQuery{Retries: true, Limit: 10}
+	f.expect("the turns", f.turns(f.look(retries)), "ABABABAAAA")
+	f.everyPage(retries, 33)
+	all := dispatcher.AdoptQuery{Retries: true, Limit: 34}
+	f.expect("runs of a look that finds all of them", len(f.look(all)), 33)
+	f.expect("queued runs", len(f.look(dispatcher.AdoptQuery{Limit: 10})), 0)
+}
+
+func testRetriesOfPausedJobsHaveNoTurn(_ *testing.T, f *fixture) {
+	f.putApp("crowded")
+	f.putIn("crowded", "big", func(*dispatcher.Job) {})
+	f.crowdOfRetries(12, 3)
+	f.must(f.PutApp(f.Context(), dispatcher.App{Name: "crowded"}, at(t0)))
+	f.expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Retries: true, Limit: 2})), "BB")
+}
+
+func testTurnsAfterARename(_ *testing.T, f *fixture) {
+	f.crowd(12, 3)
+	f.must(f.RenameJob(f.Context(), "shop", "small", dispatcher.JobRename{Name: "smaller"}, at(t0.Add(2*time.Minute))))
+	f.expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Limit: 6})), "ABABAB")
+}
+
+func testTurnsOfReturnedRuns(t *testing.T, f *fixture) {
+	f.crowd(12, 3)
+	query := dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 100, Now: t0.Add(2 * time.Minute)}
+	held, err := f.Adopt(t.Context(), query)
+	f.must(err)
+	var records []dispatcher.Record
+	for _, run := range held[:12] {
+		records = append(records, record(run, ended(dispatcher.RunFailed, t0)))
+	}
+	f.must(f.Record(t.Context(), records))
+	f.must(f.Release(t.Context(), held[12:]))
+	for i, run := range held[:12] {
+		f.must(f.RetryRun(t.Context(), run.String(), at(t0.Add(time.Duration(i)*time.Second))))
+	}
+	f.expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Limit: 7})), "ABABABA")
+}
