@@ -8,16 +8,26 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
+// declaration is a rollback that somebody has noticed.
+type declaration struct {
+	reason string
+	now    time.Time // by the clock of the database
+	// age is how long ago the latest of what is missing was known to be committed; 0: that may be now.
+	age time.Duration
+	by  dispatcher.Change
+}
+
 // declareRollback notes a rollback, and pauses the active nodes. A rollback that is noted already, and
-// about which no operator has decided, stays as it is.
-func declareRollback(ctx context.Context, do execute, now time.Time, reason string, by dispatcher.Change) error {
-	// $1 now, $2 reason
+// about which no operator has decided, stays as it is. So does one whose choice is being carried out, if all that is missing was
+// committed before it was noticed: it is the same one.
+func declareRollback(ctx context.Context, do execute, d declaration) error {
+	// $1 now, $2 reason, $3 when the latest of what is missing was committed
 	const note = `UPDATE installation SET rolled_back_at = $1, rollback_reason = $2, rollback_choice = '', rollback_skip_to = 0
-		WHERE rolled_back_at IS NULL OR rollback_choice <> ''`
-	noted, err := do(ctx, note, now.UnixMilli(), storable(reason))
+		WHERE rolled_back_at IS NULL OR rollback_choice <> '' AND rolled_back_at < $3`
+	noted, err := do(ctx, note, d.now.UnixMilli(), storable(d.reason), d.now.Add(-d.age).UnixMilli())
 	if err == nil && noted > 0 {
-		err = insertAuditEntry(ctx, do, now, drawAuditID(), by,
-			auditEntry{action: "rolled_back", subject: "rollback", after: map[string]string{"reason": reason}})
+		err = insertAuditEntry(ctx, do, d.now, drawAuditID(), d.by,
+			auditEntry{action: "rolled_back", subject: "rollback", after: map[string]string{"reason": d.reason}})
 	}
 	if err == nil {
 		_, err = do(ctx, `UPDATE nodes SET state = 'paused', paused_by_rollback = TRUE WHERE state = 'active'`)
@@ -63,8 +73,14 @@ func (s *store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
 
 // DeclareRollback notes that the database lost commits, and pauses all nodes.
 func (s *store) DeclareRollback(ctx context.Context, reason string, change dispatcher.Change) (done dispatcher.Rollback, err error) {
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if err := declareRollback(ctx, t.execute, t.now, reason, change); err != nil {
+	return s.declareRollback(ctx, declaration{reason: reason, by: change})
+}
+
+// declareRollback is DeclareRollback of what somebody has noticed, at the time of its change.
+func (s *store) declareRollback(ctx context.Context, d declaration) (done dispatcher.Rollback, err error) {
+	err = s.change(ctx, d.by, func(ctx context.Context, t *tx) error {
+		d.now = t.now
+		if err := declareRollback(ctx, t.execute, d); err != nil {
 			return err
 		}
 		t.notify(dispatcher.Notification{Nodes: true})

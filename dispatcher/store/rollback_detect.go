@@ -84,7 +84,7 @@ func (d *rollbackDetector) identify(ctx context.Context) (r registration, err er
 func (d *rollbackDetector) check(ctx context.Context, t *tx, r *registration) (rolledBack bool, err error) {
 	reason, err := d.database.mismatch(ctx, t, r.identity)
 	if err == nil && reason != "" {
-		err = declareRollback(ctx, t.execute, t.now, reason, dispatcher.Change{Actor: "system"})
+		err = declareRollback(ctx, t.execute, declaration{reason: reason, now: t.now, by: dispatcher.Change{Actor: "system"}})
 	}
 	if err == nil {
 		_, rolledBack, err = unsettled(ctx, t)
@@ -114,10 +114,11 @@ func (d *rollbackDetector) noteHeartbeats(node dispatcher.NodeID, heartbeats int
 // than it had. Then a rollback is declared.
 func (d *rollbackDetector) heartbeat(ctx context.Context, s *store, node dispatcher.NodeID, heartbeats, settled int64,
 	now time.Time) (lost bool, err error) {
+	before := d.latest()
 	if lost = d.repeated(node, heartbeats, settled); lost {
 		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
-		_, err = s.DeclareRollback(ctx, fmt.Sprintf("node %s has sent more heartbeats than the database knows of", node),
-			dispatcher.Change{Actor: "system", Now: now})
+		_, err = s.declareRollback(ctx, declaration{reason: fmt.Sprintf("node %s has sent more heartbeats than the database knows of", node),
+			age: before.age(), by: dispatcher.Change{Actor: "system", Now: now}})
 	}
 	if err == nil {
 		d.noteHeartbeats(node, heartbeats)
@@ -145,11 +146,12 @@ func (d *rollbackDetector) unknownNode(ctx context.Context, s *store, node dispa
 	// $1 id
 	const settledAt = `SELECT rollback_settled_at FROM installation WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`
 	settled, unknown, err := first(ctx, s.heartbeat, scanInt, settledAt, node)
-	if high := d.latest(); err != nil || !unknown || node != high.node || !high.holds() || settled > high.settled {
+	high := d.latest()
+	if err != nil || !unknown || node != high.node || !high.holds() || settled > high.settled {
 		return err
 	}
-	_, err = s.DeclareRollback(ctx, fmt.Sprintf("node %s has registered, and the database does not know it", node),
-		dispatcher.Change{Actor: "system", Now: now})
+	_, err = s.declareRollback(ctx, declaration{reason: fmt.Sprintf("node %s has registered, and the database does not know it", node),
+		age: high.age(), by: dispatcher.Change{Actor: "system", Now: now}})
 	return err
 }
 
@@ -187,6 +189,15 @@ func (d *rollbackDetector) latest() highWater {
 // holds tells whether the row of the node must still be in the database: it was not long ago.
 func (h highWater) holds() bool {
 	return h.node != 0 && wallClock().Sub(h.heartbeat) < nodeKept
+}
+
+// age is how long ago the latest of the mark was known to be committed.
+func (h highWater) age() time.Duration {
+	latest := h.heartbeat
+	if h.claim.at.After(latest) {
+		latest = h.claim.at
+	}
+	return max(wallClock().Sub(latest), 0)
 }
 
 // wallClock is this process's, without its monotonic part, which stands still while a machine
@@ -249,6 +260,7 @@ func (c claimedRun) lost(ctx context.Context, conn *pgx.Conn) (bool, error) {
 // known to be committed: after a failover a connection is always a new one. It declares a rollback
 // if something is missing. Else this is the database that it was, wherever the server may be.
 func (d *rollbackDetector) connected(ctx context.Context, conn *pgx.Conn) error {
+	high := d.latest()
 	reason, err := d.lost(ctx, conn)
 	if err != nil {
 		return fmt.Errorf("look for what was committed: %w", err)
@@ -262,7 +274,7 @@ func (d *rollbackDetector) connected(ctx context.Context, conn *pgx.Conn) error 
 			return declareRollback(ctx, func(ctx context.Context, statement string, args ...any) (int64, error) {
 				done, err := tx.Exec(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...)
 				return done.RowsAffected(), err
-			}, now, reason, dispatcher.Change{Actor: "system"})
+			}, declaration{reason: reason, now: now, age: high.age(), by: dispatcher.Change{Actor: "system"}})
 		})
 	}
 	if err != nil || d.anonymous || !d.latest().holds() {
