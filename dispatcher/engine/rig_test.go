@@ -90,7 +90,7 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 	t.Helper()
 	database := newDatabase(t)
 	registry := prometheus.NewRegistry()
-	s, err := store.Open(t.Context(), database, store.Options{Metrics: registry})
+	s, err := store.Open(t.Context(), database, store.Options{Metrics: registry, Logger: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

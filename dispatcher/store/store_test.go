@@ -1,7 +1,9 @@
 package store_test
 
 import (
+	"cmp"
 	"context"
+	"log/slog"
 	"path/filepath"
 	"testing"
 	"time"
@@ -44,8 +46,10 @@ func open(t testing.TB, database string) dispatcher.Store {
 	return openAs(t, database, store.Options{})
 }
 
+// openAs opens a store whose log is that of the test.
 func openAs(t testing.TB, database string, o store.Options) dispatcher.Store {
 	t.Helper()
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	s, err := store.Open(t.Context(), database, o)
 	if err != nil {
 		t.Fatal(err)
