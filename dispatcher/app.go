@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"fmt"
 	"regexp"
 	"strings"
 	"time"
@@ -38,6 +39,15 @@ type App struct {
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
+	// Err is why what is stored of the app cannot be read. It is then shown as suspended, with that reason, and can be deleted; only an
+	// operator can put it, with bounds.
+	Err error `json:"-"`
+}
+
+// Close suspends an app that cannot be read, and says why.
+func (a *App) Close(why error) {
+	closed := Bounds{Suspended: true, SuspendedReason: fmt.Sprintf("%s; delete the app, or let an operator put it with bounds", why)}
+	a.Err, a.Bounds = why, new(closed.WithDefaults(a.Name))
 }
 
 // SuspendedMessage says that the app is suspended, why, and who lifts that.

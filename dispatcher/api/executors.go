@@ -108,6 +108,9 @@ func (a *API) groupOf(r *request, app, name string) (of dispatcher.ExecutorCall,
 		return of, err
 	}
 	owner, err := a.store.App(r.Context(), app)
+	if err == nil {
+		err = owner.Err
+	}
 	if err != nil {
 		return of, err
 	}

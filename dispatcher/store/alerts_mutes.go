@@ -137,7 +137,7 @@ func (s *store) TestAlert(ctx context.Context, app, name string, change dispatch
 func (s *store) AlertEvents(ctx context.Context, query dispatcher.AlertEventQuery) ([]dispatcher.AlertEvent, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if _, err := findApp(ctx, s.read, query.App, ""); err != nil {
+	if _, err := readApp(ctx, s.read, query.App, ""); err != nil {
 		return nil, err
 	}
 	var w conditions

@@ -16,7 +16,7 @@ import (
 func (s *store) AlertStates(ctx context.Context, query dispatcher.AlertStateQuery) ([]dispatcher.AlertState, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if _, err := findApp(ctx, s.read, query.App, ""); err != nil {
+	if _, err := readApp(ctx, s.read, query.App, ""); err != nil {
 		return nil, err
 	}
 	if query.Alert != "" {

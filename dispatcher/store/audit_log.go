@@ -202,7 +202,7 @@ func auditedApp(app dispatcher.App) (any, error) {
 
 // auditedApp returns what the audit log shows of a stored app; nil if there is none.
 func (t *tx) auditedApp(ctx context.Context, name string) (any, error) {
-	app, err := findApp(ctx, t, name, "")
+	app, err := readApp(ctx, t, name, "")
 	if errors.Is(err, dispatcher.ErrNotFound) {
 		return nil, nil
 	}

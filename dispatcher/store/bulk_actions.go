@@ -67,7 +67,7 @@ func (s *store) BulkAction(ctx context.Context, app, id string) (dispatcher.Bulk
 func (s *store) BulkActions(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.BulkAction, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.read, app, ""); err != nil {
 		return nil, err
 	}
 	var w conditions
@@ -89,7 +89,7 @@ func (s *store) BulkActions(ctx context.Context, app string, page dispatcher.Pag
 
 // CountBulk counts what a bulk action would act on.
 func (s *store) CountBulk(ctx context.Context, app string, spec dispatcher.BulkSpec) (count dispatcher.BulkCount, err error) {
-	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.read, app, ""); err != nil {
 		return count, err
 	}
 	if spec.Action == dispatcher.BulkRetryRuns {
@@ -159,7 +159,7 @@ func (s *store) CreateBulkAction(
 		return created, fmt.Errorf("write what a bulk action does: %w", err)
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := findApp(ctx, t, app, ""); err != nil {
+		if _, err := readApp(ctx, t, app, ""); err != nil {
 			return err
 		}
 		id := dispatcher.NewBackfillID(t.now, rand.Int64())

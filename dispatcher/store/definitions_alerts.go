@@ -94,7 +94,7 @@ func findAlert(ctx context.Context, q querier, app, name, lock string) (dispatch
 func (s *store) Alerts(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Alert, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.read, app, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit
@@ -242,7 +242,7 @@ func inAlert(err error) error {
 // DeleteAlert deletes an alert with its states.
 func (s *store) DeleteAlert(ctx context.Context, app, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := findApp(ctx, t, app, t.lock()); err != nil {
+		if _, err := readApp(ctx, t, app, t.lock()); err != nil {
 			return err
 		}
 		alert, err := findAlert(ctx, t, app, name, t.lock())

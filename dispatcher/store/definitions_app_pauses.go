@@ -53,7 +53,7 @@ func pausesAround(ctx context.Context, q querier, app string, at time.Time) ([]d
 func (s *store) AppPauses(ctx context.Context, app string) ([]dispatcher.AppPause, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.read, app, ""); err != nil {
 		return nil, err
 	}
 	return heldPauses(ctx, s.read, app)
@@ -66,7 +66,7 @@ func (s *store) PauseApp(ctx context.Context, app string, asked dispatcher.AppPa
 		return pause, err
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := findApp(ctx, t, app, t.lock()); err != nil {
+		if _, err := readApp(ctx, t, app, t.lock()); err != nil {
 			return err
 		}
 		before, err := heldPauses(ctx, t, app)
@@ -122,7 +122,7 @@ func (t *tx) startFollowing(ctx context.Context, app string) error {
 // EndAppPause ends a pause, and lets the first portion of jobs follow.
 func (s *store) EndAppPause(ctx context.Context, app, id string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := findApp(ctx, t, app, t.lock()); err != nil {
+		if _, err := readApp(ctx, t, app, t.lock()); err != nil {
 			return err
 		}
 		// $1 app, $2 id

@@ -23,11 +23,14 @@ func scanApp(row scanner) (dispatcher.App, error) {
 	if err != nil {
 		return app, err
 	}
-	if app.Defaults, err = readDefaults(app.Name, defaults); err != nil {
-		return app, err
+	app.Defaults, err = readDefaults(app.Name, defaults)
+	if err == nil {
+		app.Bounds, err = readBounds(app.Name, stored, longer)
 	}
-	app.Bounds, err = readBounds(app.Name, stored, longer)
-	return app, err
+	if err != nil { // one app must not hide the others, nor itself from those who delete or mend it
+		app.Close(err)
+	}
+	return app, nil
 }
 
 // readDefaults returns what the jobs of an app get where they leave it out; nil: nothing.
@@ -82,7 +85,7 @@ func newExternalID() string { return "carillon-" + strings.ToLower(rand.Text()) 
 
 // App returns an app by its name.
 func (s *store) App(ctx context.Context, name string) (dispatcher.App, error) {
-	app, err := findApp(ctx, s.read, name, "")
+	app, err := readApp(ctx, s.read, name, "")
 	if err != nil {
 		return app, err
 	}
@@ -96,8 +99,17 @@ func (s *store) App(ctx context.Context, name string) (dispatcher.App, error) {
 	return app, err
 }
 
-// findApp returns ErrNotFound if there is no such app. lock is a flavor's lock, or empty.
+// findApp is readApp of an app that can be read.
 func findApp(ctx context.Context, q querier, name, lock string) (dispatcher.App, error) {
+	app, err := readApp(ctx, q, name, lock)
+	if err == nil {
+		err = app.Err
+	}
+	return app, err
+}
+
+// readApp returns ErrNotFound if there is no such app. lock is a flavor's lock, or empty. The app may be one that cannot be read.
+func readApp(ctx context.Context, q querier, name, lock string) (dispatcher.App, error) {
 	// $1 id
 	app, found, err := first(ctx, q, scanApp, `SELECT `+appColumns+` FROM apps WHERE id = $1 AND deleted_at IS NULL`+lock,
 		dispatcher.AppID(name))
@@ -224,6 +236,8 @@ type appBefore struct {
 	revision int64
 	enabled  bool              // and not suspended
 	bounds   dispatcher.Bounds // as they were given
+	// unreadable is why the bounds cannot be read; they must then be given.
+	unreadable error
 }
 
 // appBefore returns an app that stays locked. A deleted app keeps its bounds.
@@ -236,7 +250,9 @@ func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
 	}, `SELECT CASE WHEN deleted_at IS NULL THEN revision ELSE 0 END, deleted_at IS NOT NULL OR enabled, bounds
 		FROM apps WHERE id = $1`+t.lock(), dispatcher.AppID(name))
 	if err == nil && found {
-		err = json.Unmarshal([]byte(stored), &before.bounds)
+		if err := json.Unmarshal([]byte(stored), &before.bounds); err != nil {
+			before.bounds, before.unreadable = dispatcher.Bounds{}, fmt.Errorf("app %s: stored bounds: %w", name, err)
+		}
 	}
 	return before, err
 }
@@ -263,7 +279,7 @@ func (t *tx) mustBeEmpty(ctx context.Context, app string) error {
 // DeleteApp deletes an app without jobs, calendars, groups and alerts.
 func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		app, err := findApp(ctx, t, name, t.lock())
+		app, err := readApp(ctx, t, name, t.lock())
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,9 @@ import (
 
 // nextBounds returns the bounds of an app after a change, and refuses what is outside them.
 func (t *tx) nextBounds(app dispatcher.App, before appBefore) (dispatcher.Bounds, error) {
+	if before.unreadable != nil && (app.Bounds == nil || !t.by.Operator) {
+		return dispatcher.Bounds{}, before.unreadable
+	}
 	old := before.bounds.WithDefaults(app.Name)
 	given := before.bounds
 	if app.Bounds != nil {

@@ -81,7 +81,7 @@ func (s *store) Calendar(ctx context.Context, app, name string) (dispatcher.Cale
 func (s *store) Calendars(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Calendar, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.read, app, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit
@@ -170,7 +170,7 @@ func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, pl
 	change dispatcher.Change) (stored dispatcher.Calendar, created bool, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's calendars, and of its jobs, queue at its row.
-		if _, err := findApp(ctx, t, calendar.App, t.lock()); err != nil {
+		if _, err := readApp(ctx, t, calendar.App, t.lock()); err != nil {
 			return err
 		}
 		next, err := replace(ctx, t, calendar, change)

@@ -59,7 +59,7 @@ func (s *store) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
 // calendarToDelete returns the calendars of an app and the one that is to be deleted, and holds off others that change
 // calendars and jobs of the app.
 func (t *tx) calendarToDelete(ctx context.Context, app, name string) (all []dispatcher.Calendar, one dispatcher.Calendar, err error) {
-	if _, err := findApp(ctx, t, app, t.lock()); err != nil {
+	if _, err := readApp(ctx, t, app, t.lock()); err != nil {
 		return nil, one, err
 	}
 	if _, all, err = appCalendars(ctx, t, app); err != nil {
@@ -100,7 +100,7 @@ func (t *tx) removeUnused(ctx context.Context, app string, names []string) error
 	if len(names) == 0 {
 		return nil
 	}
-	if _, err := findApp(ctx, t, app, t.lock()); err != nil {
+	if _, err := readApp(ctx, t, app, t.lock()); err != nil {
 		return err
 	}
 	for _, name := range names {

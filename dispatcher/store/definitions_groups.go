@@ -79,7 +79,7 @@ func findGroup(ctx context.Context, q querier, app, name, lock string) (dispatch
 func (s *store) Groups(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.EndpointGroup, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.read, app, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit
@@ -213,7 +213,7 @@ func (s *store) writeGroup(ctx context.Context, t *tx, old *dispatcher.EndpointG
 // DeleteGroup deletes a group that no job names, with its endpoints.
 func (s *store) DeleteGroup(ctx context.Context, app, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := findApp(ctx, t, app, t.lock()); err != nil {
+		if _, err := readApp(ctx, t, app, t.lock()); err != nil {
 			return err
 		}
 		group, err := findGroup(ctx, t, app, name, t.lock())

@@ -180,7 +180,7 @@ func (s *store) Job(ctx context.Context, app, name string) (dispatcher.Job, erro
 func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Job, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.read, app, ""); err != nil {
 		return nil, err
 	}
 	args := statementArgs{dispatcher.AppID(app), page.Cursor, page.Limit}
@@ -243,21 +243,30 @@ func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 // findJob returns ErrNotFound if there is no such job. Warnings, which are for people and take
 // long to work out, are left out. lock is a flavor's lock, or empty.
 func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) (dispatcher.Job, error) {
+	job, err := s.readJob(ctx, q, app, name, lock)
+	if err == nil {
+		err = job.Err
+	}
+	return job.Job, err
+}
+
+// readJob is findJob of a job that may be one that cannot be read. Such a job has no triggers here unless their names can be read.
+func (s *store) readJob(ctx context.Context, q querier, app, name, lock string) (job dispatcher.JobVersion, err error) {
 	// $1 app, $2 name
 	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.name = $2 AND j.deleted_at IS NULL AND j.part_of = 0` + lockOf(lock, "j")
 	rows, err := collect(ctx, q, scanJob, query, dispatcher.AppID(app), name)
 	if err != nil {
-		return dispatcher.Job{}, err
+		return job, err
 	}
 	jobs, err := s.loadTriggers(ctx, q, lock, rows)
 	if err != nil {
-		return dispatcher.Job{}, err
+		return job, err
 	}
 	if len(jobs) == 0 {
-		return dispatcher.Job{}, dispatcher.NotFound("job", app+"/"+name)
+		return job, dispatcher.NotFound("job", app+"/"+name)
 	}
-	return jobs[0].Job, jobs[0].Err
+	return jobs[0], nil
 }
 
 // PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether

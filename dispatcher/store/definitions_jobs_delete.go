@@ -12,25 +12,58 @@ import (
 func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// As a PUT locks them: removeUnused needs the app.
-		if _, err := findApp(ctx, t, app, t.lock()); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+		if _, err := readApp(ctx, t, app, t.lock()); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 			return err
 		}
-		job, err := s.findJob(ctx, t, app, name, t.lock())
+		job, err := s.readJob(ctx, t, app, name, t.lock())
 		if err != nil {
 			return err
 		}
 		if err := t.allow(job.Revision); err != nil {
 			return err
 		}
-		if err := t.notFollowing(ctx, job); err != nil {
+		if err := t.notFollowing(ctx, job.Job); err != nil {
 			return err
 		}
-		before, err := s.withValues(ctx, t, &job)
+		if job.Err != nil {
+			return s.removeUnreadable(ctx, t, job)
+		}
+		before, err := s.withValues(ctx, t, &job.Job)
 		if err != nil {
 			return err
 		}
 		return t.removeJob(ctx, *before, "delete")
 	})
+}
+
+// removeUnreadable deletes a job of which not all can be read: its triggers, and the jobs that are part of it, are those that say
+// that they are its own.
+func (s *store) removeUnreadable(ctx context.Context, t *tx, job dispatcher.JobVersion) error {
+	// $1 job
+	parts, err := collect(ctx, t, scanInt, `SELECT id FROM jobs WHERE part_of = $1 AND deleted_at IS NULL`, job.Key())
+	for _, id := range parts {
+		if err == nil {
+			err = t.deleteAttached(ctx, id)
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("delete what is part of job %s/%s: %w", job.App, job.Name, err)
+	}
+	ids, err := collect(ctx, t, scanInt, `SELECT id FROM triggers WHERE job_id = $1 AND deleted_at IS NULL ORDER BY id`, job.Key())
+	if err != nil {
+		return err
+	}
+	job.Triggers = map[string]dispatcher.Trigger{}
+	// From $1 on: the ids
+	query := t.rows(0, 1, "", idColumns...) + ` SELECT ` + triggerColumns + theseTriggers + ` ORDER BY t.id` + lockOf(t.lock(), "c, t")
+	triggers, err := collect(ctx, t, scanTrigger, query, t.batch(append([]int64{}, ids...))...)
+	if err != nil {
+		return fmt.Errorf("read the triggers of job %s/%s: %w", job.App, job.Name, err)
+	}
+	for _, one := range triggers {
+		job.Triggers[one.name] = one.Trigger
+	}
+	return t.removeJob(ctx, job.Job, "delete")
 }
 
 // removeJob deletes a job, which may have the values of its secrets; action is what the audit log calls it.

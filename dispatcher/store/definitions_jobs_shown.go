@@ -27,7 +27,7 @@ func (s *store) addWarnings(ctx context.Context, q querier, app string, jobs []d
 	if err != nil {
 		return err
 	}
-	owner, err := findApp(ctx, q, app, "")
+	owner, err := readApp(ctx, q, app, "")
 	if err != nil {
 		return err
 	}

@@ -189,7 +189,7 @@ func (s *store) ObjectiveStatus(ctx context.Context, app, job string) (dispatche
 func (s *store) ObjectiveStatuses(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.ObjectiveStatus, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	if _, err := findApp(ctx, s.read, app, ""); err != nil {
+	if _, err := readApp(ctx, s.read, app, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 limit. The page is chosen before anything is counted.

@@ -71,7 +71,7 @@ func (s *store) Timeline(ctx context.Context, query dispatcher.TimelineQuery) (p
 
 // timelineJobs returns the jobs of a page and one more, if there is one.
 func (s *store) timelineJobs(ctx context.Context, query dispatcher.TimelineQuery) ([]timelineJob, error) {
-	if _, err := findApp(ctx, s.read, query.App, ""); err != nil {
+	if _, err := readApp(ctx, s.read, query.App, ""); err != nil {
 		return nil, err
 	}
 	// $1 app, $2 last name of the page before, $3 how many, $4 the only name; empty: any

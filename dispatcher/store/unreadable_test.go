@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
@@ -17,6 +18,8 @@ func TestUnreadableJobDoesNotHideOthers(t *testing.T) {
 		"kind of target":       `target = '{"queue":{"name":"q"}}'`,
 		"payload":              `payload = '{'`,
 		"names of triggers":    `trigger_names = '{"tick":1}'`,
+		"retries":              `retry = '['`,
+		"followers":            `followers = '{'`,
 		"target that is empty": `target = ''`,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -70,6 +73,13 @@ func testUnreadableJob(t *testing.T, s dispatcher.Store, set string) {
 	}
 	if got := jobs[0]; got.Name != "bad" || got.State != dispatcher.JobError || len(got.Warnings) != 1 || got.Triggers == nil {
 		t.Errorf("in the list: got %+v, want state ERROR and a warning", got)
+	}
+	must(t, s.DeleteJob(t.Context(), "app", "bad", change))
+	if n, err := store.Count(t.Context(), s, `SELECT count(*) FROM triggers WHERE deleted_at IS NULL`); err != nil || n != 1 {
+		t.Errorf("after the job was deleted there are %d triggers, %v, want that of the other job", n, err)
+	}
+	if _, err := s.Job(t.Context(), "app", "bad"); !errors.Is(err, dispatcher.ErrNotFound) {
+		t.Errorf("read the deleted job: %v", err)
 	}
 	if got := jobs[1]; got.Name != "good" || got.State != dispatcher.JobExecuting {
 		t.Errorf("in the list: got %+v, want the other job as it is", got)

@@ -1,0 +1,91 @@
+package store_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
+)
+
+// An app that cannot be read is listed with the reason, hides no other, and can be emptied, deleted and put again.
+func TestUnreadableAppCanBeListedAndDeleted(t *testing.T) {
+	t.Parallel()
+	for name, set := range map[string]string{
+		"bounds":          `bounds = '{'`,
+		"type of bounds":  `bounds = '{"quotas": 7}'`,
+		"empty bounds":    `bounds = ''`,
+		"defaults":        `defaults = '{'`,
+		"type of default": `defaults = '[]'`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBoth(t, func(t *testing.T, s dispatcher.Store) { testUnreadableApp(t, s, set) })
+		})
+	}
+}
+
+func testUnreadableApp(t *testing.T, s dispatcher.Store, set string) {
+	t.Helper()
+	ctx, change := t.Context(), dispatcher.Change{Actor: "test", Now: may1}
+	for _, app := range []string{"bad", "good"} {
+		_, _, err := s.PutApp(ctx, dispatcher.App{Name: app, Enabled: true}, change)
+		must(t, err)
+		one := tick("job", "", may1, "a")
+		one.App = app
+		_, _, err = s.PutJob(ctx, one, change)
+		must(t, err)
+		_, _, err = s.PutCalendar(ctx, dispatcher.Calendar{App: app, Name: "holidays"}, change)
+		must(t, err)
+	}
+	must(t, store.Exec(ctx, s, `UPDATE apps SET `+set+` WHERE name = 'bad'`))
+
+	apps, err := s.Apps(ctx, dispatcher.Page{Limit: 10, Cursor: "app"})
+	if err != nil || len(apps) != 2 {
+		t.Fatalf("list: got %d apps, %v, want both", len(apps), err)
+	}
+	one, err := s.App(ctx, "bad")
+	must(t, err)
+	for _, bad := range []dispatcher.App{apps[0], one} {
+		if bad.Err == nil || !bad.Bounds.Suspended || !strings.Contains(bad.Bounds.SuspendedReason, "app bad: stored ") {
+			t.Errorf("the app: got error %v, bounds %+v, want it suspended, with the reason", bad.Err, bad.Bounds)
+		}
+	}
+	if apps[1].Err != nil || apps[1].Bounds.Suspended {
+		t.Errorf("the other app: got %+v", apps[1])
+	}
+	edited := tick("job2", "", may1, "a")
+	edited.App = "bad"
+	if _, _, err := s.PutJob(ctx, edited, change); err == nil {
+		t.Error("a job was put into an app of which nobody can tell what it may do")
+	}
+	must(t, s.DeleteJob(ctx, "bad", "job", change))
+	must(t, s.DeleteCalendar(ctx, "bad", "holidays", change))
+	must(t, s.DeleteApp(ctx, "bad", change))
+	_, created, err := s.PutApp(ctx, dispatcher.App{Name: "bad", Enabled: true, Bounds: &dispatcher.Bounds{}},
+		dispatcher.Change{Actor: "test", Now: may1, Operator: true})
+	if err != nil || !created {
+		t.Errorf("put again by an operator: created %t, %v", created, err)
+	}
+}
+
+// An operator mends an app by putting it with bounds. Nobody else can.
+func TestUnreadableAppIsMendedByAnOperator(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+		change := dispatcher.Change{Actor: "test", Now: may1}
+		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "bad", Enabled: true}, change)
+		must(t, err)
+		must(t, store.Exec(t.Context(), s, `UPDATE apps SET bounds = '{' WHERE name = 'bad'`))
+		again := dispatcher.App{Name: "bad", Enabled: true, Description: "changed"}
+		if _, _, err := s.PutApp(t.Context(), again, change); err == nil || !strings.Contains(err.Error(), "app bad: stored bounds") {
+			t.Errorf("put without bounds: got error %v, want one that names the app", err)
+		}
+		again.Bounds = &dispatcher.Bounds{}
+		change.Operator = true
+		put, _, err := s.PutApp(t.Context(), again, change)
+		if err != nil || put.Err != nil || put.Bounds.Suspended {
+			t.Errorf("put with bounds: got %+v, %v", put, err)
+		}
+	})
+}
