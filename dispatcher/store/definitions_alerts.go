@@ -47,13 +47,13 @@ func scanAlert(app string) func(scanner) (dispatcher.Alert, error) {
 		}
 		var d alertDefinition
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
-			return a, fmt.Errorf("alert %s/%s: stored definition: %w", app, a.Name, err)
+			return a, unreadable{fmt.Errorf("alert %s/%s: stored definition: %w", app, a.Name, err)}
 		}
 		a.Jobs, a.Labels, a.AlertConditionsOf, a.Recovery = d.Jobs, d.Labels, d.AlertConditionsOf, d.Recovery
 		a.Mutes, a.Destination, a.Retry = d.Mutes, d.Destination, d.Retry
 		if muted != nil {
 			if err := json.Unmarshal([]byte(*muted), &a.Muted); err != nil {
-				return a, fmt.Errorf("alert %s/%s: stored mute: %w", app, a.Name, err)
+				return a, unreadable{fmt.Errorf("alert %s/%s: stored mute: %w", app, a.Name, err)}
 			}
 		}
 		return a, nil
@@ -81,13 +81,23 @@ func (s *store) Alert(ctx context.Context, app, name string) (dispatcher.Alert, 
 
 // findAlert returns ErrNotFound if there is no such alert. lock is a flavor's lock, or empty.
 func findAlert(ctx context.Context, q querier, app, name, lock string) (dispatcher.Alert, error) {
+	alert, why, err := readAlert(ctx, q, app, name, lock)
+	if err == nil {
+		err = why
+	}
+	return alert, err
+}
+
+// readAlert is findAlert of an alert that may be one that cannot be read; why says so.
+func readAlert(ctx context.Context, q querier, app, name, lock string) (alert dispatcher.Alert, why, err error) {
 	// $1 id
 	const one = `SELECT ` + alertColumns + `, ` + countFiring + ` FROM alerts AS a WHERE a.id = $1 AND a.deleted_at IS NULL`
-	alert, found, err := first(ctx, q, scanShownAlert(app), one+lockOf(lock, "a"), dispatcher.AlertID(app, name))
+	scan := evenUnreadable(scanShownAlert(app), func(_ *dispatcher.Alert, is error) { why = is })
+	alert, found, err := first(ctx, q, scan, one+lockOf(lock, "a"), dispatcher.AlertID(app, name))
 	if err == nil && !found {
 		err = dispatcher.NotFound("alert", app+"/"+name)
 	}
-	return alert, err
+	return alert, why, err
 }
 
 // Alerts returns a page of the alerts of an app, by name.
@@ -100,7 +110,9 @@ func (s *store) Alerts(ctx context.Context, app string, page dispatcher.Page) ([
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT ` + alertColumns + `, ` + countFiring + ` FROM alerts AS a
 		WHERE a.app_id = $1 AND a.name > $2 AND a.deleted_at IS NULL ORDER BY a.name LIMIT $3`
-	return collect(ctx, s.read, scanShownAlert(app), list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	// One that cannot be read must not hide the others.
+	shown := evenUnreadable(scanShownAlert(app), func(a *dispatcher.Alert, why error) { a.Description = why.Error() })
+	return collect(ctx, s.read, shown, list, dispatcher.AppID(app), page.Cursor, page.Limit)
 }
 
 // allAlerts returns all alerts of an app, by name.
@@ -245,7 +257,7 @@ func (s *store) DeleteAlert(ctx context.Context, app, name string, change dispat
 		if _, err := readApp(ctx, t, app, t.lock()); err != nil {
 			return err
 		}
-		alert, err := findAlert(ctx, t, app, name, t.lock())
+		alert, _, err := readAlert(ctx, t, app, name, t.lock())
 		if err == nil {
 			err = t.allow(alert.Revision)
 		}

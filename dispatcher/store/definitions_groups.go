@@ -49,7 +49,7 @@ func scanGroup(app string) func(scanner) (dispatcher.EndpointGroup, error) {
 		}
 		var d groupDefinition
 		if err := json.Unmarshal([]byte(text), &d); err != nil {
-			return g, fmt.Errorf("group %s/%s: stored definition: %w", app, g.Name, err)
+			return g, unreadable{fmt.Errorf("group %s/%s: stored definition: %w", app, g.Name, err)}
 		}
 		g.Kind, g.XXLJobSettings = d.Kind, d.XXLJobSettings
 		g.Path, g.Strategy, g.Signing, g.Auth, g.TLS = d.Path, d.Strategy, d.Signing, d.Auth, d.TLS
@@ -66,13 +66,23 @@ func (s *store) Group(ctx context.Context, app, name string) (dispatcher.Endpoin
 
 // findGroup returns ErrNotFound if there is no such group. lock is a flavor's lock, or empty.
 func findGroup(ctx context.Context, q querier, app, name, lock string) (dispatcher.EndpointGroup, error) {
+	group, why, err := readGroup(ctx, q, app, name, lock)
+	if err == nil {
+		err = why
+	}
+	return group, err
+}
+
+// readGroup is findGroup of a group that may be one that cannot be read; why says so.
+func readGroup(ctx context.Context, q querier, app, name, lock string) (group dispatcher.EndpointGroup, why, err error) {
 	// $1 id
 	const one = `SELECT ` + groupColumns + ` FROM endpoint_groups WHERE id = $1 AND deleted_at IS NULL`
-	group, found, err := first(ctx, q, scanGroup(app), one+lock, dispatcher.GroupID(app, name))
+	scan := evenUnreadable(scanGroup(app), func(_ *dispatcher.EndpointGroup, is error) { why = is })
+	group, found, err := first(ctx, q, scan, one+lock, dispatcher.GroupID(app, name))
 	if err == nil && !found {
 		err = dispatcher.NotFound("group", app+"/"+name)
 	}
-	return group, err
+	return group, why, err
 }
 
 // Groups returns a page of the groups of an app, by name.
@@ -85,7 +95,9 @@ func (s *store) Groups(ctx context.Context, app string, page dispatcher.Page) ([
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT ` + groupColumns + ` FROM endpoint_groups
 		WHERE app_id = $1 AND name > $2 AND deleted_at IS NULL ORDER BY name LIMIT $3`
-	return collectPage(ctx, s.read, page, scanGroup(app), nil, list, dispatcher.AppID(app), page.Cursor, page.Limit)
+	// One that cannot be read must not hide the others.
+	shown := evenUnreadable(scanGroup(app), func(g *dispatcher.EndpointGroup, why error) { g.Description = why.Error() })
+	return collectPage(ctx, s.read, page, shown, nil, list, dispatcher.AppID(app), page.Cursor, page.Limit)
 }
 
 // allGroups returns all groups of an app, by name.
@@ -216,7 +228,7 @@ func (s *store) DeleteGroup(ctx context.Context, app, name string, change dispat
 		if _, err := readApp(ctx, t, app, t.lock()); err != nil {
 			return err
 		}
-		group, err := findGroup(ctx, t, app, name, t.lock())
+		group, _, err := readGroup(ctx, t, app, name, t.lock())
 		if err == nil {
 			err = t.allow(group.Revision)
 		}

@@ -118,7 +118,7 @@ func (l *looker) groupsOf(ctx context.Context, jobs []jobRow) (map[int64]dispatc
 		WHERE g.deleted_at IS NULL`
 	_, err := collect(ctx, l.read, func(row scanner) (struct{}, error) {
 		var id int64
-		group, err := scanGroup("")(widerRow{scanner: row, before: []any{&id}})
+		group, err := evenUnreadable(scanGroup(""), func(*dispatcher.EndpointGroup, error) {})(widerRow{scanner: row, before: []any{&id}})
 		groups[id] = group
 		return struct{}{}, err
 	}, read, l.batch(slices.Compact(ids))...)

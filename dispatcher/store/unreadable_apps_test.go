@@ -89,3 +89,54 @@ func TestUnreadableAppIsMendedByAnOperator(t *testing.T) {
 		}
 	})
 }
+
+// A group, an alert or a calendar that cannot be read is listed with the reason, hides no other, and can be deleted.
+func TestUnreadableDefinitionsCanBeListedAndDeleted(t *testing.T) {
+	t.Parallel()
+	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+		ctx, change := t.Context(), dispatcher.Change{Actor: "test", Now: may1}
+		_, _, err := s.PutJob(ctx, tick("job", "", may1, "a"), change)
+		must(t, err)
+		for _, name := range []string{"bad", "good"} {
+			_, _, err := s.PutCalendar(ctx, dispatcher.Calendar{App: "app", Name: name}, change)
+			must(t, err)
+			group := dispatcher.EndpointGroup{App: "app", Name: name, Registration: &dispatcher.Registration{
+				Networks: []string{"10.0.0.0/8"}, Ports: []int{80}}}
+			group.SetDefaults()
+			_, _, err = s.PutGroup(ctx, group, change)
+			must(t, err)
+			alert := dispatcher.Alert{App: "app", Name: name, Jobs: []string{"job"}}
+			alert.SetDefaults()
+			alert.Missed = true
+			alert.Destination.Webhook = &dispatcher.AlertWebhook{
+				Webhook: dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}}
+			_, _, err = s.PutAlert(ctx, alert, change)
+			must(t, err)
+		}
+		for _, table := range []string{"calendars", "endpoint_groups", "alerts"} {
+			must(t, store.Exec(ctx, s, `UPDATE `+table+` SET definition = '{' WHERE name = 'bad'`))
+		}
+		page := dispatcher.Page{Limit: 10}
+		calendars, err := s.Calendars(ctx, "app", page)
+		must(t, err)
+		groups, err := s.Groups(ctx, "app", page)
+		must(t, err)
+		alerts, err := s.Alerts(ctx, "app", page)
+		must(t, err)
+		for what, why := range map[string]string{"calendar": calendars[0].Description, "group": groups[0].Description,
+			"alert": alerts[0].Description} {
+			if !strings.Contains(why, what+" app/bad: stored definition") {
+				t.Errorf("the %s in the list says %q, want why it cannot be read", what, why)
+			}
+		}
+		if len(calendars) != 2 || len(groups) != 2 || len(alerts) != 2 {
+			t.Errorf("lists of %d calendars, %d groups and %d alerts, want 2 of each", len(calendars), len(groups), len(alerts))
+		}
+		if _, err := s.Group(ctx, "app", "bad"); err == nil {
+			t.Error("a group that cannot be read was returned")
+		}
+		must(t, s.DeleteCalendar(ctx, "app", "bad", change))
+		must(t, s.DeleteGroup(ctx, "app", "bad", change))
+		must(t, s.DeleteAlert(ctx, "app", "bad", change))
+	})
+}
