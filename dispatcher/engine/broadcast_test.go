@@ -196,7 +196,9 @@ func TestCancelOfBroadcastCutsOffItsShards(t *testing.T) {
 func TestBroadcastReachesMembersFromDNS(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.opts.Members = func(_ context.Context, group dispatcher.EndpointGroup, _ dispatcher.EgressBounds) (members, refused []dispatcher.Endpoint) {
+	r.opts.Members = func(
+		_ context.Context, group dispatcher.EndpointGroup, _ dispatcher.EgressBounds,
+	) (members, refused []dispatcher.Endpoint) {
 		members = []dispatcher.Endpoint{{ID: "10-0-0-1-80"}, {ID: "e0"}, {ID: "of-" + group.Name}}
 		return members, []dispatcher.Endpoint{{ID: "refused"}}
 	}
