@@ -351,16 +351,26 @@ func (t *scheduled) cut(to time.Time) {
 	t.times = t.times[:n]
 }
 
-// compare fills result from the scheduled times, the runs in order, and the misfire decisions.
+// byLength orders misfire decisions by how long they are from first to last.
+func byLength(a, b dispatcher.Misfire) int { return cmp.Compare(a.To.Sub(a.From), b.To.Sub(b.From)) }
+
+// compare fills result from the scheduled times, the runs in order, and the misfire decisions. When a schedule changed, what it
+// no longer contained was decided at once, and what it still contained later: the later decision then spans times of the earlier one,
+// which it does not count.
 func (t *scheduled) compare(result *Trigger, runs []time.Time, misfires []dispatcher.Misfire) {
 	result.Scheduled, result.Unchecked = len(t.times), t.why
 	found := make([]int, len(t.times)) // runs and misfire decisions of each time
-	covered := make([]bool, len(t.times))
-	for _, m := range misfires {
+	by := make([]*dispatcher.Misfire, len(t.times))
+	for _, m := range slices.SortedStableFunc(slices.Values(misfires), byLength) {
 		first := sort.Search(len(t.times), func(i int) bool { return !t.times[i].Before(m.From) })
-		for i := first; i < len(t.times) && !t.times[i].After(m.To); i++ {
+		after := sort.Search(len(t.times), func(i int) bool { return t.times[i].After(m.To) })
+		others := after-first > m.Count || m.From.Before(result.From) || m.To.After(result.To)
+		for i := first; i < after; i++ {
+			if others && by[i] != nil && m.From.Before(by[i].From) && by[i].To.Before(m.To) {
+				continue
+			}
 			found[i]++
-			covered[i] = true
+			by[i] = &m
 		}
 	}
 	for _, at := range runs {
@@ -375,7 +385,7 @@ func (t *scheduled) compare(result *Trigger, runs []time.Time, misfires []dispat
 		}
 	}
 	for i, n := range found {
-		if covered[i] {
+		if by[i] != nil {
 			result.Misfired++
 		}
 		switch {

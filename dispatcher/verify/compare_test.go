@@ -1,0 +1,57 @@
+package verify
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// An edit decides what the new schedule no longer contains at once, and what it still contains is decided later. The later decision
+// spans times of the earlier one.
+func TestDecisionsThatSpanOthersCountTheirOwnTimes(t *testing.T) {
+	t.Parallel()
+	start := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	minute := func(n int) time.Time { return start.Add(time.Duration(n) * time.Minute) }
+	decision := func(from, to, count int) dispatcher.Misfire {
+		return dispatcher.Misfire{From: minute(from), To: minute(to), Count: count}
+	}
+	for name, tt := range map[string]struct {
+		misfires []dispatcher.Misfire
+		runs     []time.Time
+		doubled  []int
+	}{
+		"one decision":                   {misfires: []dispatcher.Misfire{decision(0, 5, 6)}},
+		"side by side":                   {misfires: []dispatcher.Misfire{decision(0, 2, 3), decision(3, 5, 3)}},
+		"one spans another":              {misfires: []dispatcher.Misfire{decision(0, 5, 4), decision(2, 3, 2)}},
+		"one spans two":                  {misfires: []dispatcher.Misfire{decision(4, 4, 1), decision(0, 5, 4), decision(1, 1, 1)}},
+		"one goes beyond the page":       {misfires: []dispatcher.Misfire{decision(0, 9, 6), decision(2, 3, 2)}},
+		"a time decided twice":           {misfires: []dispatcher.Misfire{decision(0, 5, 6), decision(5, 5, 1)}, doubled: []int{5}},
+		"a time within decided twice":    {misfires: []dispatcher.Misfire{decision(0, 5, 6), decision(2, 3, 2)}, doubled: []int{2, 3}},
+		"a decision twice":               {misfires: []dispatcher.Misfire{decision(0, 5, 6), decision(0, 5, 6)}, doubled: []int{0, 1, 2, 3, 4, 5}},
+		"a time that has a run, too":     {misfires: []dispatcher.Misfire{decision(0, 5, 6)}, runs: []time.Time{minute(1)}, doubled: []int{1}},
+		"one that overlaps at its start": {misfires: []dispatcher.Misfire{decision(0, 3, 4), decision(2, 5, 3)}, doubled: []int{2, 3}},
+	} {
+		s := &scheduled{}
+		for n := range 6 {
+			s.times = append(s.times, minute(n))
+		}
+		result := Trigger{From: start, To: minute(5)}
+		s.compare(&result, tt.runs, tt.misfires)
+		var doubled []int
+		for _, d := range result.Discrepancies {
+			if d.Kind == DiscrepancyDoubled {
+				doubled = append(doubled, int(d.At.Sub(start)/time.Minute))
+			}
+		}
+		if len(doubled) != len(tt.doubled) || result.Unexplained != len(tt.doubled) {
+			t.Errorf("%s: %+v, want the minutes %v to be doubled", name, result, tt.doubled)
+			continue
+		}
+		for i := range doubled {
+			if doubled[i] != tt.doubled[i] {
+				t.Errorf("%s: the minutes %v are doubled, want %v", name, doubled, tt.doubled)
+			}
+		}
+	}
+}
