@@ -35,6 +35,8 @@ type App struct {
 	Pauses []AppPause `json:"pauses,omitempty"`
 	// Breaks are the jobs that are outside of bounds that a change has set. Only the response to that change has them.
 	Breaks *Breaks `json:"breaks,omitempty"`
+	// Importing tells that an import has yet to write a part of the app. Until it has, the app is disabled and takes no change.
+	Importing bool `json:"importing,omitempty"`
 	// Revision counts the changes of the app; it is its ETag.
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`

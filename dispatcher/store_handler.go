@@ -100,6 +100,9 @@ type Switches interface {
 	// ExpirePauses ends the pauses of apps, jobs and triggers whose time is over, at most limit of each, and returns how
 	// many. The triggers that the pauses of apps held follow by FollowSwitches.
 	ExpirePauses(ctx context.Context, limit int, now time.Time) (int, error)
+	// RemoveCutOffImports removes imports that did not come to their end, because their node died or their caller left, and returns
+	// how many. The handler calls it under LockSwitches.
+	RemoveCutOffImports(ctx context.Context, now time.Time) (int, error)
 	// FollowSwitches lets the triggers of each app and set of labels that was switched follow, at most limit of
 	// each, and returns how many followed and whether there are more. The handler calls it under LockSwitches.
 	FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error)

@@ -19,7 +19,9 @@ import (
 // readOnly lists the fields of each type that only the server writes. A body may contain them with
 // any value; they are ignored.
 var readOnly = map[reflect.Type][]string{
-	reflect.TypeFor[dispatcher.App]():    {"aws_external_id", "breaks", "pauses", "usage", "revision", "created_at", "updated_at"},
+	reflect.TypeFor[dispatcher.App](): {
+		"aws_external_id", "breaks", "pauses", "importing", "usage", "revision", "created_at", "updated_at",
+	},
 	reflect.TypeFor[dispatcher.Bounds](): {"suspended_by", "suspended_at"},
 	reflect.TypeFor[dispatcher.Job](): {
 		"origin", "paused", "paused_by", "paused_at", "pause_reason", "paused_until", "pauses", "state", "revision", "created_at",

@@ -123,7 +123,7 @@ func (e *Engine) workForFleet(ctx context.Context, _ time.Time) error {
 			errs = append(errs, e.rollUpStates(ctx))
 		}
 		if slices.Contains(won, dispatcher.LockSwitches) {
-			errs = append(errs, e.expirePauses(ctx), e.followSwitches(ctx))
+			errs = append(errs, e.expirePauses(ctx), e.removeCutOffImports(ctx), e.followSwitches(ctx))
 		}
 		if slices.Contains(won, dispatcher.LockEndpoints) {
 			errs = append(errs, e.expireEndpoints(ctx))

@@ -16,6 +16,16 @@ func (e *Engine) expirePauses(ctx context.Context) error {
 	return err
 }
 
+// removeCutOffImports removes imports that did not come to their end.
+func (e *Engine) removeCutOffImports(ctx context.Context) error {
+	turned(ctx)
+	removed, err := e.store.RemoveCutOffImports(ctx, time.Time{})
+	if removed > 0 {
+		e.log.InfoContext(ctx, "imports removed that were cut off", "node", e.fleet.id().String(), "count", removed)
+	}
+	return err
+}
+
 // followSwitches lets triggers follow the switch and the pauses of their app, and whether a node has the labels that their
 // job requires. The change itself took some thousand along; the others follow here, a page at a time, each in a
 // transaction of its own. After half of an interval it leaves the rest to the next round, of whichever node, because

@@ -49,6 +49,7 @@ type upkeep interface {
 	ZonesChanged(ctx context.Context) (bool, error)
 	RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (dispatcher.Rescheduled, error)
 	ExpirePauses(ctx context.Context, limit int, now time.Time) (int, error)
+	RemoveCutOffImports(ctx context.Context, now time.Time) (int, error)
 	FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error)
 	ExpireEndpoints(ctx context.Context, limit int, now time.Time) (int, error)
 	dispatcher.Asides

@@ -135,7 +135,7 @@ func (s *store) PutAlert(ctx context.Context, alert dispatcher.Alert,
 	alert = alert.Resolved()
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's alerts queue at its row, as do those of its jobs.
-		app, err := findApp(ctx, t, alert.App, t.lock())
+		app, err := t.lockReadableApp(ctx, alert.App)
 		if err != nil {
 			return err
 		}
@@ -254,7 +254,7 @@ func inAlert(err error) error {
 // DeleteAlert deletes an alert with its states.
 func (s *store) DeleteAlert(ctx context.Context, app, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := readApp(ctx, t, app, t.lock()); err != nil {
+		if _, err := t.lockApp(ctx, app); err != nil {
 			return err
 		}
 		alert, _, err := readAlert(ctx, t, app, name, t.lock())

@@ -66,7 +66,7 @@ func (s *store) PauseApp(ctx context.Context, app string, asked dispatcher.AppPa
 		return pause, err
 	}
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := readApp(ctx, t, app, t.lock()); err != nil {
+		if _, err := t.lockApp(ctx, app); err != nil {
 			return err
 		}
 		before, err := heldPauses(ctx, t, app)
@@ -122,7 +122,7 @@ func (t *tx) startFollowing(ctx context.Context, app string) error {
 // EndAppPause ends a pause, and lets the first portion of jobs follow.
 func (s *store) EndAppPause(ctx context.Context, app, id string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := readApp(ctx, t, app, t.lock()); err != nil {
+		if _, err := t.lockApp(ctx, app); err != nil {
 			return err
 		}
 		// $1 app, $2 id

@@ -12,14 +12,14 @@ import (
 )
 
 const appColumns = `name, description, owner_enabled, retention, defaults, bounds, longer_names, external_id, revision, created_at,
-	updated_at`
+	updated_at, importing_until IS NOT NULL`
 
 func scanApp(row scanner) (dispatcher.App, error) {
 	var app dispatcher.App
 	var stored, longer string
 	var defaults *string
 	err := row.Scan(&app.Name, &app.Description, &app.Enabled, durationColumn(&app.Retention), &defaults, &stored, &longer, &app.AWSExternalID,
-		&app.Revision, instantColumn(&app.CreatedAt), instantColumn(&app.UpdatedAt))
+		&app.Revision, instantColumn(&app.CreatedAt), instantColumn(&app.UpdatedAt), &app.Importing)
 	if err != nil {
 		return app, err
 	}
@@ -115,6 +115,25 @@ func readApp(ctx context.Context, q querier, name, lock string) (dispatcher.App,
 		dispatcher.AppID(name))
 	if err == nil && !found {
 		err = dispatcher.NotFound("app", name)
+	}
+	return app, err
+}
+
+// lockApp returns an app for a change, which no other change may meet. The app may be one that cannot be read. ErrConflict: another
+// change imports it.
+func (t *tx) lockApp(ctx context.Context, name string) (dispatcher.App, error) {
+	app, err := readApp(ctx, t, name, t.lock())
+	if err == nil && app.Importing && !t.importing {
+		err = importGoesOn(name)
+	}
+	return app, err
+}
+
+// lockReadableApp is lockApp of an app that can be read.
+func (t *tx) lockReadableApp(ctx context.Context, name string) (dispatcher.App, error) {
+	app, err := t.lockApp(ctx, name)
+	if err == nil {
+		err = app.Err
 	}
 	return app, err
 }
@@ -243,12 +262,16 @@ type appBefore struct {
 // appBefore returns an app that stays locked. A deleted app keeps its bounds.
 func (t *tx) appBefore(ctx context.Context, name string) (appBefore, error) {
 	before := appBefore{enabled: true}
+	var importing bool
 	var stored string
 	// $1 id
 	_, found, err := first(ctx, t, func(row scanner) (struct{}, error) {
-		return struct{}{}, row.Scan(&before.revision, &before.enabled, &stored)
-	}, `SELECT CASE WHEN deleted_at IS NULL THEN revision ELSE 0 END, deleted_at IS NOT NULL OR enabled, bounds
+		return struct{}{}, row.Scan(&before.revision, &before.enabled, &importing, &stored)
+	}, `SELECT CASE WHEN deleted_at IS NULL THEN revision ELSE 0 END, deleted_at IS NOT NULL OR enabled, importing_until IS NOT NULL, bounds
 		FROM apps WHERE id = $1`+t.lock(), dispatcher.AppID(name))
+	if err == nil && importing {
+		err = importGoesOn(name)
+	}
 	if err == nil && found {
 		if err := json.Unmarshal([]byte(stored), &before.bounds); err != nil {
 			before.bounds, before.unreadable = dispatcher.Bounds{}, fmt.Errorf("app %s: stored bounds: %w", name, err)
@@ -279,7 +302,7 @@ func (t *tx) mustBeEmpty(ctx context.Context, app string) error {
 // DeleteApp deletes an app without jobs, calendars, groups and alerts.
 func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		app, err := readApp(ctx, t, name, t.lock())
+		app, err := t.lockApp(ctx, name)
 		if err != nil {
 			return err
 		}

@@ -170,7 +170,7 @@ func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, pl
 	change dispatcher.Change) (stored dispatcher.Calendar, created bool, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's calendars, and of its jobs, queue at its row.
-		if _, err := readApp(ctx, t, calendar.App, t.lock()); err != nil {
+		if _, err := t.lockApp(ctx, calendar.App); err != nil {
 			return err
 		}
 		next, err := replace(ctx, t, calendar, change)

@@ -59,7 +59,7 @@ func (s *store) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
 // calendarToDelete returns the calendars of an app and the one that is to be deleted, and holds off others that change
 // calendars and jobs of the app.
 func (t *tx) calendarToDelete(ctx context.Context, app, name string) (all []dispatcher.Calendar, one dispatcher.Calendar, err error) {
-	if _, err := readApp(ctx, t, app, t.lock()); err != nil {
+	if _, err := t.lockApp(ctx, app); err != nil {
 		return nil, one, err
 	}
 	if _, all, err = appCalendars(ctx, t, app); err != nil {
@@ -74,6 +74,20 @@ func (t *tx) calendarToDelete(ctx context.Context, app, name string) (all []disp
 
 // removeCalendar deletes a calendar that nothing uses, and those that were kept only because it is built on them.
 func (t *tx) removeCalendar(ctx context.Context, calendar dispatcher.Calendar) error {
+	app := calendar.App
+	err := t.dropCalendar(ctx, calendar)
+	if err == nil {
+		err = t.auditCalendar(ctx, auditEntry{action: "delete", app: app, subject: "calendar " + calendar.Name, revision: calendar.Revision},
+			calendar, dispatcher.Calendar{})
+	}
+	if err != nil {
+		return err
+	}
+	return t.removeUnused(ctx, app, calendar.Bases)
+}
+
+// dropCalendar deletes a calendar, also one that jobs or other calendars use.
+func (t *tx) dropCalendar(ctx context.Context, calendar dispatcher.Calendar) error {
 	app, name := calendar.App, calendar.Name
 	// $1 now, $2 app, $3 name
 	const remove = `UPDATE calendars SET deleted_at = $1, updated_at = $1, removal_requested_at = NULL WHERE app_id = $2 AND name = $3`
@@ -84,14 +98,7 @@ func (t *tx) removeCalendar(ctx context.Context, calendar dispatcher.Calendar) e
 	if err == nil {
 		err = t.rememberCalendar(ctx, app, name, nil, revision)
 	}
-	if err == nil {
-		err = t.auditCalendar(ctx, auditEntry{action: "delete", app: app, subject: "calendar " + name, revision: calendar.Revision},
-			calendar, dispatcher.Calendar{})
-	}
-	if err != nil {
-		return err
-	}
-	return t.removeUnused(ctx, app, calendar.Bases)
+	return err
 }
 
 // removeUnused deletes those of some calendars, which a change uses no more, that are to go with their last use. The lock of
@@ -100,7 +107,7 @@ func (t *tx) removeUnused(ctx context.Context, app string, names []string) error
 	if len(names) == 0 {
 		return nil
 	}
-	if _, err := readApp(ctx, t, app, t.lock()); err != nil {
+	if _, err := t.lockApp(ctx, app); err != nil {
 		return err
 	}
 	for _, name := range names {

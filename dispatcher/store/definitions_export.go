@@ -117,6 +117,9 @@ func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 
 // movable refuses an app that may still change.
 func (s *store) movable(ctx context.Context, tx *sql.Tx, app dispatcher.App) error {
+	if app.Importing {
+		return importGoesOn(app.Name)
+	}
 	if app.Enabled && !app.Bounds.Suspended {
 		return fmt.Errorf("it is enabled; disable it first: %w", dispatcher.ErrConflict)
 	}

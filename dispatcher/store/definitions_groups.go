@@ -120,7 +120,7 @@ func (s *store) PutGroup(ctx context.Context, group dispatcher.EndpointGroup,
 	group = group.Resolved()
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's groups queue at its row, as do jobs that name one.
-		app, err := findApp(ctx, t, group.App, t.lock())
+		app, err := t.lockReadableApp(ctx, group.App)
 		if err != nil {
 			return err
 		}
@@ -225,7 +225,7 @@ func (s *store) writeGroup(ctx context.Context, t *tx, old *dispatcher.EndpointG
 // DeleteGroup deletes a group that no job names, with its endpoints.
 func (s *store) DeleteGroup(ctx context.Context, app, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		if _, err := readApp(ctx, t, app, t.lock()); err != nil {
+		if _, err := t.lockApp(ctx, app); err != nil {
 			return err
 		}
 		group, _, err := readGroup(ctx, t, app, name, t.lock())

@@ -4,66 +4,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
 )
-
-// ImportApp creates an app from an export.
-func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change dispatcher.Change) (app dispatcher.App, err error) {
-	if err := export.Validate(); err != nil {
-		return app, err
-	}
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
-	change.IfAbsent, change.IfRevision = true, 0
-	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		before, err := t.appBefore(ctx, export.App.Name)
-		if err == nil {
-			err = t.allow(before.revision)
-		}
-		if err == nil {
-			app, err = t.importApp(ctx, export, before)
-		}
-		if err != nil {
-			return err
-		}
-		if err := admitImport(app, export); err != nil {
-			return err
-		}
-		calendars, err := t.importCalendars(ctx, export)
-		if err != nil {
-			return err
-		}
-		if err := s.importGroups(ctx, t, export, app); err != nil {
-			return err
-		}
-		if err := t.importPauses(ctx, export); err != nil {
-			return err
-		}
-		if err := s.importJobs(ctx, t, export, calendars); err != nil {
-			return err
-		}
-		if err := s.importFollows(ctx, t, export, app); err != nil {
-			return err
-		}
-		if err := s.importAlerts(ctx, t, export, app); err != nil {
-			return err
-		}
-		if err := t.importRuns(ctx, export); err != nil {
-			return err
-		}
-		t.notify(dispatcher.Notification{App: app.Name})
-		t.notify(dispatcher.Notification{Adopt: true})
-		return t.auditImport(ctx, export, app)
-	})
-	if err != nil {
-		return app, fmt.Errorf("import app %s: %w", export.App.Name, err)
-	}
-	return app, nil
-}
 
 // admitImport refuses an import of more than the bounds of its app allow, before anything of it is written.
 func admitImport(app dispatcher.App, export dispatcher.Export) error {
@@ -89,8 +35,16 @@ func admitImport(app dispatcher.App, export dispatcher.Export) error {
 	return problems.Err()
 }
 
-// importApp writes the row of an app. Its history begins with what was owed when it was exported.
-func (t *tx) importApp(ctx context.Context, export dispatcher.Export, before appBefore) (dispatcher.App, error) {
+// importApp writes the row of an app, which stays disabled until finishImport. Its history begins with what was owed when it was
+// exported.
+func (t *tx) importApp(ctx context.Context, export dispatcher.Export, until int64) (dispatcher.App, error) {
+	before, err := t.appBefore(ctx, export.App.Name)
+	if err == nil {
+		err = t.allow(before.revision)
+	}
+	if err != nil {
+		return dispatcher.App{}, err
+	}
 	bounds, err := t.nextBounds(export.App, before)
 	if err == nil {
 		err = t.takeName(ctx, export.App.Name)
@@ -110,17 +64,18 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export, before app
 	if t.by.Operator && export.App.AWSExternalID != "" {
 		externalID = export.App.AWSExternalID // trust policies demand it
 	}
-	// $1 id, $2 name, $3 description, $4 enabled, $5 what its owner wants, $6 retention, $7 revision, $8 now, $9 beginning
+	// $1 id, $2 name, $3 description, $4 false, $5 until when the import may go on, $6 retention, $7 revision, $8 now, $9 beginning
 	// of the history, $10 installation, $11 bounds, $12 external id, $13 defaults
 	const put = `INSERT INTO apps (id, name, description, enabled, owner_enabled, retention, revision, created_at,
-		updated_at, history_from, installation, bounds, external_id, defaults)
-		VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12, CAST($13 AS TEXT))
+		updated_at, history_from, installation, bounds, external_id, defaults, importing_until)
+		VALUES ($1, $2, $3, $4, $4, $6, $7, $8, $8, $9, $10, $11, $12, CAST($13 AS TEXT), $5)
 		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
 			owner_enabled = excluded.owner_enabled, bounds = excluded.bounds, external_id = excluded.external_id,
 			defaults = excluded.defaults, retention = excluded.retention, created_at = excluded.created_at,
 			updated_at = excluded.updated_at, deleted_at = NULL,
 			revision = CASE WHEN apps.revision >= excluded.revision THEN apps.revision + 1 ELSE excluded.revision END,
-			history_from = excluded.history_from, installation = excluded.installation, switched_to = NULL
+			history_from = excluded.history_from, installation = excluded.installation, switched_to = NULL,
+			importing_until = excluded.importing_until
 		WHERE apps.deleted_at IS NOT NULL
 		RETURNING ` + appColumns
 	since := export.ExportedAt
@@ -132,8 +87,8 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export, before app
 		}
 	}
 	a := export.App
-	app, found, err := first(ctx, t, scanApp, put, dispatcher.AppID(a.Name), a.Name, a.Description, a.Enabled && !bounds.Suspended,
-		a.Enabled, cmp.Or(a.Retention, dispatcher.DefaultRetention).Std().Milliseconds(),
+	app, found, err := first(ctx, t, scanApp, put, dispatcher.AppID(a.Name), a.Name, a.Description, false, until,
+		cmp.Or(a.Retention, dispatcher.DefaultRetention).Std().Milliseconds(),
 		max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation, string(encoded), externalID, defaults)
 	if err == nil && !found {
 		err = dispatcher.ErrPrecondition
@@ -141,24 +96,55 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export, before app
 	if err == nil {
 		err = t.reserveNames(ctx, a.Name)
 	}
-	if err == nil {
-		err = t.endLeftRuns(ctx, a.Name)
-	}
 	return app, err
 }
 
-// endLeftRuns ends what waits of an app that was deleted here, as its nodes would: it went elsewhere with the app, and
-// may be done there. What comes back with the app comes after that.
-func (t *tx) endLeftRuns(ctx context.Context, app string) error {
+// finishImport makes an app live of which all is written, as its export has it.
+func (t *tx) finishImport(ctx context.Context, export dispatcher.Export) (dispatcher.App, error) {
+	// $1 id, $2 what its owner wants. The clocks of its triggers follow, if it is enabled.
+	const finish = `UPDATE apps SET importing_until = NULL, owner_enabled = $2, enabled = $3, switched_to = CASE WHEN $3 THEN 0 END
+		WHERE id = $1 RETURNING ` + appColumns
+	id, name := dispatcher.AppID(export.App.Name), export.App.Name
+	written, err := findApp(ctx, t, name, "")
+	if err != nil {
+		return written, err
+	}
+	app, _, err := first(ctx, t, scanApp, finish, id, export.App.Enabled, export.App.Enabled && !written.Bounds.Suspended)
+	if err == nil {
+		_, err = t.followApp(ctx, id, mostImported)
+	}
+	if err != nil {
+		return app, err
+	}
+	t.notify(dispatcher.Notification{App: name})
+	t.notify(dispatcher.Notification{Adopt: true})
+	return app, t.auditImport(ctx, export, app)
+}
+
+// endLeftRuns ends some of what waits of an app that was deleted here, as its nodes would: it went elsewhere with the app, and
+// may be done there. What comes back with the app comes after that. It returns whether there is more.
+func (t *tx) endLeftRuns(ctx context.Context, app string) (more bool, err error) {
+	// $1 app. It stays deleted meanwhile.
+	const deleted = `SELECT 1 FROM apps WHERE id = $1 AND deleted_at IS NOT NULL`
+	if _, is, err := first(ctx, t, scanInt, deleted+t.lock(), dispatcher.AppID(app)); err != nil || !is {
+		return false, err
+	}
+	// $1 app
+	waiting := `SELECT COUNT(*) FROM (SELECT 1 FROM jobs AS j JOIN live_runs AS r ON r.job_id = j.id WHERE j.app_id = $1
+		LIMIT ` + strconv.Itoa(mostLeft+1) + `) AS found`
+	n, _, err := first(ctx, t, scanInt, waiting, dispatcher.AppID(app))
+	if err != nil || n == 0 {
+		return false, err
+	}
 	// $1 now, from $2 on: the app
 	left := t.steps(1, t.rows(1, 2, "", idColumns...), `SELECT`+chosenEnd(end{
 		state: `'cancelled'`, class: `'job_deleted'`, message: `'the app was deleted before this attempt began'`,
 	})+` FROM n CROSS JOIN b JOIN jobs AS j ON j.app_id = b.id JOIN live_runs AS r ON r.job_id = j.id
-	ORDER BY r.scheduled_at + 0, r.trigger_id`, lockToDelete, 1, endSteps(t.flavor, "")...)
+	ORDER BY r.scheduled_at + 0, r.trigger_id, r.kind LIMIT `+strconv.Itoa(mostLeft), lockToDelete, 1, endSteps(t.flavor, "")...)
 	if err := t.take(ctx, left, append([]any{t.now.UnixMilli()}, t.batch([]int64{dispatcher.AppID(app)})...)...); err != nil {
-		return fmt.Errorf("end runs from before the app was deleted: %w", err)
+		return false, fmt.Errorf("end runs from before the app was deleted: %w", err)
 	}
-	return nil
+	return n > mostLeft, nil
 }
 
 // imported are the calendars of an app that is imported.
@@ -167,108 +153,61 @@ type imported struct {
 	calendars dispatcher.Calendars
 }
 
-func (t *tx) importCalendars(ctx context.Context, export dispatcher.Export) (imported, error) {
-	all := imported{calendars: dispatcher.CompileCalendars(export.Calendars)}
+// exportedCalendars returns the calendars of an export, and what is wrong with them together.
+func exportedCalendars(export dispatcher.Export) (dispatcher.Calendars, error) {
+	all := dispatcher.CompileCalendars(export.Calendars)
 	var problems dispatcher.Problems
 	for i, calendar := range export.Calendars {
-		problems.AddError(dispatcher.Pointer("calendars", fmt.Sprint(i)), all.calendars.Check(calendar.Name))
+		problems.AddError(dispatcher.Pointer("calendars", fmt.Sprint(i)), all.Check(calendar.Name))
 	}
-	if err := problems.Err(); err != nil {
-		return all, err
-	}
-	for _, calendar := range export.Calendars {
-		calendar.App = export.App.Name
-		text, err := encodeCalendar(calendar)
-		if err == nil {
-			_, err = t.writeCalendar(ctx, calendar, text)
-		}
-		if err == nil {
-			all.revision, err = t.countCalendars(ctx, export.App.Name)
-		}
-		if err == nil {
-			err = t.rememberCalendar(ctx, export.App.Name, calendar.Name, &text, all.revision)
-		}
-		if err != nil {
-			return all, fmt.Errorf("calendar %s: %w", calendar.Name, err)
-		}
-	}
-	return all, nil
+	return all, problems.Err()
 }
 
-func (s *store) importJobs(ctx context.Context, t *tx, export dispatcher.Export, calendars imported) error {
-	var problems dispatcher.Problems
-	for i, one := range export.Jobs {
-		err := s.importJob(ctx, t, one, calendars)
-		var wrong dispatcher.Problems
-		if err != nil && !errors.As(err, &wrong) {
-			return fmt.Errorf("job %s: %w", one.Job.Name, err)
-		}
-		problems.AddError(dispatcher.Pointer("jobs", fmt.Sprint(i), "job"), err)
+func (t *tx) importCalendar(ctx context.Context, app string, calendar dispatcher.Calendar) (revision int64, err error) {
+	calendar.App = app
+	text, err := encodeCalendar(calendar)
+	if err == nil {
+		_, err = t.writeCalendar(ctx, calendar, text)
 	}
-	return problems.Err()
+	if err == nil {
+		revision, err = t.countCalendars(ctx, app)
+	}
+	if err == nil {
+		err = t.rememberCalendar(ctx, app, calendar.Name, &text, revision)
+	}
+	return revision, err
 }
 
-// importFollows writes what follows the jobs, which have to be there before others name them.
-func (s *store) importFollows(ctx context.Context, t *tx, export dispatcher.Export, app dispatcher.App) error {
-	var problems dispatcher.Problems
-	for i, one := range export.Jobs {
-		job := one.WithOrigins()
-		if job.FollowMask() == 0 {
-			continue
-		}
-		job, all, err := s.putFollows(ctx, t, nil, job, app)
-		if err == nil {
-			err = t.writeFollowers(ctx, job, all)
-		}
-		var wrong dispatcher.Problems
-		if err != nil && !errors.As(err, &wrong) {
-			return fmt.Errorf("job %s: %w", one.Job.Name, err)
-		}
-		problems.AddError(dispatcher.Pointer("jobs", fmt.Sprint(i), "job"), err)
+// importFollows writes what follows a job. All jobs have to be there before.
+func (s *store) importFollows(ctx context.Context, t *tx, one dispatcher.ExportedJob, app dispatcher.App) error {
+	job, all, err := s.putFollows(ctx, t, nil, one.WithOrigins(), app)
+	if err == nil {
+		err = t.writeFollowers(ctx, job, all)
 	}
-	return problems.Err()
+	return err
 }
 
-// importGroups creates the groups, which have to be there before jobs name them.
-func (s *store) importGroups(ctx context.Context, t *tx, export dispatcher.Export, app dispatcher.App) error {
-	var problems dispatcher.Problems
-	for i, group := range export.Groups {
-		group.App = app.Name
-		err := t.admitGroup(ctx, app, nil, group)
-		if err == nil {
-			_, err = s.writeGroup(ctx, t, nil, group.Resolved())
-		}
-		var wrong dispatcher.Problems
-		if err != nil && !errors.As(err, &wrong) {
-			return err
-		}
-		problems.AddError(dispatcher.Pointer("groups", fmt.Sprint(i)), wrong.Err())
+// importGroup creates a group, which has to be there before jobs name it.
+func (s *store) importGroup(ctx context.Context, t *tx, group dispatcher.EndpointGroup, app dispatcher.App) error {
+	group.App = app.Name
+	err := t.admitGroup(ctx, app, nil, group)
+	if err == nil {
+		_, err = s.writeGroup(ctx, t, nil, group.Resolved())
 	}
-	return problems.Err()
+	return err
 }
 
-// importAlerts creates the alerts. What holds of them is found out again.
-func (s *store) importAlerts(ctx context.Context, t *tx, export dispatcher.Export, app dispatcher.App) error {
-	var problems dispatcher.Problems
-	for i, alert := range export.Alerts {
-		alert.App = app.Name
-		_, err := t.replacedAlert(ctx, app, alert)
-		if err == nil {
-			_, err = s.writeAlert(ctx, t, app, alert.Resolved())
-		}
-		if err == nil && alert.Muted != nil {
-			err = t.writeMute(ctx, alert, alert.Muted)
-		}
-		var wrong dispatcher.Problems
-		if err != nil && !errors.As(err, &wrong) {
-			return err
-		}
-		problems.AddError(dispatcher.Pointer("alerts", fmt.Sprint(i)), wrong.Err())
+// importAlert creates an alert. What holds of it is found out again.
+func (s *store) importAlert(ctx context.Context, t *tx, alert dispatcher.Alert, app dispatcher.App) error {
+	alert.App = app.Name
+	_, err := t.replacedAlert(ctx, app, alert)
+	if err == nil {
+		_, err = s.writeAlert(ctx, t, app, alert.Resolved())
 	}
-	if len(problems) > 0 || len(export.Alerts) == 0 {
-		return problems.Err()
+	if err == nil && alert.Muted != nil {
+		err = t.writeMute(ctx, alert, alert.Muted)
 	}
-	return t.followAlertsOf(ctx, app.Name)
+	return err
 }
 
 func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob, calendars imported) error {
@@ -314,10 +253,9 @@ func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 	return t.remember(ctx, dispatcher.CauseImport, ids)
 }
 
-// importRuns queues the runs that waited. Each is one of the jobs of the import by its key, as Export.Validate has checked, and
-// takes the place of no run of another job.
-func (t *tx) importRuns(ctx context.Context, export dispatcher.Export) error {
-	jobs := export.Runnable()
+// importRuns queues some of the runs that waited. Each is one of the jobs of the import by its key, as Export.Validate has checked,
+// and takes the place of no run of another job.
+func (t *tx) importRuns(ctx context.Context, jobs map[string]dispatcher.Job, runs []dispatcher.ExportedRun) error {
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job. It may have ended here because the app was deleted; see endLeftRuns.
 	const forget = `DELETE FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 revision, $6 attempt, $7 failures, $8 state, $9 next attempt, $10 until,
@@ -328,7 +266,7 @@ func (t *tx) importRuns(ctx context.Context, export dispatcher.Export) error {
 		WHERE NOT EXISTS (SELECT 1 FROM runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3)
 		ON CONFLICT DO NOTHING RETURNING 1`
 	var given []queuedRun
-	for _, run := range export.Waiting {
+	for _, run := range runs {
 		job := jobs[run.Job]
 		key := run.Key(job)
 		if _, err := t.ExecContext(ctx, forget, append(keyArgs(key), job.Key())...); err != nil {

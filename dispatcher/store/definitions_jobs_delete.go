@@ -12,7 +12,7 @@ import (
 func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatcher.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// As a PUT locks them: removeUnused needs the app.
-		if _, err := readApp(ctx, t, app, t.lock()); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+		if _, err := t.lockApp(ctx, app); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 			return err
 		}
 		job, err := s.readJob(ctx, t, app, name, t.lock())
@@ -68,6 +68,25 @@ func (s *store) removeUnreadable(ctx context.Context, t *tx, job dispatcher.JobV
 
 // removeJob deletes a job, which may have the values of its secrets; action is what the audit log calls it.
 func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) error {
+	if err := t.dropJob(ctx, job); err != nil {
+		return err
+	}
+	_, calendars, err := calendarsOf(ctx, t, job.App, job)
+	if err != nil {
+		return err
+	}
+	if err := t.insertMisfires(ctx, dispatcher.Retire(job, calendars, t.now)); err != nil {
+		return err
+	}
+	err = t.auditJob(ctx, auditEntry{action: action, app: job.App, subject: "job " + job.Name, revision: job.Revision}, &job, nil)
+	if err != nil {
+		return err
+	}
+	return t.removeUnused(ctx, job.App, usedCalendars(&job))
+}
+
+// dropJob deletes a job, and says nothing of the fires that it owed.
+func (t *tx) dropJob(ctx context.Context, job dispatcher.Job) error {
 	id := job.Key()
 	// $1 now, $2 id
 	const remove = `UPDATE jobs SET deleted_at = $1, updated_at = $1, trigger_names = '[]', trigger_origins = '', follows = 0 WHERE id = $2`
@@ -86,13 +105,6 @@ func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) e
 	if err := t.retireTriggers(ctx, job, job.Triggers); err != nil {
 		return fmt.Errorf("delete job %s/%s: %w", job.App, job.Name, err)
 	}
-	_, calendars, err := calendarsOf(ctx, t, job.App, job)
-	if err != nil {
-		return err
-	}
-	if err := t.insertMisfires(ctx, dispatcher.Retire(job, calendars, t.now)); err != nil {
-		return err
-	}
 	if err := t.endAlertsOf(ctx, id); err != nil {
 		return err
 	}
@@ -100,9 +112,5 @@ func (t *tx) removeJob(ctx context.Context, job dispatcher.Job, action string) e
 		return err
 	}
 	t.notify(dispatcher.Notification{JobID: id})
-	err = t.auditJob(ctx, auditEntry{action: action, app: job.App, subject: "job " + job.Name, revision: job.Revision}, &job, nil)
-	if err != nil {
-		return err
-	}
-	return t.removeUnused(ctx, job.App, usedCalendars(&job))
+	return nil
 }

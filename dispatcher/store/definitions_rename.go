@@ -15,7 +15,7 @@ func (s *store) RenameJob(ctx context.Context, app, name string, rename dispatch
 	change dispatcher.Change) (stored dispatcher.Job, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// As a PUT locks them, so that nobody takes a name meanwhile.
-		if _, err := readApp(ctx, t, app, t.lock()); err != nil {
+		if _, err := t.lockApp(ctx, app); err != nil {
 			return err
 		}
 		job, err := s.findJob(ctx, t, app, name, t.lock())

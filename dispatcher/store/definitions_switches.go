@@ -51,7 +51,7 @@ var keepShared = sharedOff{keep: offApp | offLabels | offPauses}
 // what both and the pauses of the app mean for the job's triggers. The locks make a switch wait whose portions would pass
 // over the triggers.
 func (t *tx) lockShared(ctx context.Context, job dispatcher.Job) (app dispatcher.App, shared sharedOff, err error) {
-	if app, err = findApp(ctx, t, job.App, t.lock()); err != nil {
+	if app, err = t.lockReadableApp(ctx, job.App); err != nil {
 		return app, shared, err
 	}
 	if !app.Enabled || app.Bounds.Suspended {

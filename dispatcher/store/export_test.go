@@ -354,3 +354,18 @@ type Walks struct {
 func SetWalks(s dispatcher.Store, w Walks) {
 	s.(*store).walks = walks{jobs: w.Jobs, countedJobs: w.Jobs, rows: w.Rows, counted: w.Counted, span: w.Span}
 }
+
+// MostImported is how many rows a part of an import writes at most.
+const MostImported = mostImported
+
+// ImportMeanwhile is ImportApp, with between after each part but the last. The node dies when between returns false.
+func ImportMeanwhile(ctx context.Context, s dispatcher.Store, export dispatcher.Export, change dispatcher.Change,
+	between func() bool) error {
+	i, err := s.(*store).beginImport(ctx, export, change)
+	for more := true; more && err == nil; {
+		if more, err = i.part(ctx); more && !between() {
+			break
+		}
+	}
+	return err
+}

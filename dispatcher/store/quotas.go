@@ -81,6 +81,9 @@ func (t *tx) countManual(ctx context.Context, name string, payload []byte) error
 	if err != nil {
 		return err
 	}
+	if app.Importing {
+		return importGoesOn(name)
+	}
 	if app.Bounds.Suspended {
 		return &dispatcher.Problem{Code: dispatcher.CodeBoundSuspended, Message: app.SuspendedMessage() + ", so no node would claim the run"}
 	}

@@ -55,7 +55,10 @@ func (t *purge) removeIfExpired(ctx context.Context, app, name string, present i
 			return err
 		}
 		// As a PUT locks them: no job comes to name this one meanwhile.
-		if _, err := readApp(ctx, tx, app, tx.lock()); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
+		switch _, err := tx.lockApp(ctx, app); {
+		case errors.Is(err, dispatcher.ErrConflict): // an import has yet to write the rest of the app
+			return nil
+		case err != nil && !errors.Is(err, dispatcher.ErrNotFound):
 			return err
 		}
 		job, err := t.findJob(ctx, tx, app, name, tx.lock())

@@ -20,6 +20,7 @@ type tx struct {
 	hot           *statements
 	audits        *auditState
 	skipped       []skipped
+	importing     bool // it is a part of an import, or removes one that was cut off
 }
 
 // change runs do in a transaction and sends its notifications to all nodes once it is committed. A

@@ -52,6 +52,7 @@ CREATE TABLE apps (
   switched_to       BIGINT,               -- enabled was changed, and the clocks up to this trigger id follow it; NULL: all do
   alerts_swept_to   TEXT,                 -- its alerts were changed, and jobs up to this name follow them; NULL: all do
   paused_to         BIGINT,               -- its pauses were changed, and the jobs up to this id follow them; NULL: all do
+  importing_until   BIGINT,               -- an import writes it in parts, and is cut off if this passes before its next one; NULL: none does
   created_at        BIGINT  NOT NULL,
   updated_at        BIGINT  NOT NULL,
   deleted_at        BIGINT
@@ -59,6 +60,7 @@ CREATE TABLE apps (
 CREATE INDEX apps_switched ON apps (id) WHERE switched_to IS NOT NULL;
 CREATE INDEX apps_alerts_swept ON apps (id) WHERE alerts_swept_to IS NOT NULL;
 CREATE INDEX apps_pausing ON apps (id) WHERE paused_to IS NOT NULL;
+CREATE INDEX apps_importing ON apps (importing_until) WHERE importing_until IS NOT NULL;
 
 -- The pauses of apps. One that has ended stays as long as any history, so that explain knows it.
 CREATE TABLE app_pauses (

@@ -47,6 +47,7 @@ CREATE TABLE apps (
   switched_to INTEGER,
   alerts_swept_to TEXT,
   paused_to INTEGER,
+  importing_until INTEGER,
   created_at INTEGER NOT NULL,
   updated_at INTEGER NOT NULL,
   deleted_at INTEGER
@@ -54,6 +55,7 @@ CREATE TABLE apps (
 CREATE INDEX apps_switched ON apps (id) WHERE switched_to IS NOT NULL;
 CREATE INDEX apps_alerts_swept ON apps (id) WHERE alerts_swept_to IS NOT NULL;
 CREATE INDEX apps_pausing ON apps (id) WHERE paused_to IS NOT NULL;
+CREATE INDEX apps_importing ON apps (importing_until) WHERE importing_until IS NOT NULL;
 
 CREATE TABLE app_pauses (
   app_id INTEGER NOT NULL,

@@ -71,6 +71,6 @@ var Batches = map[string]Batch{
 	"Unlock": {Why: fleet}, "ZonesChanged": {Why: fleet}, "ZoneSetting": {Why: fleet}, "ZoneArchive": {Why: fleet}, "NoteZones": {Why: fleet},
 
 	"FeedBackfill": {Why: steps}, "StepBulkAction": {Why: steps},
-	"ExpireEndpoints": {Why: compares},
-	"RetrySetAside":   {Why: "it works on one row after the other, and sets aside those that fail"},
+	"ExpireEndpoints": {Why: compares}, "RemoveCutOffImports": {Why: "it works on one app after the other, which its owner may import again"},
+	"RetrySetAside": {Why: "it works on one row after the other, and sets aside those that fail"},
 }
