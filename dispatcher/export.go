@@ -103,7 +103,11 @@ type Exports interface {
 	ImportApp(ctx context.Context, export Export, change Change) (App, error)
 }
 
-// Validate returns everything wrong with e that its installation has no say in, as Problems, or nil.
+// mostListed is how many problems of an export are looked for: a response lists no more, and a hostile export has millions.
+const mostListed = 100
+
+// Validate returns what is wrong with e that its installation has no say in, as Problems, or nil. It ends after the element with
+// which there are more problems than mostListed.
 func (e Export) Validate() error {
 	var problems Problems
 	if e.Format != ExportFormat {
@@ -120,10 +124,16 @@ func (e Export) Validate() error {
 	checkMoved(&problems, "/exported_at", &e.ExportedAt)
 	jobs := map[string]bool{}
 	for i, c := range e.Calendars {
+		if len(problems) > mostListed {
+			break
+		}
 		problems.AddError(Pointer("calendars", strconv.Itoa(i)), c.Validate())
 	}
 	groups := map[string]bool{}
 	for i, g := range e.Groups {
+		if len(problems) > mostListed {
+			break
+		}
 		at := Pointer("groups", strconv.Itoa(i))
 		if g.App != e.App.Name || groups[g.Name] {
 			problems.Add(at+"/name", CodeNameMismatch, "group %s is of another app than %s, or given twice", Echo(g.App+"/"+g.Name),
@@ -134,6 +144,9 @@ func (e Export) Validate() error {
 	}
 	alerts := map[string]bool{}
 	for i, a := range e.Alerts {
+		if len(problems) > mostListed {
+			break
+		}
 		at := Pointer("alerts", strconv.Itoa(i))
 		if a.App != e.App.Name || alerts[a.Name] {
 			problems.Add(at+"/name", CodeNameMismatch, "alert %s is of another app than %s, or given twice", Echo(a.App+"/"+a.Name),
@@ -148,6 +161,9 @@ func (e Export) Validate() error {
 		}
 	}
 	for i, one := range e.Jobs {
+		if len(problems) > mostListed {
+			break
+		}
 		at := Pointer("jobs", strconv.Itoa(i))
 		if one.Job.App != e.App.Name || jobs[one.Job.Name] {
 			problems.Add(at+"/job/name", CodeNameMismatch, "job %s is of another app than %s, or given twice",
@@ -159,6 +175,9 @@ func (e Export) Validate() error {
 		if one.CarriedState != nil {
 			problems.AddError(at, one.checkCarriedState())
 		}
+	}
+	if len(problems) > mostListed {
+		return problems
 	}
 	e.checkOrigins(&problems)
 	if len(e.Pauses) > MaxAppPauses {
@@ -175,6 +194,9 @@ func (e Export) Validate() error {
 func (e Export) checkWaiting(problems *Problems) {
 	jobs, seen := e.Runnable(), make(map[RunKey]bool, len(e.Waiting))
 	for i, run := range e.Waiting {
+		if len(*problems) > mostListed {
+			break
+		}
 		at, before := Pointer("waiting_runs", strconv.Itoa(i)), len(*problems)
 		run.check(problems, at, jobs)
 		if len(*problems) > before {

@@ -257,3 +257,23 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 		})
 	}
 }
+
+// A response lists 100 problems. An export with a million of them is not looked through to its end.
+func TestValidateOfAnExportStopsAtManyProblems(t *testing.T) {
+	t.Parallel()
+	const many = 5000
+	for what, fill := range map[string]func(*dispatcher.Export){
+		"jobs":      func(e *dispatcher.Export) { e.Jobs = make([]dispatcher.ExportedJob, many) },
+		"alerts":    func(e *dispatcher.Export) { e.Alerts = make([]dispatcher.Alert, many) },
+		"groups":    func(e *dispatcher.Export) { e.Groups = make([]dispatcher.EndpointGroup, many) },
+		"calendars": func(e *dispatcher.Export) { e.Calendars = make([]dispatcher.Calendar, many) },
+		"runs":      func(e *dispatcher.Export) { e.Waiting = make([]dispatcher.ExportedRun, many) },
+	} {
+		export := movingApp()
+		fill(&export)
+		var problems dispatcher.Problems
+		if err := export.Validate(); !errors.As(err, &problems) || len(problems) <= 100 || len(problems) > 150 {
+			t.Errorf("%d empty %s: %d problems, want those of the first elements, a few more than 100", many, what, len(problems))
+		}
+	}
+}

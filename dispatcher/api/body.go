@@ -35,7 +35,7 @@ func (r *request) decode(into any) dispatcher.Problems {
 	if len(problems) > 0 {
 		return problems
 	}
-	return decode(text, into)
+	return decode(r.Context(), text, into)
 }
 
 // decodeIfAny is decode for a route whose body may be left out.
@@ -52,7 +52,7 @@ func (r *request) decodeIfAny(into any) dispatcher.Problems {
 func (r *request) expectNoBody() error {
 	text, problems := r.readBody()
 	if len(problems) == 0 && len(bytes.TrimSpace(text)) > 0 {
-		problems = decode(text, &struct{}{})
+		problems = decode(r.Context(), text, &struct{}{})
 	}
 	return problems.Err()
 }

@@ -2,6 +2,7 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,13 +17,15 @@ import (
 )
 
 // decode fills into, a pointer to a struct, from a JSON text. It returns every problem of the text; a
-// field with a problem keeps its default. Messages never contain values, which may be secrets.
-func decode(text []byte, into any) dispatcher.Problems {
+// field with a problem keeps its default. Messages never contain values, which may be secrets. It stops when the time of ctx is over.
+func decode(ctx context.Context, text []byte, into any) dispatcher.Problems {
 	raw, err := document(text)
 	if err != nil {
 		return dispatcher.Problems{*err}
 	}
-	return newDecoder(text).read(raw, into)
+	d := newDecoder(text)
+	d.over = ctx.Err
+	return d.read(raw, into)
 }
 
 func newDecoder(text []byte) *decoder {
@@ -159,14 +162,23 @@ type decoder struct {
 	most int
 	// room is how many bytes of memory are left for values; below 0: there was none for one of them.
 	room int
+	// over returns an error once nobody waits for what is decoded; nil: somebody always does.
+	over func() error
 	// fields are those of the structs that were met, by their JSON names.
 	fields map[reflect.Type]map[string][]int
 	// work counts bytes looked at and written, so that tests see what a body costs without measuring time.
 	work int
 }
 
-// full says that decoding is over: there are more problems than a response lists, or there is no room for more values.
-func (d *decoder) full() bool { return len(d.problems) > maxProblems || d.room < 0 }
+// full says that decoding is over: there are more problems than a response lists, there is no room for more values, or nobody waits
+// for them.
+func (d *decoder) full() bool {
+	if d.over != nil && d.room >= 0 && d.over() != nil {
+		d.room = -1
+		d.add(nil, dispatcher.CodeRequestTimeout, "the time of the request was over before its body was read; send less at once")
+	}
+	return len(d.problems) > maxProblems || d.room < 0
+}
 
 func (d *decoder) add(at *pointer, code, format string, args ...any) {
 	if len(d.problems) > maxProblems {

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"runtime"
 	"strings"
 	"testing"
@@ -27,7 +28,7 @@ func TestHostileBodiesTakeBoundedMemory(t *testing.T) {
 	} {
 		var export dispatcher.Export
 		before := heap()
-		problems := decode([]byte(text), &export)
+		problems := decode(t.Context(), []byte(text), &export)
 		if kept := heap() - before; kept > decodedFactor*int64(len(text))+decodedFloor {
 			t.Errorf("%s: %d bytes decode to %d, which is %d times as much; want %d times at most", name, len(text), kept,
 				kept/int64(len(text)), decodedFactor)
@@ -55,7 +56,26 @@ func TestOrdinaryImportFits(t *testing.T) {
 		`"paused":false,"triggers":{"t":{"paused":false,"state":"waiting","anchor_at":"2027-01-01T00:00:00Z"}}}`
 	var export dispatcher.Export
 	text := `{"format":1,"jobs":[` + job + strings.Repeat(","+job, 20_000) + `]}`
-	if problems := decode([]byte(text), &export); len(problems) > 0 || len(export.Jobs) != 20_001 {
+	if problems := decode(t.Context(), []byte(text), &export); len(problems) > 0 || len(export.Jobs) != 20_001 {
 		t.Errorf("%d bytes decode to %d jobs, with %v; want 20001 and no problem", len(text), len(export.Jobs), problems)
+	}
+}
+
+// Nobody waits for a body whose request is over: it is neither searched for duplicate keys nor decoded.
+func TestDecodingEndsWithItsRequest(t *testing.T) {
+	t.Parallel()
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	for name, text := range map[string]string{
+		"a list":         `{"format":1,"jobs":[{},{},{}]}`,
+		"duplicate keys": `{"format":1,"format":1,"jobs":[{"a":1,"a":2}]}`,
+		"a map":          `{"jobs":[{"triggers":{"a":{},"b":{}}}]}`,
+		"no list":        `{"app":{"name":"a"}}`,
+	} {
+		var export dispatcher.Export
+		problems := decode(over, []byte(text), &export)
+		if len(problems) != 1 || problems[0].Code != dispatcher.CodeRequestTimeout || len(export.Jobs) > 0 {
+			t.Errorf("%s: %d jobs and problems %v, want no job and that the time was over", name, len(export.Jobs), problems)
+		}
 	}
 }

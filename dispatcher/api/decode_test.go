@@ -95,7 +95,7 @@ func withoutReadOnly(t *testing.T, text []byte) []byte {
 func TestReadOnlyFieldsAreIgnored(t *testing.T) {
 	t.Parallel()
 	var job dispatcher.Job
-	problems := decode([]byte(`{"revision":"seven","state":5,"warnings":null,"created_at":"never",`+
+	problems := decode(t.Context(), []byte(`{"revision":"seven","state":5,"warnings":null,"created_at":"never",`+
 		`"triggers":{"a":{"expression":"x","state":[],"paused":1}}}`), &job)
 	if len(problems) != 0 || job.Revision != 0 || job.Triggers["a"].Expression != "x" {
 		t.Errorf("decode = %+v, %v, want read-only fields ignored", job, problems)
@@ -181,7 +181,7 @@ func BenchmarkDecodeTwinsFarDown(b *testing.B) {
 	b.SetBytes(int64(len(text)))
 	for b.Loop() {
 		var job dispatcher.Job
-		if problems := decode(text, &job); len(problems) != maxProblems+1 {
+		if problems := decode(b.Context(), text, &job); len(problems) != maxProblems+1 {
 			b.Fatalf("%d problems, want %d", len(problems), maxProblems+1)
 		}
 	}
