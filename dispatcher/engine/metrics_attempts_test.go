@@ -181,16 +181,20 @@ func TestSkippedRunsCountByReason(t *testing.T) {
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
 	r.claimOnce(t.Context(), r.now.Add(2*time.Second))
 	r.quiet()
-	want := `# HELP carillon_skipped_runs_total Runs that got no slot and were skipped by this node, by app and reason.
+	want := `# HELP carillon_skipped_runs_total Runs that this node did not attempt, because they got no slot or because of a quota of their app, by app and reason.
 		# TYPE carillon_skipped_runs_total counter
+		carillon_skipped_runs_total{app="",reason="chain"} 0
 		carillon_skipped_runs_total{app="",reason="endpoint_busy"} 0
 		carillon_skipped_runs_total{app="",reason="forbid"} 0
 		carillon_skipped_runs_total{app="",reason="queue_full"} 0
 		carillon_skipped_runs_total{app="",reason="replaced"} 0
+		carillon_skipped_runs_total{app="",reason="waiting_runs"} 0
+		carillon_skipped_runs_total{app="app",reason="chain"} 0
 		carillon_skipped_runs_total{app="app",reason="endpoint_busy"} 0
 		carillon_skipped_runs_total{app="app",reason="forbid"} 1
 		carillon_skipped_runs_total{app="app",reason="queue_full"} 0
 		carillon_skipped_runs_total{app="app",reason="replaced"} 0
+		carillon_skipped_runs_total{app="app",reason="waiting_runs"} 0
 	`
 	if err := testutil.GatherAndCompare(r.registry, strings.NewReader(want), "carillon_skipped_runs_total"); err != nil {
 		t.Error(err)

@@ -66,11 +66,19 @@ func (s *store) SetZones(ctx context.Context, release string, archive []byte, ch
 	return set, err
 }
 
-// NoteZones notes which release a node computes with.
+// NoteZones notes which release a node computes with. If it was another one, no release counts as that of all fire times any more, so
+// that they are worked out again once all nodes compute with the same.
 func (s *store) NoteZones(ctx context.Context, id dispatcher.NodeID, release string) error {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
-	// $1 node, $2 release
-	_, err := s.write.ExecContext(ctx, `UPDATE nodes SET zones = $2 WHERE id = $1`, id, release)
-	return err
+	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		// $1 node, $2 release
+		const other = `SELECT 1 FROM nodes WHERE id = $1 AND zones <> $2`
+		if _, differs, err := first(ctx, t, scanInt, other, id, release); err != nil || !differs {
+			return err
+		}
+		if _, err := t.ExecContext(ctx, `UPDATE installation SET zones = ''`); err != nil {
+			return err
+		}
+		_, err := t.ExecContext(ctx, `UPDATE nodes SET zones = $2 WHERE id = $1`, id, release)
+		return err
+	})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 func fleetTests() tests {
@@ -84,7 +85,8 @@ func testNodes(t *testing.T, f *fixture) {
 	nodes, err := f.Nodes(ctx)
 	f.must(err)
 	want := []dispatcher.Node{{
-		ID: nodeA, Name: "host", Version: "v1", State: dispatcher.NodeActive, StartedAt: t0, HeartbeatAt: now, NodeReport: reported, Share: 1,
+		ID: nodeA, Name: "host", Version: "v1", Zones: schedule.ZonesVersion(), State: dispatcher.NodeActive, StartedAt: t0, HeartbeatAt: now,
+		NodeReport: reported, Share: 1,
 	}}
 	if heartbeat.State != dispatcher.NodeActive || len(heartbeat.Live) != 1 || heartbeat.Live[0].ID != nodeA ||
 		heartbeat.Live[0].LongSince == nil {

@@ -36,7 +36,7 @@ func testZoneSetting(t *testing.T, f *fixture) {
 	if _, err := f.ZoneArchive(ctx, first.Sum); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("the data of before: %v, want that they are gone", err)
 	}
-	reset, err := f.SetZones(ctx, "", nil, change)
+	reset, err := f.SetZones(ctx, "", nil, dispatcher.Change{Actor: "ann", Now: minutes(2)})
 	f.must(err)
 	if got := setting(); got != reset || got != (dispatcher.ZoneSetting{}) {
 		t.Errorf("after the reset, the setting is %+v", got)
