@@ -143,6 +143,9 @@ func commandRows() map[string]commandRow {
 		"verify":                 {args: "shop", needs: read, schema: "VerifyPage"},
 		"version":                {local: "it knows its own version"},
 		"schedule tzdata-report": {local: "it examines a file or a database"},
+		"zones reset":            {needs: admin, schema: "ZoneStatus"},
+		"zones show":             {needs: read, schema: "ZoneStatus"},
+		"zones use":              {args: schedule.ZonesVersion(), needs: admin, schema: "ZoneStatus"},
 	}
 }
 
