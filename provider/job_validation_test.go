@@ -200,7 +200,7 @@ var badJobs = map[string]badDefinition{
 		[]string{`payload_too_large target.webhook.body`},
 	},
 	"payload too large": {
-		hook + daily + `payload = "` + strings.Repeat("1", 256<<10+1) + `"`,
+		hook + daily + `payload = "\"` + strings.Repeat("1", 256<<10) + `\""`,
 		[]string{`payload_too_large payload`},
 	},
 	"payload no JSON":   {hook + daily + `payload = "{hunter2"`, []string{`json_syntax payload`}},

@@ -9,7 +9,7 @@ resource "carillon_endpoint_group" "billing" {
   app_name = "billing-executor"
 
   access_token {
-    value         = "CANARY"
+    value         = "CANARY-of-executors-1234"
     value_version = "1"
   }
 
