@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"maps"
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
@@ -22,9 +23,10 @@ func (e *Engine) followLoop(ctx context.Context) {
 // the next look without a lower bound.
 func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
 	look := e.floors.ends.begin(now, 0, time.Time{})
-	for from := look.from; ctx.Err() == nil; {
+	query := dispatcher.FollowQuery{Limit: followPage, From: look.from, After: map[int64]time.Time{}}
+	for ctx.Err() == nil {
 		turned(ctx)
-		done, err := e.store.FollowEnds(ctx, dispatcher.FollowQuery{Limit: followPage, From: from})
+		done, err := e.store.FollowEnds(ctx, query)
 		if err != nil {
 			return err
 		}
@@ -38,7 +40,7 @@ func (e *Engine) followOnce(ctx context.Context, now time.Time) error {
 			e.floors.ends.end(look, time.Time{}, now.Add(-retriesMargin))
 			return nil
 		}
-		from = done.Latest
+		maps.Copy(query.After, done.Latest)
 	}
 	return nil
 }

@@ -95,9 +95,9 @@ func TestTenThousandJobsThatFailAtOnceAreToldOnceEach(t *testing.T) {
 		more = done.More
 	}
 	for minute, state := range []string{"failed", "failed", "succeeded"} {
-		must(t, store.Exec(ctx, s, fmt.Sprintf(`INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt, http_status,
-				state, class, error)
-			SELECT 1767225600000 + %[1]d * 60000, id, 1767225600000 + %[1]d * 60000, 1, id, 1, 500, '%[2]s', '', 'broken'
+		must(t, store.Exec(ctx, s, fmt.Sprintf(`INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id, attempt,
+				http_status, state, class, error)
+			SELECT 1767225600000 + %[1]d * 60000, id, 1767225600000 + %[1]d * 60000, 1, id, app_id, 1, 500, '%[2]s', '', 'broken'
 			FROM jobs WHERE part_of = 0`, minute, state)))
 		var nodes sync.WaitGroup
 		for range 2 {

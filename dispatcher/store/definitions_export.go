@@ -132,7 +132,7 @@ func (s *store) movable(ctx context.Context, tx *sql.Tx, app dispatcher.App) err
 		return err
 	}
 	// $1 app
-	const pending = `SELECT 1 FROM pending_ends AS e JOIN jobs AS j ON j.id = e.job_id WHERE j.app_id = $1 LIMIT 1`
+	const pending = `SELECT 1 FROM pending_ends WHERE app_id = $1 LIMIT 1`
 	if _, left, err := first(ctx, tx, scanInt, pending, dispatcher.AppID(app.Name)); err != nil || left {
 		if left {
 			err = fmt.Errorf("runs of it ended a moment ago, and what follows them is not queued yet; try again: %w", dispatcher.ErrConflict)

@@ -118,3 +118,66 @@ func TestLookByTurnsHasAnIndexOnSQLite(t *testing.T) {
 		}
 	}
 }
+
+// endsOfApps inserts pending ends of a job of the app "crowded", and later ones of a job of the app "app": of runs that failed, or
+// decisions about missed fires.
+func endsOfApps(t *testing.T, s dispatcher.Store, kind, big, small int) {
+	t.Helper()
+	change := dispatcher.Change{Actor: "test", Now: may1.Add(-time.Minute)}
+	for i, app := range []string{"crowded", "app"} {
+		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, change)
+		must(t, err)
+		for _, name := range []string{"child", "parent"} {
+			one := tick(name, "", may1, "a")
+			if one.App = app; name == "parent" {
+				one.OnFailure, one.OnMisfire = &dispatcher.Follow{Jobs: []string{"child"}, Payload: dispatcher.FollowResult},
+					&dispatcher.Follow{Jobs: []string{"child"}}
+			}
+			_, _, err = s.PutJob(t.Context(), one, change)
+			must(t, err)
+		}
+		job := dispatcher.JobID(app, "parent")
+		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id,
+				attempt, http_status, state, class, error)
+			WITH RECURSIVE i (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM i WHERE n < %d)
+			SELECT %[2]d + n, %[3]d, %[2]d + n, %[4]d, %[3]d, %[5]d, 1, 0, '%[6]s', '', '' FROM i`, []int{big, small}[i],
+			may1.Add(time.Duration(i)*time.Hour).UnixMilli(), job, kind, dispatcher.AppID(app), map[bool]string{true: "failed"}[kind > 0])))
+	}
+}
+
+// However many runs of one app have ended, or fires of it were missed, what follows those of another is queued by the first call.
+func TestEndsOfOneAppDelayNoOther(t *testing.T) {
+	t.Parallel()
+	for name, kind := range map[string]int{"failed runs": 1, "missed fires": 0} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			onBothDatabases(t, func(t *testing.T, database string) {
+				s := open(t, database)
+				endsOfApps(t, s, kind, 20_000, 3)
+				done, err := s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 200, Now: may1.Add(2 * time.Hour)})
+				must(t, err)
+				left, err := store.Count(t.Context(), s, fmt.Sprintf(`SELECT count(*) FROM pending_ends WHERE app_id = %d`, dispatcher.AppID("app")))
+				must(t, err)
+				if left != 0 || done.Ends != 103 || !done.More {
+					t.Errorf("%d ends of the small app are left, want none; %d were followed, want 103, and there are more: %t", left, done.Ends, done.More)
+				}
+			})
+		})
+	}
+}
+
+// A page whose ends cannot be followed goes by turns, too.
+func TestBadEndsOfOneAppDelayNoOther(t *testing.T) {
+	t.Parallel()
+	onBothDatabases(t, func(t *testing.T, database string) {
+		s := open(t, database)
+		endsOfApps(t, s, 1, 100, 3)
+		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO responses (scheduled_at, trigger_id, kind, attempt, response)
+			SELECT scheduled_at, trigger_id, kind, attempt, '{"body": ' FROM pending_ends WHERE app_id = %d`, dispatcher.AppID("crowded"))))
+		done, err := s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 10, Now: may1.Add(2 * time.Hour)})
+		must(t, err)
+		if done.Ends != 3 || len(done.SetAside) != 5 || !done.More {
+			t.Errorf("%d ends were followed and %d set aside, want 3 and 5; there are more: %t", done.Ends, len(done.SetAside), done.More)
+		}
+	})
+}

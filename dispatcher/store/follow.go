@@ -16,6 +16,7 @@ import (
 type pendingEnd struct {
 	key        dispatcher.RunKey // of missed fires, the kind is empty and the instant the first
 	jobID      int64
+	appID      int64 // of the job
 	endedAt    time.Time
 	startedAt  *time.Time
 	attempt    int
@@ -68,7 +69,7 @@ func (e *pendingEnd) follower(f follower) dispatcher.RunKey {
 
 // pendingEnds returns the pending ends that a query chooses, which is of pending_ends alone.
 func pendingEnds(chosen string) string {
-	return `SELECT e.ended_at, e.trigger_id, e.scheduled_at, e.kind, e.job_id, e.attempt, e.started_at, e.http_status, e.state, e.class,
+	return `SELECT e.ended_at, e.trigger_id, e.scheduled_at, e.kind, e.job_id, e.app_id, e.attempt, e.started_at, e.http_status, e.state, e.class,
 			e.error, e.tries, e.problem, e.try_at, e.judged, coalesce(j.target_group, '') <> '',
 			coalesce(a.name, ''), coalesce(j.name, ''), coalesce(t.name, ''),
 			CASE WHEN j.deleted_at IS NULL THEN coalesce(j.follows, 0) ELSE 0 END
@@ -82,48 +83,29 @@ func pendingEnds(chosen string) string {
 const earliestEnds = `SELECT * FROM pending_ends WHERE ended_at >= $2 AND try_at <= $3
 	ORDER BY ended_at, trigger_id, scheduled_at, kind LIMIT $1`
 
-// takeEarliest takes the earliest ends, and passes over those that another node takes.
-func takeEarliest(f flavor) string {
-	return pendingEnds(earliestEnds + f.lockRows(lockToDelete+skipLocked))
-}
-
 // oneEnd is an end by its key.
 // $1 ended, $2 trigger, $3 scheduled instant, $4 kind
 const oneEnd = `SELECT * FROM pending_ends WHERE ended_at = $1 AND trigger_id = $2 AND scheduled_at = $3 AND kind = $4`
 
 func scanPendingEnd(row scanner) (e pendingEnd, err error) {
 	var kind int
-	err = row.Scan(instantColumn(&e.endedAt), &e.key.TriggerID, instantColumn(&e.key.ScheduledAt), &kind, &e.jobID, &e.attempt,
+	err = row.Scan(instantColumn(&e.endedAt), &e.key.TriggerID, instantColumn(&e.key.ScheduledAt), &kind, &e.jobID, &e.appID, &e.attempt,
 		optionalColumn(&e.startedAt), &e.httpStatus, &e.state, &e.class, &e.reason, &e.tries,
 		&e.problem, &e.tryAt, &e.judged, &e.group, &e.app, &e.job, &e.trigger, &e.follows)
 	e.key.Kind, _ = dispatcher.KindOfCode(byte(kind))
 	return e, err
 }
 
-// mayFollow tells that there are pending ends, and that they may be followed now.
-// $1 lower bound
-const mayFollow = `SELECT 1 FROM pending_ends WHERE ended_at >= $1 AND ` + noRollback + ` LIMIT 1`
+// mayFollow counts the pending ends, as far as a limit, if they may be followed now.
+// $1 lower bound, $2 limit
+const mayFollow = `SELECT count(*) FROM (SELECT 1 AS one FROM pending_ends WHERE ended_at >= $1 AND ` + noRollback + ` LIMIT $2) AS e`
 
 // FollowEnds removes pending ends and queues what follows them.
 func (s *store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (done dispatcher.FollowedEnds, err error) {
-	from := int64(0)
-	if !query.From.IsZero() {
-		from = query.From.UnixMilli()
-	}
 	// Mostly there are none, and no transaction is needed to find that out.
-	if found, err := s.anyEnds(ctx, from); err != nil || !found {
-		return done, err
-	}
-	err = s.change(ctx, dispatcher.Change{Now: query.Now}, func(ctx context.Context, t *tx) error {
-		ends, err := collect(ctx, t, scanPendingEnd, takeEarliest(t.flavor), query.Limit, from, t.now.UnixMilli())
-		if err == nil {
-			done, err = t.followEnds(ctx, ends)
-			done.More = len(ends) == query.Limit
-		}
-		return err
-	})
-	if err != nil && s.ofStored(ctx, err) {
-		done, err = s.followSingly(ctx, query, from)
+	page, found, err := s.pageOf(ctx, query)
+	if err == nil && found {
+		done, err = s.followPage(ctx, &page)
 	}
 	if err != nil {
 		return dispatcher.FollowedEnds{}, fmt.Errorf("follow the ends of runs: %w", err)
@@ -131,11 +113,20 @@ func (s *store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (d
 	return done, nil
 }
 
-func (s *store) anyEnds(ctx context.Context, from int64) (bool, error) {
-	ctx, cancel := bound(ctx, otherTimeout)
-	defer cancel()
-	_, found, err := first(ctx, s.read, scanInt, mayFollow, from)
-	return found, err
+// followPage follows the ends of a page, and passes over those that another node takes.
+func (s *store) followPage(ctx context.Context, page *endsPage) (done dispatcher.FollowedEnds, err error) {
+	err = s.change(ctx, dispatcher.Change{Now: page.Now}, func(ctx context.Context, t *tx) error {
+		ends, err := page.read(ctx, t.flavor, t, t.lockRows(lockToDelete+skipLocked), t.now)
+		if err == nil {
+			done, err = t.followEnds(ctx, ends)
+			done.More = page.more(ends)
+		}
+		return err
+	})
+	if s.ofStored(ctx, err) {
+		return s.followSingly(ctx, page)
+	}
+	return done, err
 }
 
 // followEnds follows ends that are locked, and removes them.
@@ -143,7 +134,7 @@ func (t *tx) followEnds(ctx context.Context, ends []pendingEnd) (done dispatcher
 	if len(ends) == 0 {
 		return done, nil
 	}
-	done = dispatcher.FollowedEnds{Ends: len(ends), Latest: ends[len(ends)-1].endedAt}
+	done = dispatcher.FollowedEnds{Ends: len(ends), Latest: latestEnds(ends)}
 	causes, err := t.causesOf(ctx, ends)
 	if err != nil {
 		return done, err

@@ -63,8 +63,7 @@ func (t *tx) roomOf(ctx context.Context, f *following, name string) (*followRoom
 // countSetAside counts the ends of an app that are set aside, as far as one above most.
 func (t *tx) countSetAside(ctx context.Context, app string, most int) (int64, error) {
 	// $1 app, $2 limit
-	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM pending_ends AS e JOIN jobs AS j ON j.id = e.job_id
-		WHERE e.try_at > 0 AND j.app_id = $1 LIMIT $2) AS aside`
+	const count = `SELECT COUNT(*) FROM (SELECT 1 FROM pending_ends AS e WHERE e.app_id = $1 AND e.try_at > 0 LIMIT $2) AS aside`
 	aside, _, err := first(ctx, t, scanInt, count, dispatcher.AppID(app), most+1)
 	if err != nil {
 		err = fmt.Errorf("count the ends of app %s that are set aside: %w", app, err)

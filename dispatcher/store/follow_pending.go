@@ -24,9 +24,9 @@ const wantedEnd = `c.of_kind < 16 AND CASE coalesce(c.of_state, 'succeeded')
 
 // insertPending makes pending ends of the runs c that meet a condition.
 func insertPending(condition string) string {
-	return ` INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt, started_at, http_status, state, class,
-		error)
-	SELECT c.of_end, c.of_trigger, c.of_at, c.of_kind, c.of_job, c.over, c.of_started, c.of_status, coalesce(c.of_state, 'succeeded'),
+	return ` INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id, attempt, started_at, http_status, state,
+		class, error)
+	SELECT c.of_end, c.of_trigger, c.of_at, c.of_kind, c.of_job, j.app_id, c.over, c.of_started, c.of_status, coalesce(c.of_state, 'succeeded'),
 		coalesce(c.of_class, ''), coalesce(c.of_error, '')
 	FROM c JOIN jobs AS j ON j.id = c.of_job AND j.follows <> 0 WHERE ` + condition + ` AND ` + wantedEnd + ` ON CONFLICT DO NOTHING`
 }
@@ -37,9 +37,9 @@ func notRecorded(f flavor) string {
 }
 
 // insertPendingMisfires makes pending ends of the decisions c about missed fires.
-const insertPendingMisfires = ` INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt, http_status, state,
-		class, error)
-	SELECT c.now, c.id, c.next, 0, c.job_id, 0, 0, '', '', '' FROM c JOIN jobs AS j ON j.id = c.job_id AND j.follows <> 0
+const insertPendingMisfires = ` INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id, attempt, http_status,
+		state, class, error)
+	SELECT c.now, c.id, c.next, 0, c.job_id, j.app_id, 0, 0, '', '', '' FROM c JOIN jobs AS j ON j.id = c.job_id AND j.follows <> 0
 	WHERE c.decision <> 'fire_all' AND (j.follows & 12) <> 0 ON CONFLICT DO NOTHING`
 
 // notifyEnds notifies the nodes if there are pending ends, which this transaction may have left.

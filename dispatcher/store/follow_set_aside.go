@@ -12,29 +12,29 @@ import (
 // So a page that fails is followed end by end, and an end that fails alone is set aside until it is tried again.
 
 // followSingly follows each end of a page in a transaction of its own.
-func (s *store) followSingly(ctx context.Context, query dispatcher.FollowQuery, from int64) (all dispatcher.FollowedEnds, err error) {
-	now := query.Now
+func (s *store) followSingly(ctx context.Context, page *endsPage) (all dispatcher.FollowedEnds, err error) {
+	now := page.Now
 	if now.IsZero() {
 		if now, err = s.clock(ctx, s.read); err != nil {
 			return all, err
 		}
 	}
-	ends, err := collect(ctx, s.read, scanPendingEnd, pendingEnds(earliestEnds), query.Limit, from, now.UnixMilli())
+	ends, err := page.read(ctx, s.flavor, s.read, "", now)
 	if err != nil {
 		return all, err
 	}
-	all.More = len(ends) == query.Limit
+	all.More, all.Latest = page.more(ends), latestEnds(ends)
 	for _, end := range ends {
-		one, err := s.followOne(ctx, &end, query.Now)
+		one, err := s.followOne(ctx, &end, page.Now)
 		if err != nil && !s.ofStored(ctx, err) {
 			return all, err
 		}
 		if err != nil {
-			if one.SetAside, err = s.setEndAside(ctx, &end, err, query.Now); err != nil {
+			if one.SetAside, err = s.setEndAside(ctx, &end, err, page.Now); err != nil {
 				return all, err
 			}
 		}
-		all.Ends, all.Queued, all.Latest = all.Ends+one.Ends, all.Queued+one.Queued, end.endedAt
+		all.Ends, all.Queued = all.Ends+one.Ends, all.Queued+one.Queued
 		all.SetAside = append(all.SetAside, one.SetAside...)
 	}
 	return all, nil

@@ -103,7 +103,7 @@ func TestEndsBeforeALowerBoundAreLeftAlone(t *testing.T) {
 		endsOfParent(t, s, 4, now)
 		done, err := s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 1, From: now.Add(2 * time.Second), Now: now})
 		must(t, err)
-		if done.Ends != 1 || !done.Latest.Equal(now.Add(2*time.Second)) || !done.More {
+		if done.Ends != 1 || !done.Latest[dispatcher.AppID("app")].Equal(now.Add(2*time.Second)) || !done.More {
 			t.Errorf("from the third end on: %+v, want that one alone, and that there are more", done)
 		}
 		done, err = s.FollowEnds(t.Context(), dispatcher.FollowQuery{Limit: 10, Now: now})

@@ -79,6 +79,11 @@ func (p *postgres) eachFirst(columns, joined, conditions, order string) string {
 		WHERE ` + conditions + ` ORDER BY ` + order + ` LIMIT $3) AS w`
 }
 
+func (p *postgres) eachFirstEnds(conditions, order, lock string) string {
+	return `SELECT e.* FROM a CROSS JOIN LATERAL (SELECT e.* FROM pending_ends AS e
+		WHERE ` + conditions + ` ORDER BY ` + order + ` LIMIT (SELECT max(a.share) FROM a)` + lock + `) AS e`
+}
+
 // lock leaves the keys of a row alone, so that the check of a foreign key, as when a misfire of a
 // job is inserted, does not wait for it: FOR UPDATE made that a deadlock.
 func (p *postgres) lock() string { return " FOR NO KEY UPDATE" }

@@ -170,9 +170,9 @@ func (t *tx) insertMisfires(ctx context.Context, missed []dispatcher.Misfire) er
 		return fmt.Errorf("insert %d misfires: %w", len(from), err)
 	}
 	// From $1 on: misfireColumns
-	follow := t.rows(0, 1, "", misfireColumns...) + ` INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt,
-		http_status, state, class, error)
-		SELECT b.decided_at, b.trigger_id, b.from_at, 0, b.job_id, 0, 0, '', '', '' FROM b
+	follow := t.rows(0, 1, "", misfireColumns...) + ` INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id,
+		attempt, http_status, state, class, error)
+		SELECT b.decided_at, b.trigger_id, b.from_at, 0, b.job_id, j.app_id, 0, 0, '', '', '' FROM b
 		JOIN jobs AS j ON j.id = b.job_id AND j.follows <> 0 WHERE (j.follows & 12) <> 0 ON CONFLICT DO NOTHING`
 	if _, err := t.ExecContext(ctx, follow, batch...); err != nil {
 		return fmt.Errorf("follow %d misfires: %w", len(from), err)

@@ -73,6 +73,12 @@ func (s *sqlite) eachFirst(columns, joined, conditions, order string) string {
 		WHERE ` + conditions + ` ORDER BY ` + order + ` LIMIT $3)`
 }
 
+func (s *sqlite) eachFirstEnds(conditions, order, _ string) string {
+	const key = `e.ended_at, e.trigger_id, e.scheduled_at, e.kind`
+	return `SELECT e.* FROM a CROSS JOIN pending_ends AS e WHERE (` + key + `) IN (SELECT ` + key + ` FROM pending_ends AS e
+		WHERE ` + conditions + ` ORDER BY ` + order + ` LIMIT (SELECT max(a.share) FROM a))`
+}
+
 func (s *sqlite) lockRows(string) string { return "" }
 
 func (s *sqlite) claimColumns() string { return `fires` }

@@ -161,6 +161,9 @@ type flavor interface {
 	// eachFirst selects columns of the first rows r, $3 at most, of each a, in an order, from live runs r joined to others, of those
 	// that meet conditions.
 	eachFirst(columns, joined, conditions, order string) string
+	// eachFirstEnds selects the first pending ends e of each a, a.share at most, in an order, of those that meet conditions. lock is
+	// empty, or locks them.
+	eachFirstEnds(conditions, order, lock string) string
 	// claimColumns are the columns of claims that list fires, and claimValues what goes there of the fires c.
 	claimColumns() string
 	claimValues() string

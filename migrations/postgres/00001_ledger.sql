@@ -460,6 +460,7 @@ CREATE TABLE pending_ends (
   scheduled_at BIGINT  NOT NULL,          -- of missed fires: the first
   kind         INTEGER NOT NULL,          -- 0: fires were missed; see misfires
   job_id       BIGINT  NOT NULL,
+  app_id       BIGINT  NOT NULL,          -- the job's: ends are followed by turns of apps
   attempt      INTEGER NOT NULL,
   started_at   BIGINT,
   http_status  INTEGER NOT NULL,
@@ -473,6 +474,7 @@ CREATE TABLE pending_ends (
   PRIMARY KEY (ended_at, trigger_id, scheduled_at, kind)
 );
 CREATE INDEX pending_ends_job ON pending_ends (job_id);
+CREATE INDEX pending_ends_app ON pending_ends (app_id, try_at, ended_at, trigger_id, scheduled_at, kind);
 CREATE INDEX pending_ends_set_aside ON pending_ends (ended_at) WHERE try_at > 0;
 
 -- The attempts of a run that are over, except the latest, which the row of the run holds. Their

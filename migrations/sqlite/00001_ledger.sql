@@ -390,6 +390,7 @@ CREATE TABLE pending_ends (
   scheduled_at INTEGER NOT NULL,
   kind INTEGER NOT NULL,
   job_id INTEGER NOT NULL,
+  app_id INTEGER NOT NULL,
   attempt INTEGER NOT NULL,
   started_at INTEGER,
   http_status INTEGER NOT NULL,
@@ -403,6 +404,7 @@ CREATE TABLE pending_ends (
   PRIMARY KEY (ended_at, trigger_id, scheduled_at, kind)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX pending_ends_job ON pending_ends (job_id);
+CREATE INDEX pending_ends_app ON pending_ends (app_id, try_at, ended_at, trigger_id, scheduled_at, kind);
 CREATE INDEX pending_ends_set_aside ON pending_ends (ended_at) WHERE try_at > 0;
 
 CREATE TABLE attempts (

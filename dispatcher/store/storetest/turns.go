@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -19,6 +20,8 @@ func turnTests() tests {
 		"retries that a pause holds have no turn":              testRetriesOfPausedJobsHaveNoTurn,
 		"runs of a job that is renamed stay in turn":           testTurnsAfterARename,
 		"a released run, and one that is retried, have a turn": testTurnsOfReturnedRuns,
+		"pending ends are followed by turns of apps":           testFollowByTurns,
+		"ends that found no waiting place leave others a turn": testFollowTurnsAtQuota,
 	}
 }
 
@@ -180,4 +183,88 @@ func testTurnsOfReturnedRuns(t *testing.T, f *fixture) {
 		f.must(f.RetryRun(t.Context(), run.String(), at(t0.Add(time.Duration(i)*time.Second))))
 	}
 	f.expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Limit: 7})), "ABABABA")
+}
+
+// crowdOfEnds lets so many runs of both apps fail, those of "crowded" first. Of each, a job "child" follows.
+func (f *fixture) crowdOfEnds(big, small int) {
+	f.Helper()
+	f.putApp("crowded")
+	for _, app := range []string{"crowded", "shop"} {
+		f.putIn(app, "child", nil)
+	}
+	f.putIn("crowded", "big", onFailure("child"))
+	f.putIn("shop", "small", onFailure("child"))
+	f.request("crowded", "big", big, t0)
+	f.request("shop", "small", small, t0.Add(time.Minute))
+	held, err := f.Adopt(f.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 100, Now: t0.Add(2 * time.Minute)})
+	f.must(err)
+	f.expect("adopted", len(held), big+small)
+	for _, run := range held {
+		f.recordFollowed(run, ended(dispatcher.RunFailed, run.ScheduledAt))
+	}
+}
+
+// followed follows ends once, and returns of which apps runs are queued then, as A for "crowded" and B for "shop".
+func (f *fixture) followed(limit int, now time.Time) (apps string, done dispatcher.FollowedEnds) {
+	f.Helper()
+	done, err := f.FollowEnds(f.Context(), dispatcher.FollowQuery{Limit: limit, Now: now})
+	f.must(err)
+	queued := strings.Split(f.turns(f.look(dispatcher.AdoptQuery{Limit: 100})), "")
+	slices.Sort(queued)
+	return strings.Join(queued, ""), done
+}
+
+func testFollowByTurns(t *testing.T, f *fixture) {
+	f.crowdOfEnds(30, 3)
+	now := t0.Add(3 * time.Minute)
+	queued, done := f.followed(10, now)
+	f.expect("runs of both apps after one call", queued, "AAAAABBB")
+	f.expect("there are more", done.More, true)
+	query := dispatcher.FollowQuery{Limit: 10, Now: now}
+	var ends, calls int
+	for more := true; more; calls++ {
+		query.After = done.Latest
+		var err error
+		done, err = f.FollowEnds(t.Context(), query)
+		f.must(err)
+		ends, more = ends+done.Ends, done.More
+	}
+	f.expect("ends that were left", ends, 25)
+	if calls > 4 {
+		t.Errorf("the rest took %d calls, want at most 4", calls)
+	}
+}
+
+func testFollowTurnsAtQuota(t *testing.T, f *fixture) {
+	f.crowdOfEnds(30, 3)
+	bounds := dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 40}}
+	_, _, err := f.PutApp(t.Context(), dispatcher.App{Name: "crowded", Enabled: true, Bounds: &bounds}, operator(t0))
+	f.must(err)
+	f.request("crowded", "big", 40, t0.Add(2*time.Minute+30*time.Second))
+	now := t0.Add(3 * time.Minute)
+	_, done := f.followed(10, now)
+	f.expect("ends that are dealt with", done.Ends, 8)
+	f.expect("an end is set aside", len(done.SetAside), 1)
+	runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "child", Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	f.expect("runs of the other app", len(runs), 3)
+	for more := true; more; {
+		_, done = f.followed(10, now)
+		more = done.More
+	}
+	f.request("shop", "small", 3, now)
+	held, err := f.Adopt(t.Context(), dispatcher.AdoptQuery{Node: nodeA, Token: token2, Limit: 100, Now: now})
+	f.must(err)
+	for _, run := range held {
+		if run.JobID == dispatcher.JobID("shop", "small") {
+			f.recordFollowed(run, ended(dispatcher.RunFailed, now))
+		} else {
+			f.must(f.Release(t.Context(), []dispatcher.HeldRun{run}))
+		}
+	}
+	_, done = f.followed(10, now.Add(time.Hour)) // all that are set aside are tried again
+	runs, err = f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "child", Page: dispatcher.Page{Limit: 10}})
+	f.must(err)
+	f.expect("runs of the other app next to those that are tried again", len(runs), 6)
+	f.expect("those that are tried again are set aside", len(done.SetAside), 1)
 }

@@ -41,9 +41,9 @@ m AS (
   ON CONFLICT DO NOTHING
 ),
 e AS (
-  INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt, http_status,
-      state, class, error)
-  SELECT c.now, c.id, c.next, 0, c.job_id, 0, 0, '', '', ''
+  INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id, attempt,
+      http_status, state, class, error)
+  SELECT c.now, c.id, c.next, 0, c.job_id, j.app_id, 0, 0, '', '', ''
   FROM c
   JOIN jobs AS j ON j.id = c.job_id
     AND j.follows <> 0

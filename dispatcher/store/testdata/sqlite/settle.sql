@@ -66,9 +66,9 @@ c AS (
     AND (t.app_id IN (SELECT id FROM apps WHERE enabled)) = b.yes
     AND EXISTS (SELECT 1 FROM nodes WHERE id = $1 AND state = 'active')
 )
-INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, attempt, http_status,
-    state, class, error)
-SELECT c.now, c.id, c.next, 0, c.job_id, 0, 0, '', '', ''
+INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id, attempt,
+    http_status, state, class, error)
+SELECT c.now, c.id, c.next, 0, c.job_id, j.app_id, 0, 0, '', '', ''
 FROM c
 JOIN jobs AS j ON j.id = c.job_id
   AND j.follows <> 0
