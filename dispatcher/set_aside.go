@@ -23,6 +23,7 @@ const (
 	WorkFollow     Work = "follow"     // what follows the end of a run is queued
 	WorkFire       Work = "fire"       // a fire is claimed, or a missed one settled: the trigger is quarantined
 	WorkHost       Work = "host"       // runs that wait for a host go on
+	WorkEndpoints  Work = "endpoints"  // an endpoint is removed that did not register again
 	WorkStates     Work = "states"     // the state of a job is worked out
 	WorkAlerts     Work = "alerts"     // alerts are looked at
 	WorkObjectives Work = "objectives" // fires are counted for an objective
@@ -36,7 +37,7 @@ const (
 // Works are all kinds of work.
 var Works = []Work{
 	WorkAdopt, WorkRetry, WorkGiveUp, WorkLost, WorkBegin, WorkSlots, WorkRecord, WorkUnfold, WorkBroadcast, WorkFollow, WorkFire,
-	WorkHost, WorkStates, WorkAlerts, WorkObjectives, WorkStatistics, WorkPauses, WorkZones, WorkUsage, WorkPurge,
+	WorkHost, WorkEndpoints, WorkStates, WorkAlerts, WorkObjectives, WorkStatistics, WorkPauses, WorkZones, WorkUsage, WorkPurge,
 }
 
 // SetAside is a row that its work goes on without.

@@ -218,6 +218,29 @@ func chores() []poisonedBatch {
 			goesOn: func(r *batchRig) bool { return r.state("victim") == dispatcher.RunLost },
 		},
 		{
+			name: "endpoints: one cannot be removed", methods: []string{"ExpireEndpoints"}, work: dispatcher.WorkEndpoints,
+			poison: func(r *batchRig) {
+				r.expiringEndpoints()
+				r.refuse("DELETE", "endpoints", "ROW.group_id = %d AND ROW.id = 'a'", dispatcher.GroupID("evil", "workers"))
+			},
+			call: (*batchRig).expireEndpoints,
+			goesOn: func(r *batchRig) bool { // the other endpoint of the group does, too
+				return r.count(`SELECT count(*) FROM endpoints`) == 1
+			},
+		},
+		{
+			name: "endpoints: their group cannot be written", methods: []string{"ExpireEndpoints"}, work: dispatcher.WorkEndpoints,
+			poison: func(r *batchRig) {
+				r.expiringEndpoints()
+				r.exec(`DELETE FROM endpoints WHERE id = 'b'`)
+				r.refuse("UPDATE", "endpoint_groups", "ROW.id = %d", dispatcher.GroupID("evil", "workers"))
+			},
+			call: (*batchRig).expireEndpoints,
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM endpoints WHERE group_id = %d`, dispatcher.GroupID("victim", "workers")) == 0
+			},
+		},
+		{
 			name: "usage: bytes are as many as can be", methods: []string{"KeepBytes"}, work: dispatcher.WorkUsage,
 			poison: func(r *batchRig) {
 				r.jobs(nil)
@@ -248,4 +271,32 @@ func chores() []poisonedBatch {
 			},
 		},
 	}
+}
+
+// expiringEndpoints lets two endpoints register in a group of each app, for less than an hour.
+func (r *batchRig) expiringEndpoints() {
+	r.Helper()
+	r.both(func(app string) {
+		group := dispatcher.EndpointGroup{App: app, Name: "workers", Registration: &dispatcher.Registration{
+			Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}, ExpireAfter: dispatcher.Duration(time.Minute)}}
+		group.SetDefaults()
+		_, _, err := r.PutGroup(r.Context(), group, r.change())
+		must(r.T, err)
+		for _, id := range []string{"a", "b"} {
+			e := dispatcher.Endpoint{ID: id, StaticEndpoint: dispatcher.StaticEndpoint{URL: "http://10.0.0.1:8080", Weight: 1}}
+			_, _, err := r.RegisterEndpoint(r.Context(), app, "workers", e, r.now, r.change())
+			must(r.T, err)
+		}
+	})
+}
+
+// expireEndpoints expires endpoints an hour later.
+func (r *batchRig) expireEndpoints() error {
+	for n := 10; n == 10; {
+		var err error
+		if n, err = r.ExpireEndpoints(r.Context(), 10, r.now.Add(time.Hour)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -293,24 +293,6 @@ func (t *tx) writeDeclared(ctx context.Context, group int64, endpoints map[strin
 	return err
 }
 
-// ExpireEndpoints removes endpoints that did not register again in time.
-func (s *store) ExpireEndpoints(ctx context.Context, limit int, now time.Time) (expired int, err error) {
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		// $1 now, $2 limit. A heartbeat that comes first saves its row: PostgreSQL looks at the outer condition again.
-		const remove = `DELETE FROM endpoints WHERE expires_at <= $1 AND (group_id, id) IN
-			(SELECT group_id, id FROM endpoints WHERE expires_at <= $1 ORDER BY group_id, id LIMIT $2) RETURNING group_id`
-		groups, err := collect(ctx, t, scanInt, remove, t.now.UnixMilli(), limit)
-		if expired = len(groups); err != nil || expired == 0 {
-			return err
-		}
-		if err := t.noteLeft(ctx, groups); err != nil {
-			return err
-		}
-		return t.notifyGroups(ctx, groups)
-	})
-	return expired, err
-}
-
 // noteLeft notes that endpoints of groups that had registered expired or left.
 func (t *tx) noteLeft(ctx context.Context, groups []int64) error {
 	// $1 now, from $2 on: the ids

@@ -12,12 +12,11 @@ type Batch struct {
 
 // The reasons of methods without a batch.
 const (
-	oneRow   = "it is about one row, one job or one app"
-	plain    = "it reads numbers and names, which it does not compute with"
-	decoded  = "a definition that cannot be decoded has its error with it, or is shown without"
-	fleet    = "it is about nodes, locks or the database, and reads nothing that apps have"
-	steps    = "it is about one object, which notes why its step failed and when it is tried again"
-	compares = "it compares times and deletes, and computes nothing"
+	oneRow  = "it is about one row, one job or one app"
+	plain   = "it reads numbers and names, which it does not compute with"
+	decoded = "a definition that cannot be decoded has its error with it, or is shown without"
+	fleet   = "it is about nodes, locks or the database, and reads nothing that apps have"
+	steps   = "it is about one object, which notes why its step failed and when it is tried again"
 )
 
 // Batches are all methods that the engine calls, by name. A method that is missing fails a test of the engine, and one with works
@@ -31,6 +30,7 @@ var Batches = map[string]Batch{
 	"Claim":              {Works: []dispatcher.Work{dispatcher.WorkFire}},
 	"DueHosts":           {Works: []dispatcher.Work{dispatcher.WorkHost}},
 	"EndBroadcasts":      {Works: []dispatcher.Work{dispatcher.WorkBroadcast}},
+	"ExpireEndpoints":    {Works: []dispatcher.Work{dispatcher.WorkEndpoints}},
 	"ExpirePauses":       {Works: []dispatcher.Work{dispatcher.WorkPauses}},
 	"FailLostRuns":       {Works: []dispatcher.Work{dispatcher.WorkLost}},
 	"LoseRuns":           {Works: []dispatcher.Work{dispatcher.WorkLost}},
@@ -71,6 +71,6 @@ var Batches = map[string]Batch{
 	"Unlock": {Why: fleet}, "ZonesChanged": {Why: fleet}, "ZoneSetting": {Why: fleet}, "ZoneArchive": {Why: fleet}, "NoteZones": {Why: fleet},
 
 	"FeedBackfill": {Why: steps}, "StepBulkAction": {Why: steps},
-	"ExpireEndpoints": {Why: compares}, "RemoveCutOffImports": {Why: "it works on one app after the other, which its owner may import again"},
-	"RetrySetAside": {Why: "it works on one row after the other, and sets aside those that fail"},
+	"RemoveCutOffImports": {Why: "it works on one app after the other, which its owner may import again"},
+	"RetrySetAside":       {Why: "it works on one row after the other, and sets aside those that fail"},
 }
