@@ -31,6 +31,10 @@ type Ledger interface {
 	// Leaks lists what is held for runs of an app although they have ended, or keeps runs from going on, and was so before an
 	// instant: at most limit leaks, in the order of their jobs. What is younger may be about to be freed.
 	Leaks(ctx context.Context, app string, before time.Time, limit int) ([]Leak, error)
+	// MendLeaks lets runs of any app go on that nothing else would let go: those that wait for a host that no probe asks for are attempted
+	// again, and those that wait for a callback without a deadline get the latest one that there may be. It returns the kind and the run
+	// of at most limit leaks that it mended.
+	MendLeaks(ctx context.Context, limit int, now time.Time) ([]Leak, error)
 	// Misfires lists the misfire decisions of an app, latest first, optionally of one job and trigger.
 	// The cursor is Misfire.Cursor of the last item.
 	Misfires(ctx context.Context, query RunQuery) ([]Misfire, error)

@@ -106,6 +106,7 @@ type rounds struct {
 	missing map[pool.AttemptKey]time.Time // when a run was first missed; see reclaim
 	doubt   atomic.Int64                  // when a claim last had no response, or a rollback came or went, in Unix milliseconds; see inDoubt
 	left    left
+	mended  time.Time // when the node last looked for leaks
 	// When this node last looked for runs to reclaim, and for other time zone data.
 	reclaimAt, zonesAt time.Time
 	zones              followedZones

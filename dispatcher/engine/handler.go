@@ -46,6 +46,7 @@ func (e *Engine) handleOnce(ctx context.Context, now time.Time) error {
 		{"reclaim runs", e.reclaimInDoubt},
 		{"try again what is set aside", e.retrySetAside},
 		{"settle attempts that are not here", e.settleLeft},
+		{"mend leaks", e.mendLeaks},
 		{"count upcoming fires", e.countUpcoming},
 		{"count what there is", e.takeCensus},
 		{"report bytes of responses", e.reportBytes},

@@ -99,3 +99,20 @@ func (e *Engine) findLeftSlots(ctx context.Context) (found []dispatcher.HeldRun,
 	}
 	return found, nil
 }
+
+// mendLeaks lets runs go on that wait for something that never comes, as after somebody edited the database. What else is left is freed
+// by the node that has it, by a probe or by the loop that follows ends.
+func (e *Engine) mendLeaks(ctx context.Context, now time.Time) error {
+	if e.fleet.awaitsRollbackChoice() || !passed(e.mended, now, reclaimInterval) {
+		return nil
+	}
+	leaks, err := e.store.MendLeaks(ctx, handlerPage, time.Time{})
+	for _, leak := range leaks {
+		e.log.WarnContext(ctx, "leak mended", "kind", string(leak.Kind), "node", e.fleet.id().String(), "run", leak.Run)
+		e.metrics.mendedLeaks.WithLabelValues(string(leak.Kind)).Inc()
+	}
+	if err == nil && len(leaks) < handlerPage {
+		e.mended = now
+	}
+	return err
+}

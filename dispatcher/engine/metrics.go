@@ -22,12 +22,14 @@ type metrics struct {
 	retries   *prometheus.CounterVec // by reason
 	slots     *prometheus.CounterVec // by result
 	leftSlots prometheus.Counter
-	unplaced  *prometheus.CounterVec // by reason
-	misfires  prometheus.Counter
-	removed   *prometheus.CounterVec // by kind
-	polls     prometheus.Histogram
-	drift     prometheus.Gauge
-	rollbacks prometheus.Gauge
+	// mendedLeaks are by kind.
+	mendedLeaks *prometheus.CounterVec
+	unplaced    *prometheus.CounterVec // by reason
+	misfires    prometheus.Counter
+	removed     *prometheus.CounterVec // by kind
+	polls       prometheus.Histogram
+	drift       prometheus.Gauge
+	rollbacks   prometheus.Gauge
 }
 
 // The results of a claim.
@@ -56,6 +58,10 @@ func newMetrics(e *Engine, registry prometheus.Registerer) *metrics {
 			Name: "carillon_left_slots_total",
 			Help: "Slots of attempts that the database gave to this node and that it did not make, as after a rollback, and that it freed.",
 		}),
+		mendedLeaks: counters(registry, "carillon_mended_leaks_total", "kind",
+			[]dispatcher.LeakKind{dispatcher.LeakWaiting, dispatcher.LeakCallback},
+			"Runs that nothing would have let go on and that this node let go, by kind: waiting for a host without probes, or for a "+
+				"callback without a deadline."),
 		unplaced: counters(registry, "carillon_unplaced_runs_total", "reason",
 			[]string{unplacedRetry, unplacedDeferred, unplacedCallback},
 			"Fires that ended because their app has as many waiting runs as it may, by what they would have waited for."),

@@ -52,6 +52,7 @@ type upkeep interface {
 	RemoveCutOffImports(ctx context.Context, now time.Time) (int, error)
 	FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error)
 	ExpireEndpoints(ctx context.Context, limit int, now time.Time) (int, error)
+	MendLeaks(ctx context.Context, limit int, now time.Time) ([]dispatcher.Leak, error)
 	dispatcher.Asides
 	RollUp(ctx context.Context, limit int) (dispatcher.RolledUp, error)
 	RollUpObjectives(ctx context.Context, limit int, now time.Time) (dispatcher.ObjectivesRolled, error)

@@ -241,6 +241,30 @@ func chores() []poisonedBatch {
 			},
 		},
 		{
+			name: "mend: the wait of a run cannot end", methods: []string{"MendLeaks"}, work: dispatcher.WorkRetry,
+			poison: func(r *batchRig) {
+				r.requested(nil)
+				r.exec(`UPDATE live_runs SET state = 'retrying', waits_for = job_id, next_attempt_at = 1`)
+				r.refuse("UPDATE", "live_runs", "ROW.job_id = %d AND ROW.waits_for = 0 AND ROW.node <> -3", r.job("evil"))
+			},
+			call: (*batchRig).mendLeaks,
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM live_runs WHERE waits_for = 0 AND job_id = %d`, r.job("victim")) == 1
+			},
+		},
+		{
+			name: "mend: a run cannot get a deadline", methods: []string{"MendLeaks"}, work: dispatcher.WorkRetry,
+			poison: func(r *batchRig) {
+				r.requested(nil)
+				r.exec(`UPDATE live_runs SET state = 'waiting_callback'`)
+				r.refuse("UPDATE", "live_runs", "ROW.job_id = %d AND ROW.next_attempt_at IS NOT NULL AND ROW.node <> -3", r.job("evil"))
+			},
+			call: (*batchRig).mendLeaks,
+			goesOn: func(r *batchRig) bool {
+				return r.count(`SELECT count(*) FROM live_runs WHERE next_attempt_at > 0 AND job_id = %d`, r.job("victim")) == 1
+			},
+		},
+		{
 			name: "usage: bytes are as many as can be", methods: []string{"KeepBytes"}, work: dispatcher.WorkUsage,
 			poison: func(r *batchRig) {
 				r.jobs(nil)
@@ -299,4 +323,10 @@ func (r *batchRig) expireEndpoints() error {
 		}
 	}
 	return nil
+}
+
+// mendLeaks mends leaks.
+func (r *batchRig) mendLeaks() error {
+	_, err := r.MendLeaks(r.Context(), 10, r.now)
+	return err
 }

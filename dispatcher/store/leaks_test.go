@@ -1,6 +1,7 @@
 package store_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -47,7 +48,8 @@ func testDamagedLeaks(t *testing.T, s dispatcher.Store) {
 		must(t, s.Record(t.Context(), []dispatcher.Record{{RunKey: run.RunKey, JobID: run.JobID, Revision: 1, Node: 1, Token: run.Token,
 			Attempt: 1, ClaimedAt: may1, Next: &next, Outcome: dispatcher.Outcome{State: state, StartedAt: may1, EndedAt: may1}}}))
 	}
-	goesOn(hold("accepted", 1), dispatcher.RunWaitingCallback,
+	accepted := hold("accepted", 1)
+	goesOn(accepted, dispatcher.RunWaitingCallback,
 		dispatcher.NextAttempt{At: may1.Add(time.Hour), Callback: &dispatcher.Callback{Within: time.Hour}})
 	waits := hold("waits", 2)
 	goesOn(waits, dispatcher.RunFailed, dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), NotAttempted: true,
@@ -68,6 +70,19 @@ func testDamagedLeaks(t *testing.T, s dispatcher.Store) {
 	if got := found(); len(got) != 0 {
 		t.Errorf("before the damage: got leaks %v", got)
 	}
+	mend := func() (kinds []string) {
+		t.Helper()
+		mended, err := s.MendLeaks(t.Context(), 10, may1.Add(time.Minute))
+		must(t, err)
+		for _, leak := range mended {
+			kinds = append(kinds, string(leak.Kind)+" "+leak.Run)
+		}
+		slices.Sort(kinds)
+		return kinds
+	}
+	if got := mend(); len(got) != 0 {
+		t.Errorf("before the damage: mended %v", got)
+	}
 	for _, damage := range []string{
 		`UPDATE live_runs SET next_attempt_at = NULL WHERE state = 'waiting_callback'`, `DELETE FROM host_waits`,
 		`DELETE FROM live_runs WHERE state = 'waiting_shards'`,
@@ -76,5 +91,38 @@ func testDamagedLeaks(t *testing.T, s dispatcher.Store) {
 	}
 	if diff := cmp.Diff([]string{"accepted: callback", "parent: shard", "waits: waiting"}, found()); diff != "" {
 		t.Errorf("leaks (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"callback " + accepted.String(), "waiting " + waits.String()}, mend()); diff != "" {
+		t.Errorf("mended (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"parent: shard"}, found()); diff != "" {
+		t.Errorf("leaks that are left (-want +got):\n%s", diff)
+	}
+	if got := mend(); len(got) != 0 {
+		t.Errorf("after that: mended %v", got)
+	}
+	shard := parent.RunKey
+	shard.Shard = 1
+	for _, look := range []struct {
+		query dispatcher.AdoptQuery
+		want  []dispatcher.RunKey
+	}{
+		{dispatcher.AdoptQuery{Retries: true, Now: may1.Add(time.Minute)}, []dispatcher.RunKey{waits.RunKey}},
+		{dispatcher.AdoptQuery{Retries: true, Now: may1.Add(dispatcher.MostCallbackWait - time.Second)}, nil},
+		{dispatcher.AdoptQuery{Retries: true, Now: may1.Add(dispatcher.MostCallbackWait)}, []dispatcher.RunKey{accepted.RunKey}},
+		{dispatcher.AdoptQuery{Now: may1.Add(time.Minute)}, []dispatcher.RunKey{shard}}, // it goes on as it is
+	} {
+		look.query.Node, look.query.Token, look.query.Limit = 1, 9, 10
+		runs, err := s.Adoptable(t.Context(), look.query)
+		must(t, err)
+		var got []dispatcher.RunKey
+		for _, run := range runs {
+			got = append(got, run.RunKey)
+		}
+		if diff := cmp.Diff(look.want, got); diff != "" {
+			t.Errorf("runs to adopt at %s (-want +got):\n%s", look.query.Now, diff)
+		}
+		_, err = s.Adopt(t.Context(), look.query, runs)
+		must(t, err)
 	}
 }

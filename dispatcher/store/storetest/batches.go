@@ -40,6 +40,7 @@ var Batches = map[string]Batch{
 	"GrantWaiting":       {Works: []dispatcher.Work{dispatcher.WorkSlots}},
 	"KeepBytes":          {Works: []dispatcher.Work{dispatcher.WorkUsage}},
 	"WaitingRuns":        {Works: []dispatcher.Work{dispatcher.WorkUsage}},
+	"MendLeaks":          {Works: []dispatcher.Work{dispatcher.WorkRetry}},
 	"Purge":              {Works: []dispatcher.Work{dispatcher.WorkPurge}},
 	"Record":             {Works: []dispatcher.Work{dispatcher.WorkRecord}},
 	"Release":            {Works: []dispatcher.Work{dispatcher.WorkBegin}},
