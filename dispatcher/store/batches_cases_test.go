@@ -299,7 +299,8 @@ func endBatches() []poisonedBatch {
 				for _, run := range r.adopted(nil) {
 					must(r.T, r.Record(r.Context(), []dispatcher.Record{r.record(run, dispatcher.RunFailed)}))
 					r.exec(`INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id, attempt, http_status, state, class,
-						error) VALUES (%d, %d, %d, 2, %[4]d, %[4]d, 1, 0, 'failed', 'other', '')`, r.now.UnixMilli(), run.TriggerID, run.ScheduledAt.UnixMilli(), run.JobID)
+						error) VALUES (%d, %d, %d, 2, %[4]d, %[4]d, 1, 0, 'failed', 'other', '')`,
+						r.now.UnixMilli(), run.TriggerID, run.ScheduledAt.UnixMilli(), run.JobID)
 				}
 				r.refuse("DELETE", "pending_ends", "ROW.job_id = %d", r.job("evil"))
 			},

@@ -159,7 +159,8 @@ func TestEndsOfOneAppDelayNoOther(t *testing.T) {
 				left, err := store.Count(t.Context(), s, fmt.Sprintf(`SELECT count(*) FROM pending_ends WHERE app_id = %d`, dispatcher.AppID("app")))
 				must(t, err)
 				if left != 0 || done.Ends != 103 || !done.More {
-					t.Errorf("%d ends of the small app are left, want none; %d were followed, want 103, and there are more: %t", left, done.Ends, done.More)
+					t.Errorf("%d ends of the small app are left, want none; %d were followed, want 103, and there are more: %t",
+						left, done.Ends, done.More)
 				}
 			})
 		})

@@ -69,8 +69,8 @@ func (e *pendingEnd) follower(f follower) dispatcher.RunKey {
 
 // pendingEnds returns the pending ends that a query chooses, which is of pending_ends alone.
 func pendingEnds(chosen string) string {
-	return `SELECT e.ended_at, e.trigger_id, e.scheduled_at, e.kind, e.job_id, e.app_id, e.attempt, e.started_at, e.http_status, e.state, e.class,
-			e.error, e.tries, e.problem, e.try_at, e.judged, coalesce(j.target_group, '') <> '',
+	return `SELECT e.ended_at, e.trigger_id, e.scheduled_at, e.kind, e.job_id, e.app_id, e.attempt, e.started_at, e.http_status, e.state,
+			e.class, e.error, e.tries, e.problem, e.try_at, e.judged, coalesce(j.target_group, '') <> '',
 			coalesce(a.name, ''), coalesce(j.name, ''), coalesce(t.name, ''),
 			CASE WHEN j.deleted_at IS NULL THEN coalesce(j.follows, 0) ELSE 0 END
 		FROM (` + chosen + `) AS e

@@ -26,8 +26,8 @@ const wantedEnd = `c.of_kind < 16 AND CASE coalesce(c.of_state, 'succeeded')
 func insertPending(condition string) string {
 	return ` INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id, attempt, started_at, http_status, state,
 		class, error)
-	SELECT c.of_end, c.of_trigger, c.of_at, c.of_kind, c.of_job, j.app_id, c.over, c.of_started, c.of_status, coalesce(c.of_state, 'succeeded'),
-		coalesce(c.of_class, ''), coalesce(c.of_error, '')
+	SELECT c.of_end, c.of_trigger, c.of_at, c.of_kind, c.of_job, j.app_id, c.over, c.of_started, c.of_status,
+		coalesce(c.of_state, 'succeeded'), coalesce(c.of_class, ''), coalesce(c.of_error, '')
 	FROM c JOIN jobs AS j ON j.id = c.of_job AND j.follows <> 0 WHERE ` + condition + ` AND ` + wantedEnd + ` ON CONFLICT DO NOTHING`
 }
 

@@ -28,7 +28,8 @@ const (
 // $1 limit, $2 lower bound, $3 now, from $4 on: afterColumns
 func endsByTurns(f flavor, lock string) string {
 	const least = `SELECT min(e.app_id) FROM pending_ends AS e`
-	const freshOrder, triedOrder = `e.ended_at, e.trigger_id, e.scheduled_at, e.kind`, `e.try_at, e.ended_at, e.trigger_id, e.scheduled_at, e.kind`
+	const freshOrder = `e.ended_at, e.trigger_id, e.scheduled_at, e.kind`
+	const triedOrder = `e.try_at, ` + freshOrder
 	return f.rows(3, 4, "", afterColumns...) + `, a AS MATERIALIZED (
 		SELECT a.app, a.from_end, CASE WHEN count(*) OVER () > $1 THEN 1 ELSE $1 / count(*) OVER () END AS share
 		FROM (SELECT a.app, a.from_end, coalesce((SELECT min(e.ended_at) FROM pending_ends AS e WHERE ` + freshEnds + `),

@@ -199,8 +199,8 @@ func TestDoctorNamesEndsThatCannotBeFollowed(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	newToken(t, database)
-	rows(t, database, `INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id, attempt, http_status, state, class, error,
-		tries, try_at, problem) VALUES (1, 1, 1, 1, 1, 1, 1, 0, '', '', '', 3, 1795000000000, 'the response is no JSON') RETURNING 'done'`)
+	rows(t, database, `INSERT INTO pending_ends (ended_at, trigger_id, scheduled_at, kind, job_id, app_id, attempt, http_status, state, class,
+		error, tries, try_at, problem) VALUES (1, 1, 1, 1, 1, 1, 1, 0, '', '', '', 3, 1795000000000, 'the response is no JSON') RETURNING 'done'`)
 	expect(t, doctor(t, nil, "--database", database), "set_aside", healthWarn, "1 of 1", "tried 3 times, again at 2026-11-18",
 		"the response is no JSON")
 }
