@@ -14,10 +14,12 @@ type Export struct {
 	// Format is ExportFormat.
 	Format int `json:"format"`
 	// Installation is the id in the event ids of the app. It moves with the app.
-	Installation string     `json:"installation"`
-	ExportedAt   time.Time  `json:"exported_at"`
-	App          App        `json:"app"`
-	Calendars    []Calendar `json:"calendars"`
+	Installation string `json:"installation"`
+	// Salt is that of the app, with which the ids of its runs stay the same. Exports of older versions have none.
+	Salt       Salt       `json:"salt,omitempty"`
+	ExportedAt time.Time  `json:"exported_at"`
+	App        App        `json:"app"`
+	Calendars  []Calendar `json:"calendars"`
 	// Groups come without the endpoints that registered themselves, which register again, and without values of secrets.
 	Groups []EndpointGroup `json:"groups"`
 	// Alerts come without values of secrets, and without what holds.
@@ -119,6 +121,7 @@ func (e Export) Validate() error {
 	if e.Installation == "" {
 		problems.Add("/installation", CodeRequired, "installation is missing; take the file as carillon app export wrote it")
 	}
+	e.Salt.check(&problems, "/salt")
 	problems.AddError("/app", e.App.Validate())
 	checkRevision(&problems, "/app/revision", e.App.Revision)
 	checkMoved(&problems, "/exported_at", &e.ExportedAt)
@@ -198,7 +201,7 @@ func (e Export) checkWaiting(problems *Problems) {
 			break
 		}
 		at, before := Pointer("waiting_runs", strconv.Itoa(i)), len(*problems)
-		run.check(problems, at, jobs)
+		run.check(problems, at, jobs, e.Salt)
 		if len(*problems) > before {
 			continue
 		}

@@ -44,8 +44,9 @@ func (r ExportedRun) Key(job Job) RunKey {
 
 // Proven tells whether r is a run of the job that it names, of those that Export.Runnable returns. The id of a run with an id
 // of its own is a hash that has the key of its job, or of the alert of its job, in it: it is proven if what the run was given
-// leads to it. Any other id may be that of a run of another app. The ids of all other runs follow from the names of the job.
-func (r ExportedRun) Proven(jobs map[string]Job) bool {
+// leads to it, with the salt of the app. Any other id may be that of a run of another app. The ids of all other runs follow from the
+// names of the job.
+func (r ExportedRun) Proven(jobs map[string]Job, salt Salt) bool {
 	if !r.Kind.HasOwnID() {
 		return true
 	}
@@ -55,15 +56,15 @@ func (r ExportedRun) Proven(jobs map[string]Job) bool {
 	}
 	var proven RunKey
 	if r.Kind == KindAlert {
-		proven = r.toldAs(jobs)
+		proven = r.toldAs(jobs, salt)
 	} else {
-		proven = r.followedAs(jobs[r.Job].Key())
+		proven = r.followedAs(jobs[r.Job].Key(), salt)
 	}
 	return proven != RunKey{} && proven == key && key.ScheduledAt.Equal(r.ScheduledAt)
 }
 
 // followedAs returns the key of a run of a job that follows what the input names; zero: it names nothing.
-func (r ExportedRun) followedAs(job int64) RunKey {
+func (r ExportedRun) followedAs(job int64, salt Salt) RunKey {
 	event, parent := FollowEvent(r.Input.Cause.On), r.Input.Cause.Run
 	if event == OnMisfire {
 		parent = r.Input.Missed
@@ -75,11 +76,11 @@ func (r ExportedRun) followedAs(job int64) RunKey {
 	if event == OnMisfire {
 		of.Kind = "" // as missed fires have none
 	}
-	return FollowerKey(of, event, job, r.Kind)
+	return FollowerKey(salt, of, event, job, r.Kind)
 }
 
 // toldAs returns the key of a run that delivers the notification in its payload; zero: it has none.
-func (r ExportedRun) toldAs(jobs map[string]Job) RunKey {
+func (r ExportedRun) toldAs(jobs map[string]Job, salt Salt) RunKey {
 	deliveries := jobs[r.Job]
 	name, isAlert := strings.CutSuffix(deliveries.Name, alertSuffix)
 	var told AlertNotification
@@ -93,11 +94,11 @@ func (r ExportedRun) toldAs(jobs map[string]Job) RunKey {
 	if told.Transition == AlertTest {
 		about, told.Condition = 0, ""
 	}
-	return RunKey{TriggerID: AlertStateID(alert, about, told.Condition), ScheduledAt: r.ScheduledAt.UTC(), Kind: KindAlert}
+	return RunKey{TriggerID: AlertStateID(salt, alert, about, told.Condition), ScheduledAt: r.ScheduledAt.UTC(), Kind: KindAlert}
 }
 
-// check adds what is wrong with a waiting run of the jobs and deliveries of an export.
-func (r ExportedRun) check(problems *Problems, at string, jobs map[string]Job) {
+// check adds what is wrong with a waiting run of the jobs and deliveries of an export, whose app has a salt.
+func (r ExportedRun) check(problems *Problems, at string, jobs map[string]Job, salt Salt) {
 	job, known := jobs[r.Job]
 	if !known || r.State != RunQueued && r.State != RunRetrying {
 		problems.Add(at, CodeEnum, "run of job %s in state %s is not a queued or retrying run of a job of the export",
@@ -122,7 +123,7 @@ func (r ExportedRun) check(problems *Problems, at string, jobs map[string]Job) {
 	if r.Input != nil {
 		problems.AddError(at+"/input", CheckPayload(r.Input.Payload))
 	}
-	if !r.Proven(jobs) {
+	if !r.Proven(jobs, salt) {
 		problems.Add(at+"/run", CodeEnum, "run %s does not follow from the input as a run of kind %s of job %s at %s, so it may be one "+
 			"of another app; take the file as carillon app export wrote it", Echo(r.Run), r.Kind, Echo(r.Job), FormatInstant(r.ScheduledAt))
 	}

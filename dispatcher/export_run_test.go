@@ -3,6 +3,7 @@ package dispatcher_test
 import (
 	"encoding/json"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -79,14 +80,14 @@ func problemsOf(t *testing.T, err error) (found []string) {
 func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 	t.Parallel()
 	follower := func(of dispatcher.RunKey, on dispatcher.FollowEvent, app, job string, kind dispatcher.RunKind) dispatcher.RunKey {
-		return dispatcher.FollowerKey(of, on, dispatcher.JobID(app, job), kind)
+		return dispatcher.FollowerKey(nil, of, on, dispatcher.JobID(app, job), kind)
 	}
 	told := func(app, alert, job string, condition dispatcher.AlertCondition) dispatcher.RunKey {
 		id := int64(0)
 		if job != "" {
 			id = dispatcher.JobID(app, job)
 		}
-		return dispatcher.RunKey{TriggerID: dispatcher.AlertStateID(dispatcher.AlertID(app, alert), id, condition), ScheduledAt: exportedAt,
+		return dispatcher.RunKey{TriggerID: dispatcher.AlertStateID(nil, dispatcher.AlertID(app, alert), id, condition), ScheduledAt: exportedAt,
 			Kind: dispatcher.KindAlert}
 	}
 	const chain, follow, alert = dispatcher.KindChain, dispatcher.KindFollow, dispatcher.KindAlert
@@ -153,6 +154,50 @@ func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 				t.Errorf("problems are %q, want %q", got, tt.want)
 			}
 		})
+	}
+}
+
+// The salt of the export is a part of the ids of its runs: an id made with another salt, or without, is not taken.
+func TestImportedRunsHaveIDsMadeWithTheirSalt(t *testing.T) {
+	t.Parallel()
+	salt, other := dispatcher.NewSalt(), dispatcher.NewSalt()
+	own := endedRun("app", "parent")
+	missed := own
+	missed.Kind = ""
+	condition := dispatcher.AlertFailure
+	runs := func(salt dispatcher.Salt) map[string]dispatcher.ExportedRun {
+		follower := func(of dispatcher.RunKey, on dispatcher.FollowEvent, job string, kind dispatcher.RunKind) dispatcher.RunKey {
+			return dispatcher.FollowerKey(salt, of, on, dispatcher.JobID("app", job), kind)
+		}
+		told := dispatcher.RunKey{ScheduledAt: exportedAt, Kind: dispatcher.KindAlert,
+			TriggerID: dispatcher.AlertStateID(salt, dispatcher.AlertID("app", "night"), dispatcher.JobID("app", "parent"), condition)}
+		return map[string]dispatcher.ExportedRun{
+			"a run of a job": waiting("child", dispatcher.KindChain, follower(own, dispatcher.OnFailure, "child", dispatcher.KindChain),
+				cause(own, dispatcher.OnFailure)),
+			"a delivery": waiting("parent.on_failure", dispatcher.KindFollow,
+				follower(own, dispatcher.OnFailure, "parent.on_failure", dispatcher.KindFollow), cause(own, dispatcher.OnFailure)),
+			"a run after missed fires": waiting("child", dispatcher.KindChain, follower(missed, dispatcher.OnMisfire, "child", dispatcher.KindChain),
+				&dispatcher.RunInput{Missed: own.String(), Cause: &dispatcher.RunCause{On: string(dispatcher.OnMisfire)}}),
+			"a notification": waiting("night.alert", dispatcher.KindAlert, told, notification("parent", condition, dispatcher.AlertFiring)),
+		}
+	}
+	for name, tt := range map[string]struct {
+		made, file dispatcher.Salt
+		want       string
+	}{
+		"the salt of the file":               {salt, salt, ""},
+		"no salt, and none in the file":      {nil, nil, ""},
+		"no salt, and one in the file":       {nil, salt, "enum /waiting_runs/0/run"},
+		"a salt, and none in the file":       {salt, nil, "enum /waiting_runs/0/run"},
+		"another salt than that of the file": {other, salt, "enum /waiting_runs/0/run"},
+	} {
+		for kind, run := range runs(tt.made) {
+			export := movingApp()
+			export.Salt, export.Waiting = tt.file, []dispatcher.ExportedRun{run}
+			if got := strings.Join(problemsOf(t, export.Validate()), ", "); got != tt.want {
+				t.Errorf("%s with an id of %s: problems are %q, want %q", kind, name, got, tt.want)
+			}
+		}
 	}
 }
 
@@ -238,6 +283,9 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 		},
 		"a mute in year 1": {func(e *dispatcher.Export) { e.Alerts[0].Muted = &dispatcher.AlertMute{Until: new(year(1))} },
 			"time_range /alerts/0/muted/until"},
+		"a salt":       {func(e *dispatcher.Export) { e.Salt = dispatcher.NewSalt() }, ""},
+		"a short salt": {func(e *dispatcher.Export) { e.Salt = dispatcher.NewSalt()[1:] }, "count_range /salt"},
+		"a long salt":  {func(e *dispatcher.Export) { e.Salt = make(dispatcher.Salt, 1<<20) }, "count_range /salt"},
 		"a run twice": {func(e *dispatcher.Export) {
 			run := waiting("child", dispatcher.KindManual, dispatcher.RunKey{}, nil)
 			e.Waiting = []dispatcher.ExportedRun{run, run}

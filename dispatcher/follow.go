@@ -159,9 +159,9 @@ func (j Job) WithFollowTarget(event FollowEvent, target Target) Job {
 }
 
 // FollowerKey returns the key of the run of a job that follows an event of a run, or of missed fires, which have no kind. It is
-// the same however often the event is recorded, so that what follows it follows once.
-func FollowerKey(of RunKey, event FollowEvent, follower int64, kind RunKind) RunKey {
-	id := hashID("follow", of.String(), string(event), strconv.FormatInt(follower, 10))
+// the same however often the event is recorded, so that what follows it follows once. The salt is that of the app.
+func FollowerKey(salt Salt, of RunKey, event FollowEvent, follower int64, kind RunKind) RunKey {
+	id := salt.hashID("follow", of.String(), string(event), strconv.FormatInt(follower, 10))
 	return RunKey{TriggerID: id, ScheduledAt: of.ScheduledAt, Kind: kind}
 }
 

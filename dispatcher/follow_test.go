@@ -126,14 +126,14 @@ func TestFollowersOfARunHaveOneKey(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	parent := RunKey{TriggerID: 7, ScheduledAt: at, Kind: KindSchedule}
-	key := FollowerKey(parent, OnFailure, 9, KindChain)
-	if key != FollowerKey(parent, OnFailure, 9, KindChain) || !key.ScheduledAt.Equal(at) || key.Kind != KindChain {
+	key := FollowerKey(nil, parent, OnFailure, 9, KindChain)
+	if key != FollowerKey(nil, parent, OnFailure, 9, KindChain) || !key.ScheduledAt.Equal(at) || key.Kind != KindChain {
 		t.Errorf("key %+v is not that of the run at the same instant", key)
 	}
 	others := []RunKey{
-		FollowerKey(parent, OnSuccess, 9, KindChain), FollowerKey(parent, OnFailure, 10, KindChain),
-		FollowerKey(RunKey{TriggerID: 8, ScheduledAt: at, Kind: KindSchedule}, OnFailure, 9, KindChain),
-		FollowerKey(RunKey{TriggerID: 7, ScheduledAt: at, Kind: KindManual}, OnFailure, 9, KindChain),
+		FollowerKey(nil, parent, OnSuccess, 9, KindChain), FollowerKey(nil, parent, OnFailure, 10, KindChain),
+		FollowerKey(nil, RunKey{TriggerID: 8, ScheduledAt: at, Kind: KindSchedule}, OnFailure, 9, KindChain),
+		FollowerKey(nil, RunKey{TriggerID: 7, ScheduledAt: at, Kind: KindManual}, OnFailure, 9, KindChain),
 	}
 	if slices.Contains(others, key) {
 		t.Errorf("another event, follower or run has the same key: %+v", others)

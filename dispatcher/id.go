@@ -27,8 +27,11 @@ func TriggerID(app, job, trigger string) int64 { return hashID("trigger", app, j
 // hashID never returns 0, which means "none". Names hold no "/", so joining is unambiguous.
 func hashID(parts ...string) int64 {
 	sum := sha256.Sum256([]byte(strings.Join(parts, "/")))
-	return int64(binary.BigEndian.Uint64(sum[:8])>>1) | 1
+	return idOfSum(sum[:])
 }
+
+// idOfSum returns the id that a hash of 8 bytes or more begins with.
+func idOfSum(sum []byte) int64 { return int64(binary.BigEndian.Uint64(sum)>>1) | 1 }
 
 // RunKey identifies a run: the fire it executes. A job that is run by hand has no trigger,
 // so TriggerID then holds the job's id. Runs of KindChain, KindAlert and KindFollow have a hash of what

@@ -15,6 +15,7 @@ import (
 type judgedJob struct {
 	id, appID int64
 	app, name string
+	salt      dispatcher.Salt // of the app
 	labels    dispatcher.Labels
 	deleted   bool
 	follows   int  // jobs.follows
@@ -76,13 +77,13 @@ func (j *judgement) lockJobs(ctx context.Context, ids []int64) error {
 		return err
 	}
 	// From $1 on: ids
-	read := j.rows(0, 1, "", idColumns...) + ` SELECT j.id, j.app_id, a.name, j.name, j.labels, j.deleted_at IS NOT NULL, j.follows,
+	read := j.rows(0, 1, "", idColumns...) + ` SELECT j.id, j.app_id, a.name, a.salt, j.name, j.labels, j.deleted_at IS NOT NULL, j.follows,
 			j.enabled AND a.enabled AND NOT j.paused AND NOT j.app_paused,
 			CASE WHEN j.updated_at > a.updated_at THEN j.updated_at ELSE a.updated_at END,
 			j.alert_late_after, j.objective <> ''
 		FROM b JOIN jobs AS j ON j.id = b.id JOIN apps AS a ON a.id = j.app_id`
 	all, err := collect(ctx, j, func(row scanner) (job judgedJob, err error) {
-		err = row.Scan(&job.id, &job.appID, &job.app, &job.name, labelsColumn(&job.labels), &job.deleted, &job.follows, &job.watched,
+		err = row.Scan(&job.id, &job.appID, &job.app, &job.salt, &job.name, labelsColumn(&job.labels), &job.deleted, &job.follows, &job.watched,
 			instantColumn(&job.changedAt), &job.lateAfter, &job.objective)
 		return job, err
 	}, read, j.batch(ids)...)
@@ -170,7 +171,7 @@ func (j *judgement) readTracks(ctx context.Context, ids []int64) error {
 
 // trackOf returns the state of a condition of an alert for a job; there may be nothing to be known of it yet.
 func (j *judgement) trackOf(alert *storedAlert, job *judgedJob, condition dispatcher.AlertCondition) (int64, dispatcher.AlertTrack) {
-	id := dispatcher.AlertStateID(alert.id, job.id, condition)
+	id := dispatcher.AlertStateID(job.salt, alert.id, job.id, condition)
 	track, known := j.tracks[id]
 	if !known {
 		track = dispatcher.AlertTrack{AlertID: alert.id, JobID: job.id, Condition: condition}

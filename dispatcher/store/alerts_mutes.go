@@ -103,10 +103,14 @@ func (s *store) TestAlert(ctx context.Context, app, name string, change dispatch
 		if err := t.countManual(ctx, app, nil); err != nil {
 			return err
 		}
-		// $1 id
 		attached := alert.Attached().Key()
-		revision, _, err := first(ctx, t, scanInt, `SELECT revision FROM jobs WHERE id = $1`, attached)
-		if err != nil {
+		var revision int64
+		var salt dispatcher.Salt
+		// $1 id
+		const read = `SELECT j.revision, a.salt FROM jobs AS j JOIN apps AS a ON a.id = j.app_id WHERE j.id = $1`
+		if _, _, err := first(ctx, t, func(row scanner) (struct{}, error) {
+			return struct{}{}, row.Scan(&revision, &salt)
+		}, read, attached); err != nil {
 			return err
 		}
 		n := dispatcher.AlertNotification{App: app, Alert: name, Description: alert.Description, Condition: dispatcher.AlertFailure,
@@ -115,7 +119,7 @@ func (s *store) TestAlert(ctx context.Context, app, name string, change dispatch
 		if err != nil {
 			return err
 		}
-		key := dispatcher.RunKey{TriggerID: dispatcher.AlertStateID(dispatcher.AlertID(app, name), 0, ""), ScheduledAt: t.now,
+		key := dispatcher.RunKey{TriggerID: dispatcher.AlertStateID(salt, dispatcher.AlertID(app, name), 0, ""), ScheduledAt: t.now,
 			Kind: dispatcher.KindAlert}
 		queued, err := t.queueRun(ctx, key, attached, revision, &dispatcher.RunInput{Payload: payload,
 			Cause: &dispatcher.RunCause{Alert: name}})

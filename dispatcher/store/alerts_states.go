@@ -185,7 +185,7 @@ func (s *store) changeStates(ctx context.Context, app, name, jobName string, con
 		}
 		changed := map[dispatcher.AlertCondition]bool{}
 		for _, one := range dispatcher.AlertConditions {
-			id := dispatcher.AlertStateID(dispatcher.AlertID(app, name), job, one)
+			id := dispatcher.AlertStateID(j.jobs[job].salt, dispatcher.AlertID(app, name), job, one)
 			if _, known := j.tracks[id]; !known || condition != "" && condition != one {
 				continue
 			}

@@ -182,20 +182,21 @@ func addFollowers(ctx context.Context, q querier, f flavor, run *dispatcher.Run,
 		key dispatcher.RunKey
 	}
 	// $1 app, $2 job
-	const followers = `SELECT f.event, f.follower_id, f.kind, c.name FROM followers AS f JOIN jobs AS j ON j.id = f.job_id
-		JOIN jobs AS c ON c.id = f.follower_id WHERE j.app_id = $1 AND j.name = $2 ORDER BY f.event, c.name`
+	const followers = `SELECT f.event, f.follower_id, f.kind, c.name, a.salt FROM followers AS f JOIN jobs AS j ON j.id = f.job_id
+		JOIN jobs AS c ON c.id = f.follower_id JOIN apps AS a ON a.id = j.app_id WHERE j.app_id = $1 AND j.name = $2 ORDER BY f.event, c.name`
 	candidates, err := collect(ctx, q, func(row scanner) (c candidate, err error) {
 		var event dispatcher.FollowMask
 		var id int64
 		var kind int
-		err = row.Scan(&event, &id, &kind, &c.Job)
+		var salt dispatcher.Salt
+		err = row.Scan(&event, &id, &kind, &c.Job, &salt)
 		for _, on := range dispatcher.FollowEvents {
 			if on.Mask() == event {
 				c.On = on
 			}
 		}
 		of, _ := dispatcher.KindOfCode(byte(kind))
-		c.key = dispatcher.FollowerKey(key, c.On, id, of)
+		c.key = dispatcher.FollowerKey(salt, key, c.On, id, of)
 		c.Run, c.App = c.key.String(), run.App
 		return c, err
 	}, followers, dispatcher.AppID(run.App), run.Job)

@@ -192,11 +192,11 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 			expected = -1
 		}
 		// $1 id, $2 name, $3 description, $4 enabled, $5 now, $6 the revision the app must have: 0
-		// for none, -1 for any, $7 what its owner wants, $8 retention, $9 bounds, $10 external id of a new app, $11 defaults. A
-		// deleted app's revision goes on. What a shorter retention has removed does not come back with a longer one.
+		// for none, -1 for any, $7 what its owner wants, $8 retention, $9 bounds, $10 external id of a new app, $11 defaults,
+		// $12 salt of a new app. A deleted app's revision goes on, and it keeps its salt: its history has ids made with it. What a shorter retention has removed does not come back with a longer one.
 		const put = `INSERT INTO apps (id, name, description, enabled, owner_enabled, retention, bounds, external_id, defaults,
-				revision, created_at, updated_at)
-			VALUES ($1, $2, $3, $4, $7, $8, $9, $10, CAST($11 AS TEXT), 1, $5, $5)
+				salt, revision, created_at, updated_at)
+			VALUES ($1, $2, $3, $4, $7, $8, $9, $10, CAST($11 AS TEXT), $12, 1, $5, $5)
 			ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
 				owner_enabled = excluded.owner_enabled, bounds = excluded.bounds, defaults = excluded.defaults,
 				history_from = CASE WHEN excluded.retention > apps.retention AND $5 - apps.retention > apps.history_from
@@ -209,7 +209,8 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		var found bool
 		stored, found, err = first(ctx, t, scanApp, put,
 			dispatcher.AppID(app.Name), app.Name, app.Description, app.Enabled && !bounds.Suspended, t.now.UnixMilli(), expected,
-			app.Enabled, cmp.Or(app.Retention, dispatcher.DefaultRetention).Std().Milliseconds(), string(encoded), newExternalID(), defaults)
+			app.Enabled, cmp.Or(app.Retention, dispatcher.DefaultRetention).Std().Milliseconds(), string(encoded), newExternalID(), defaults,
+			[]byte(dispatcher.NewSalt()))
 		if err != nil {
 			return err
 		}

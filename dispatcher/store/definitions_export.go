@@ -75,9 +75,11 @@ func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 	}
 	export.ExportedAt = now.Truncate(time.Millisecond)
 	// $1 app
-	const installation = `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END FROM apps AS a CROSS JOIN installation AS i
-		WHERE a.id = $1`
-	if export.Installation, _, err = first(ctx, tx, scanText, installation, dispatcher.AppID(name)); err != nil {
+	const identity = `SELECT CASE WHEN a.installation <> '' THEN a.installation ELSE i.id END, a.salt
+		FROM apps AS a CROSS JOIN installation AS i WHERE a.id = $1`
+	if _, _, err = first(ctx, tx, func(row scanner) (struct{}, error) {
+		return struct{}{}, row.Scan(&export.Installation, &export.Salt)
+	}, identity, dispatcher.AppID(name)); err != nil {
 		return export, err
 	}
 	if _, export.Calendars, err = appCalendars(ctx, tx, name); err != nil {
@@ -111,7 +113,7 @@ func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 		return r, err
 	}, waitingRunsOfApp, dispatcher.AppID(name))
 	jobs := export.Runnable()
-	export.Waiting = slices.DeleteFunc(export.Waiting, func(run dispatcher.ExportedRun) bool { return !run.Proven(jobs) })
+	export.Waiting = slices.DeleteFunc(export.Waiting, func(run dispatcher.ExportedRun) bool { return !run.Proven(jobs, export.Salt) })
 	return export, err
 }
 

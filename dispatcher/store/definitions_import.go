@@ -65,16 +65,16 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export, until int6
 		externalID = export.App.AWSExternalID // trust policies demand it
 	}
 	// $1 id, $2 name, $3 description, $4 false, $5 until when the import may go on, $6 retention, $7 revision, $8 now, $9 beginning
-	// of the history, $10 installation, $11 bounds, $12 external id, $13 defaults
+	// of the history, $10 installation, $11 bounds, $12 external id, $13 defaults, $14 salt
 	const put = `INSERT INTO apps (id, name, description, enabled, owner_enabled, retention, revision, created_at,
-		updated_at, history_from, installation, bounds, external_id, defaults, importing_until)
-		VALUES ($1, $2, $3, $4, $4, $6, $7, $8, $8, $9, $10, $11, $12, CAST($13 AS TEXT), $5)
+		updated_at, history_from, installation, bounds, external_id, defaults, salt, importing_until)
+		VALUES ($1, $2, $3, $4, $4, $6, $7, $8, $8, $9, $10, $11, $12, CAST($13 AS TEXT), $14, $5)
 		ON CONFLICT (id) DO UPDATE SET description = excluded.description, enabled = excluded.enabled,
 			owner_enabled = excluded.owner_enabled, bounds = excluded.bounds, external_id = excluded.external_id,
 			defaults = excluded.defaults, retention = excluded.retention, created_at = excluded.created_at,
 			updated_at = excluded.updated_at, deleted_at = NULL,
 			revision = CASE WHEN apps.revision >= excluded.revision THEN apps.revision + 1 ELSE excluded.revision END,
-			history_from = excluded.history_from, installation = excluded.installation, switched_to = NULL,
+			history_from = excluded.history_from, installation = excluded.installation, salt = excluded.salt, switched_to = NULL,
 			importing_until = excluded.importing_until
 		WHERE apps.deleted_at IS NOT NULL
 		RETURNING ` + appColumns
@@ -89,7 +89,8 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export, until int6
 	a := export.App
 	app, found, err := first(ctx, t, scanApp, put, dispatcher.AppID(a.Name), a.Name, a.Description, false, until,
 		cmp.Or(a.Retention, dispatcher.DefaultRetention).Std().Milliseconds(),
-		max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation, string(encoded), externalID, defaults)
+		max(a.Revision, 1), t.now.UnixMilli(), since.UnixMilli(), export.Installation, string(encoded), externalID, defaults,
+		append([]byte{}, export.Salt...)) // not NULL
 	if err == nil && !found {
 		err = dispatcher.ErrPrecondition
 	}

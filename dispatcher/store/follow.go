@@ -30,6 +30,7 @@ type pendingEnd struct {
 	tryAt   int64
 	// judged tells that alerts know of it already, and group that its job calls a group.
 	judged, group bool
+	salt          dispatcher.Salt // of the app
 	// What the job and the trigger are called now. follows is 0 if the job is deleted.
 	app, job, trigger string
 	follows           dispatcher.FollowMask
@@ -64,14 +65,14 @@ func (e *pendingEnd) missed() string {
 
 // follower returns the key of a run that follows the end: the same however often the end is recorded.
 func (e *pendingEnd) follower(f follower) dispatcher.RunKey {
-	return dispatcher.FollowerKey(e.key, e.event(), f.id, f.kind)
+	return dispatcher.FollowerKey(e.salt, e.key, e.event(), f.id, f.kind)
 }
 
 // pendingEnds returns the pending ends that a query chooses, which is of pending_ends alone.
 func pendingEnds(chosen string) string {
 	return `SELECT e.ended_at, e.trigger_id, e.scheduled_at, e.kind, e.job_id, e.app_id, e.attempt, e.started_at, e.http_status, e.state,
 			e.class, e.error, e.tries, e.problem, e.try_at, e.judged, coalesce(j.target_group, '') <> '',
-			coalesce(a.name, ''), coalesce(j.name, ''), coalesce(t.name, ''),
+			coalesce(a.name, ''), a.salt, coalesce(j.name, ''), coalesce(t.name, ''),
 			CASE WHEN j.deleted_at IS NULL THEN coalesce(j.follows, 0) ELSE 0 END
 		FROM (` + chosen + `) AS e
 		LEFT JOIN jobs AS j ON j.id = e.job_id LEFT JOIN apps AS a ON a.id = j.app_id LEFT JOIN triggers AS t ON t.id = e.trigger_id
@@ -91,7 +92,7 @@ func scanPendingEnd(row scanner) (e pendingEnd, err error) {
 	var kind int
 	err = row.Scan(instantColumn(&e.endedAt), &e.key.TriggerID, instantColumn(&e.key.ScheduledAt), &kind, &e.jobID, &e.appID, &e.attempt,
 		optionalColumn(&e.startedAt), &e.httpStatus, &e.state, &e.class, &e.reason, &e.tries,
-		&e.problem, &e.tryAt, &e.judged, &e.group, &e.app, &e.job, &e.trigger, &e.follows)
+		&e.problem, &e.tryAt, &e.judged, &e.group, &e.app, (*[]byte)(&e.salt), &e.job, &e.trigger, &e.follows)
 	e.key.Kind, _ = dispatcher.KindOfCode(byte(kind))
 	return e, err
 }

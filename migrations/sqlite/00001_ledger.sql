@@ -44,6 +44,7 @@ CREATE TABLE apps (
   revision INTEGER NOT NULL,
   calendar_revision INTEGER NOT NULL DEFAULT 0,
   installation TEXT NOT NULL DEFAULT '',
+  salt BLOB NOT NULL DEFAULT x'',
   switched_to INTEGER,
   alerts_swept_to TEXT,
   paused_to INTEGER,

@@ -72,7 +72,7 @@ func (h *hostile) importRuns(ctx context.Context, random *rand.Rand, n int) {
 	}
 	for i := range 20 {
 		at := time.Now().UTC().Truncate(time.Second).Add(time.Duration(i-5) * time.Second)
-		key := dispatcher.FollowerKey(dispatcher.RunKey{TriggerID: dispatcher.TriggerID(appName, chainJob, "t0"), ScheduledAt: at,
+		key := dispatcher.FollowerKey(nil, dispatcher.RunKey{TriggerID: dispatcher.TriggerID(appName, chainJob, "t0"), ScheduledAt: at,
 			Kind: dispatcher.KindSchedule}, dispatcher.OnSuccess, dispatcher.JobID(appName, reportJob), dispatcher.KindChain)
 		add(key.String(), at, dispatcher.KindChain)
 	}

@@ -49,7 +49,11 @@ func testImportOfForeignRuns(t *testing.T, f *fixture) {
 	parent := f.fireOf("parent")
 	f.recordFollowed(parent, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
 	f.expect("runs that follow", f.followEnds(t0.Add(time.Minute)), 1)
-	key := dispatcher.FollowerKey(parent.RunKey, dispatcher.OnFailure, dispatcher.JobID("shop", "child"), dispatcher.KindChain)
+	// Whoever saw the id, as in a log, cannot use it.
+	read, err := f.Store.Run(t.Context(), parent.String())
+	f.must(err)
+	key, err := dispatcher.ParseRunKey(read.FollowedBy[0].Run)
+	f.must(err)
 	before, err := f.Store.Run(t.Context(), key.String())
 	f.must(err)
 	for name, input := range map[string]*dispatcher.RunInput{
@@ -68,7 +72,7 @@ func testImportOfForeignRuns(t *testing.T, f *fixture) {
 	// A key that the other app will have only later is refused alike.
 	next := parent.RunKey
 	next.ScheduledAt = next.ScheduledAt.Add(time.Minute)
-	later := dispatcher.FollowerKey(next, dispatcher.OnFailure, dispatcher.JobID("shop", "child"), dispatcher.KindChain)
+	later := dispatcher.FollowerKey(nil, next, dispatcher.OnFailure, dispatcher.JobID("shop", "child"), dispatcher.KindChain)
 	f.wantRefused(evilImport(dispatcher.ExportedRun{
 		Job: "child", Kind: later.Kind, ScheduledAt: later.ScheduledAt, State: dispatcher.RunQueued, Run: later.String(),
 		Input: &dispatcher.RunInput{Cause: &dispatcher.RunCause{Run: next.String(), On: string(dispatcher.OnFailure)}},

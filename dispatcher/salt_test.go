@@ -1,0 +1,50 @@
+package dispatcher
+
+import (
+	"bytes"
+	"testing"
+	"time"
+)
+
+// A salt leads to ids of its own app only: with the same salt, the same names in another app have other ids. So a tenant who
+// chooses the salt of an app computes no id of another one.
+func TestSaltLeadsToIDsOfItsAppOnly(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
+	ids := func(salt Salt, app string) map[string]int64 {
+		fire := RunKey{TriggerID: TriggerID(app, "load", "t"), ScheduledAt: at, Kind: KindSchedule}
+		return map[string]int64{
+			"follower":     FollowerKey(salt, fire, OnSuccess, JobID(app, "report"), KindChain).TriggerID,
+			"delivery":     FollowerKey(salt, fire, OnSuccess, JobID(app, "load.on_success"), KindFollow).TriggerID,
+			"notification": AlertStateID(salt, AlertID(app, "night"), JobID(app, "load"), AlertFailure),
+			"test":         AlertStateID(salt, AlertID(app, "night"), 0, ""),
+		}
+	}
+	chosen := Salt(bytes.Repeat([]byte{7}, SaltBytes))
+	seen := map[int64]string{}
+	for name, salt := range map[string]Salt{"none": nil, "chosen": chosen, "zero": make(Salt, SaltBytes), "drawn": NewSalt()} {
+		for _, app := range []string{"shop", "evil"} {
+			for kind, id := range ids(salt, app) {
+				if of, taken := seen[id]; taken || id <= 0 {
+					t.Errorf("%s of app %s with salt %s has the id %d of %s", kind, app, name, id, of)
+				}
+				seen[id] = kind + " of " + app + " with salt " + name
+			}
+		}
+	}
+	if a, b := ids(chosen, "shop"), ids(bytes.Clone(chosen), "shop"); a["follower"] != b["follower"] || a["test"] != b["test"] {
+		t.Error("the same salt leads to other ids the second time")
+	}
+}
+
+// Ids of apps without a salt, which came from exports of older versions, are what they were there.
+func TestIDsWithoutSaltStay(t *testing.T) {
+	t.Parallel()
+	fire := RunKey{TriggerID: TriggerID("shop", "load", "t"), ScheduledAt: time.UnixMilli(1777629600000).UTC(), Kind: KindSchedule}
+	if got, want := FollowerKey(Salt{}, fire, OnSuccess, JobID("shop", "report"), KindChain).String(), "06eu5uop018ef39t2qmoiko4"; got != want {
+		t.Errorf("the run that follows has id %s, want %s", got, want)
+	}
+	if got, want := AlertStateID(nil, AlertID("shop", "night"), JobID("shop", "load"), AlertFailure), int64(223711971426880627); got != want {
+		t.Errorf("the notification has key %d, want %d", got, want)
+	}
+}
