@@ -41,7 +41,8 @@ func TestSaltLeadsToIDsOfItsAppOnly(t *testing.T) {
 func TestIDsWithoutSaltStay(t *testing.T) {
 	t.Parallel()
 	fire := RunKey{TriggerID: TriggerID("shop", "load", "t"), ScheduledAt: time.UnixMilli(1777629600000).UTC(), Kind: KindSchedule}
-	if got, want := FollowerKey(Salt{}, fire, OnSuccess, JobID("shop", "report"), KindChain).String(), "06eu5uop018ef39t2qmoiko4"; got != want {
+	follower := FollowerKey(Salt{}, fire, OnSuccess, JobID("shop", "report"), KindChain)
+	if got, want := follower.String(), "06eu5uop018ef39t2qmoiko4"; got != want {
 		t.Errorf("the run that follows has id %s, want %s", got, want)
 	}
 	if got, want := AlertStateID(nil, AlertID("shop", "night"), JobID("shop", "load"), AlertFailure), int64(223711971426880627); got != want {

@@ -317,12 +317,13 @@ func (t *tx) bringBack(ctx context.Context, run queuedRun) error {
 	if err := t.writeInputs(ctx, []queuedRun{run}); err != nil {
 		return err
 	}
+	key := append(keyArgs(run.RunKey), run.jobID)
 	if len(shards) > 0 {
-		return t.retryBroadcast(ctx, run.String(), counts)
+		return t.retryBroadcast(ctx, run.String(), key, counts)
 	}
 	t.notify(dispatcher.Notification{Adopt: true})
 	for _, step := range []string{keepLatest(isRun), backToLive(0) + isRun, `DELETE FROM runs AS r WHERE` + isRun} {
-		if _, err := t.ExecContext(ctx, step, keyArgs(run.RunKey)...); err != nil {
+		if _, err := t.ExecContext(ctx, step, key...); err != nil {
 			return err
 		}
 	}

@@ -114,17 +114,18 @@ func (s *store) Broadcast(ctx context.Context, run dispatcher.HeldRun, endpoints
 		return false, fmt.Errorf("broadcast run %s: %w", run.RunKey, err)
 	}
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
-		key := keyArgs(run.RunKey)
-		// $1 scheduled instant, $2 trigger, $3 kind, $4 token, $5 attempt, $6 now
-		const wait = `UPDATE live_runs SET state = 'waiting_shards', node = 0, token = 0, started_at = $6
-			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND token = $4 AND attempt = $5`
-		n, err := t.execute(ctx, wait, append(key[:3:3], int64(run.Token), run.Attempt, t.now.UnixMilli())...)
+		key := append(keyArgs(run.RunKey), run.JobID, int64(run.Token))
+		// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 token, $6 attempt, $7 now
+		const wait = `UPDATE live_runs SET state = 'waiting_shards', node = 0, token = 0, started_at = $7
+			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4 AND token = $5 AND attempt = $6`
+		n, err := t.execute(ctx, wait, append(key[:5:5], run.Attempt, t.now.UnixMilli())...)
 		if held = n == 1; err != nil || !held {
 			return err
 		}
-		// $1 scheduled instant, $2 trigger, $3 kind, $4 token
-		const leave = `UPDATE slots SET node = 0, token = 0 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND token = $4`
-		if _, err := t.ExecContext(ctx, leave, append(key[:3:3], int64(run.Token))...); err != nil {
+		// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 token
+		const leave = `UPDATE slots SET node = 0, token = 0
+			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4 AND token = $5`
+		if _, err := t.ExecContext(ctx, leave, key...); err != nil {
 			return err
 		}
 		t.notify(dispatcher.Notification{Adopt: true})
@@ -138,7 +139,7 @@ func (s *store) Broadcast(ctx context.Context, run dispatcher.HeldRun, endpoints
 
 // spread queues the shards of a run: one for each endpoint, or those that wait for it.
 func (t *tx) spread(ctx context.Context, run dispatcher.HeldRun, endpoints []string, list string) error {
-	key := keyArgs(run.RunKey)
+	key := append(keyArgs(run.RunKey), run.JobID)
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 endpoints
 	const note = `INSERT INTO broadcasts (scheduled_at, trigger_id, kind, endpoints) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING`
 	first, err := t.execute(ctx, note, append(key[:3:3], list)...)
@@ -146,7 +147,8 @@ func (t *tx) spread(ctx context.Context, run dispatcher.HeldRun, endpoints []str
 		return err
 	}
 	if first == 0 {
-		const wake = `UPDATE live_runs AS r SET node = 0 WHERE` + ofParent + ` AND r.node = -2`
+		// $1 to $3 key, $4 job
+		const wake = `UPDATE live_runs AS r SET node = 0 WHERE` + ofParent + ` AND r.job_id = $4 AND r.node = -2`
 		_, err = t.ExecContext(ctx, wake, key...)
 		return err
 	}
@@ -242,16 +244,16 @@ func (s *store) endBroadcast(ctx context.Context, key dispatcher.RunKey, now tim
 ) {
 	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		bounded = nil
-		if _, err := t.lockRun(ctx, key, keyArgs(key)); err != nil {
+		job, _, err := t.lockRun(ctx, key)
+		if err != nil {
 			return err
 		}
-		var err error
 		if over, err = t.endBroadcast(ctx, key); err != nil || !over {
 			return err
 		}
-		// $1 scheduled instant, $2 trigger, $3 kind
-		const slot = `SELECT job_id FROM slots WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
-		job, hasSlot, err := first(ctx, t, scanInt, slot, keyArgs(key)...)
+		// $1 scheduled instant, $2 trigger, $3 kind, $4 job
+		const slot = `SELECT 1 FROM slots WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
+		_, hasSlot, err := first(ctx, t, scanInt, slot, append(keyArgs(key), job)...)
 		if hasSlot {
 			bounded = &dispatcher.HeldRun{RunKey: key, JobID: job}
 		}

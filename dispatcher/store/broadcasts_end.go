@@ -109,23 +109,23 @@ func shortened(text string, most int) string {
 }
 
 // retryBroadcast brings a shard that has ended back, or those shards of a broadcast that failed, or all if none failed. A
-// parent that has ended is queued, so that it gets a slot again, and its shards wait until it is spread.
-func (t *tx) retryBroadcast(ctx context.Context, id string, counts *dispatcher.ShardCounts) error {
+// parent that has ended is queued, so that it gets a slot again, and its shards wait until it is spread. args are the key of the run
+// and its job, as a runChange gets them.
+func (t *tx) retryBroadcast(ctx context.Context, id string, args []any, counts *dispatcher.ShardCounts) error {
 	key, err := dispatcher.ParseRunKey(id)
 	if err != nil {
 		return err
 	}
-	parent := keyArgs(key.Parent())
-	which := ofParent
-	args := parent
+	parent := append(keyArgs(key.Parent()), args[3])
+	which := ofParent + ` AND r.job_id = $4`
 	switch {
 	case key.Shard > 0:
-		which, args = ` r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`, keyArgs(key)
+		which = isRun
 	case counts.Failed+counts.Superseded > 0:
 		which += ` AND r.state IS NOT NULL`
 	}
 	node := 0
-	const waits = `SELECT 1 FROM live_runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND state = 'waiting_shards'`
+	const waits = `SELECT 1 FROM live_runs AS r WHERE` + isRun + ` AND r.state = 'waiting_shards'`
 	if _, spread, err := first(ctx, t, scanInt, waits, parent...); err != nil {
 		return err
 	} else if !spread {
@@ -142,7 +142,7 @@ func (t *tx) retryBroadcast(ctx context.Context, id string, counts *dispatcher.S
 		{backToLive(0) + isRun, parent},
 		{`DELETE FROM runs AS r WHERE` + isRun, parent},
 		{`UPDATE trigger_clock AS r SET ended_at = NULL WHERE r.prev_fire_time = $1 AND r.id = $2 AND $3 IN (1, 3) AND r.delayed
-			AND r.next_fire_time IS NULL`, parent},
+			AND r.next_fire_time IS NULL`, parent[:3]},
 	} {
 		if _, err := t.ExecContext(ctx, step.statement, step.args...); err != nil {
 			return err
@@ -159,7 +159,9 @@ func keepLatest(which string) string {
 		FROM runs AS r WHERE` + which + ` AND r.attempt > 0 AND r.node <> 0 AND r.started_ms IS NOT NULL ON CONFLICT DO NOTHING`
 }
 
-const isRun = ` r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+// isRun is the condition of a run r.
+// $1 scheduled instant, $2 trigger, $3 kind, $4 job
+const isRun = ` r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
 
 // backToLive queues runs of the history again, as the job is now.
 func backToLive(node int) string {

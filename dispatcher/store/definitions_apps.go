@@ -193,7 +193,8 @@ func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatche
 		}
 		// $1 id, $2 name, $3 description, $4 enabled, $5 now, $6 the revision the app must have: 0
 		// for none, -1 for any, $7 what its owner wants, $8 retention, $9 bounds, $10 external id of a new app, $11 defaults,
-		// $12 salt of a new app. A deleted app's revision goes on, and it keeps its salt: its history has ids made with it. What a shorter retention has removed does not come back with a longer one.
+		// $12 salt of a new app. A deleted app's revision goes on, and it keeps its salt: its history has ids made with it. What a
+		// shorter retention has removed does not come back with a longer one.
 		const put = `INSERT INTO apps (id, name, description, enabled, owner_enabled, retention, bounds, external_id, defaults,
 				salt, revision, created_at, updated_at)
 			VALUES ($1, $2, $3, $4, $7, $8, $9, $10, CAST($11 AS TEXT), $12, 1, $5, $5)

@@ -47,16 +47,16 @@ func (s *store) quarantineAlone(ctx context.Context, work dispatcher.Work, trigg
 }
 
 // endedSo finds a run that ended by its latest attempt.
-// $1 scheduled instant, $2 trigger, $3 kind, $4 node, $5 attempt, $6 status
-const endedSo = `SELECT 1 FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND node = $4 AND attempt = $5
-	AND http_status = $6 AND state IS NOT NULL`
+// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 node, $6 attempt, $7 status
+const endedSo = `SELECT 1 FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4 AND node = $5
+	AND attempt = $6 AND http_status = $7 AND state IS NOT NULL`
 
 // Disable puts the trigger of a run that ended so into state error, and audits that.
 func (s *store) Disable(ctx context.Context, ended dispatcher.Record, reason string, now time.Time) (done bool, err error) {
 	err = s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
 		run := ended.RunKey
-		_, done, err = first(ctx, t, scanInt, endedSo, run.ScheduledAt.UnixMilli(), run.TriggerID, int64(run.Code()), int64(ended.Node),
-			ended.Attempt, ended.Outcome.HTTPStatus)
+		_, done, err = first(ctx, t, scanInt, endedSo, run.ScheduledAt.UnixMilli(), run.TriggerID, int64(run.Code()), ended.JobID,
+			int64(ended.Node), ended.Attempt, ended.Outcome.HTTPStatus)
 		if err != nil || !done {
 			return err
 		}

@@ -158,10 +158,10 @@ func (t *tx) calledBack(ctx context.Context, run dispatcher.Run, attempt int, ke
 	if run.EndedAt != nil || run.Attempt != attempt {
 		return c, over(run, attempt)
 	}
-	// $1 scheduled instant, $2 trigger, $3 kind
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 job
 	const of = `SELECT` + contenderColumns + `, r.state, coalesce(r.next_attempt_at, 0), coalesce(r.claimed_at, 0), r.callback
 		FROM live_runs AS r
-		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
 	var note *string
 	c, _, err = first(ctx, t, func(row scanner) (c calledBack, err error) {
 		var node dispatcher.NodeID
@@ -383,9 +383,9 @@ func (s *store) ExtendRun(ctx context.Context, runID string, attempt int, within
 
 // writeNote writes what is known of an accepted attempt, and when its run is due; 0: a node has it.
 func (t *tx) writeNote(ctx context.Context, key []any, note callbackNote, due int64) error {
-	// $1 scheduled instant, $2 trigger, $3 kind, $4 note, $5 when it is due
-	const write = `UPDATE live_runs SET callback = $4, next_attempt_at = coalesce(NULLIF(CAST($5 AS BIGINT), 0), next_attempt_at)
-		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
-	_, err := t.ExecContext(ctx, write, append(key[:3:3], note.column(), due)...)
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 note, $6 when it is due
+	const write = `UPDATE live_runs SET callback = $5, next_attempt_at = coalesce(NULLIF(CAST($6 AS BIGINT), 0), next_attempt_at)
+		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
+	_, err := t.ExecContext(ctx, write, append(key[:4:4], note.column(), due)...)
 	return err
 }

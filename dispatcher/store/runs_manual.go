@@ -92,19 +92,19 @@ func retryRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 		return err
 	}
 	if run.EndedAt != nil && (run.Shard != nil || run.Shards != nil) {
-		return t.retryBroadcast(ctx, run.ID, run.Shards)
+		return t.retryBroadcast(ctx, run.ID, key, run.Shards)
 	}
 	if n := len(run.Attempts); n > 0 {
-		if err := t.insertAttempt(ctx, key, run.Attempts[n-1]); err != nil {
+		if err := t.insertAttempt(ctx, key[:3:3], run.Attempts[n-1]); err != nil {
 			return err
 		}
 	}
 	t.notify(dispatcher.Notification{Adopt: true})
 	// The retry runs the job as it is now.
 	const now = `(SELECT j.revision FROM jobs AS j WHERE j.id = r.job_id)`
-	const ofRun = ` WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+	const ofRun = ` WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
 	if run.EndedAt == nil {
-		// $1 scheduled instant, $2 trigger, $3 kind
+		// $1 scheduled instant, $2 trigger, $3 kind, $4 job
 		const queue = `UPDATE live_runs AS r SET state = 'queued', node = 0, token = 0, claimed_at = NULL, started_at = NULL,
 			failures = 0, next_attempt_at = NULL, retry_until = NULL, waits_for = 0, http_status = 0, class = '', error = '',
 			has_input = ` + hasInput + `, revision = ` + now + ofRun
@@ -117,15 +117,17 @@ func retryRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 				` + hasInput + `
 			FROM runs AS r` + ofRun,
 		`DELETE FROM runs AS r` + ofRun,
-		// A fixed delay that has no next fire yet waits for the new end.
-		`UPDATE trigger_clock AS r SET ended_at = NULL WHERE r.prev_fire_time = $1 AND r.id = $2 AND $3 IN (1, 3) AND r.delayed
-			AND r.next_fire_time IS NULL`,
 	} {
 		if _, err := t.ExecContext(ctx, step, key...); err != nil {
 			return err
 		}
 	}
-	return nil
+	// A fixed delay that has no next fire yet waits for the new end.
+	// $1 scheduled instant, $2 trigger, $3 kind
+	const waitForEnd = `UPDATE trigger_clock AS r SET ended_at = NULL WHERE r.prev_fire_time = $1 AND r.id = $2 AND $3 IN (1, 3) AND r.delayed
+		AND r.next_fire_time IS NULL`
+	_, err := t.ExecContext(ctx, waitForEnd, key[:3]...)
+	return err
 }
 
 // CancelRun ends a live run as cancelled.
@@ -138,8 +140,9 @@ func cancelRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error 
 	if run.EndedAt != nil {
 		return fmt.Errorf("run %s is finished: %w", run.ID, dispatcher.ErrConflict)
 	}
-	// $1 scheduled instant, $2 trigger, $3 kind
-	const of = `SELECT` + contenderColumns + ` FROM live_runs AS r WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3`
+	// $1 scheduled instant, $2 trigger, $3 kind, $4 job
+	const of = `SELECT` + contenderColumns + ` FROM live_runs AS r
+		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $4`
 	held, _, err := first(ctx, t, func(row scanner) (held dispatcher.HeldRun, err error) {
 		var node dispatcher.NodeID
 		err = row.Scan(&held.JobID, instantColumn(&held.ScheduledAt), &held.TriggerID, kindColumn(&held.RunKey), &node, &held.Token,
@@ -172,7 +175,8 @@ func cancelRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error 
 	return err
 }
 
-// runChange writes a run that is locked. key is that of the run, as parameters.
+// runChange writes a run that is locked. key is that of the run, as the parameters of keyArgs, and then its job: what is written of a
+// run names its job too, so that no key leads to a run of another one.
 type runChange func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error
 
 // changeRun reads a run under a lock, lets do write it, and returns it as it is then. A run that is in a claim
@@ -195,15 +199,15 @@ func (s *store) changeRunIn(ctx context.Context, t *tx, id, action string, do ru
 	if err != nil {
 		return run, nil, dispatcher.NotFound("run", id)
 	}
-	args := keyArgs(key)
-	if unfolded, err = t.lockRun(ctx, key, args); err != nil {
+	job, unfolded, err := t.lockRun(ctx, key)
+	if err != nil {
 		return run, unfolded, err
 	}
 	before, err := s.findRun(ctx, t, id)
 	if err != nil {
 		return run, unfolded, err
 	}
-	if err := do(ctx, t, before, args[:3:3]); err != nil {
+	if err := do(ctx, t, before, append(keyArgs(key), job)); err != nil {
 		return run, unfolded, err
 	}
 	if run, err = s.findRun(ctx, t, id); err != nil || action == "" {
@@ -214,30 +218,31 @@ func (s *store) changeRunIn(ctx context.Context, t *tx, id, action string, do ru
 }
 
 // lockRun locks the row of a run, in the order in which a run moves: a claim that lists it is unfolded, then it is
-// among the live runs or in the history.
-func (t *tx) lockRun(ctx context.Context, key dispatcher.RunKey, args []any) (unfolded []int64, err error) {
+// among the live runs or in the history. It returns the job of the run; 0: there is no such run.
+func (t *tx) lockRun(ctx context.Context, key dispatcher.RunKey) (job int64, unfolded []int64, err error) {
 	if key.Shard > 0 { // what ends the parent looks at its shards under this lock
-		if _, err := t.lockRun(ctx, key.Parent(), keyArgs(key.Parent())); err != nil {
-			return nil, err
+		if _, _, err := t.lockRun(ctx, key.Parent()); err != nil {
+			return 0, nil, err
 		}
 	}
+	args := keyArgs(key)
 	if key.Kind == dispatcher.KindSchedule && key.Shard == 0 {
 		tokens, err := collect(ctx, t, scanInt, t.hot.unfold.listing, args[:2]...)
 		if err == nil && len(tokens) > 0 {
 			unfolded, _, err = t.unfold(ctx, tokens, false)
 		}
 		if err != nil {
-			return nil, err
+			return 0, nil, err
 		}
 	}
 	for _, table := range []string{"live_runs", "runs"} {
 		// $1 scheduled instant, $2 trigger, $3 kind
-		lock := `SELECT 1 FROM ` + table + ` WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3` + t.lock()
-		if _, found, err := first(ctx, t, scanInt, lock, args...); err != nil || found {
-			return unfolded, err
+		lock := `SELECT job_id FROM ` + table + ` WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3` + t.lock()
+		if job, found, err := first(ctx, t, scanInt, lock, args...); err != nil || found {
+			return job, unfolded, err
 		}
 	}
-	return unfolded, nil
+	return 0, unfolded, nil
 }
 
 // insertAttempt writes the row of an attempt that is over. key is that of its run.

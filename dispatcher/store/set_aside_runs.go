@@ -59,12 +59,12 @@ func (t *tx) hideRun(ctx context.Context, failed failedRun, all bool) (*dispatch
 	if _, err = t.setAside(ctx, row, &shown); err != nil {
 		return nil, err
 	}
-	// $1 to $3 key, $4 why
+	// $1 to $3 key, $4 why, $5 job
 	const hide = `UPDATE live_runs SET node = -3, token = 0, waits_for = 0, class = 'other', error = $4,
 		state = CASE WHEN state IN ('retrying', 'waiting_callback', 'waiting_shards') THEN 'queued' ELSE state END
-		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3`
+		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $5`
 	why := storable("set aside, tried again at " + dispatcher.FormatInstant(shown.TryAt) + ": " + shown.Problem)
-	if _, err = t.ExecContext(ctx, hide, append(keyArgs(failed.key), why)...); err != nil {
+	if _, err = t.ExecContext(ctx, hide, append(keyArgs(failed.key), why, run.job)...); err != nil {
 		return nil, err
 	}
 	if !all {
@@ -192,15 +192,15 @@ func (t *tx) retryAside(ctx context.Context, entry asideEntry) (again bool, err 
 // bringAsideBack puts a run back to where it was, so that the next look finds it. A run that its node had begun goes back to that node: it
 // ends as lost once the node is dead.
 func (t *tx) bringAsideBack(ctx context.Context, entry asideEntry) (bool, error) {
-	// $1 to $3 key, $4 node, $5 state, $6 now
+	// $1 to $3 key, $4 node, $5 state, $6 now, $7 job
 	const back = `UPDATE live_runs AS r SET class = '', error = '',
 			node = CASE WHEN $5 IN ('running', 'waiting_shards') OR EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = $4 AND o.state = 'dead') OR $4 < 0
 				THEN CAST($4 AS BIGINT) ELSE 0 END,
 			state = CASE WHEN $5 IN ('running', 'retrying', 'waiting_callback', 'waiting_shards') OR $4 < 0
 					OR EXISTS (SELECT 1 FROM nodes AS o WHERE o.id = $4 AND o.state = 'dead') THEN $5 ELSE 'queued' END,
 			next_attempt_at = CASE WHEN next_attempt_at IS NULL THEN NULL ELSE CAST($6 AS BIGINT) END
-		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.node = -3`
-	n, err := t.execute(ctx, back, append(keyArgs(entry.key)[:3:3], entry.node, string(entry.state), t.now.UnixMilli())...)
+		WHERE r.scheduled_at = $1 AND r.trigger_id = $2 AND r.kind = $3 AND r.job_id = $7 AND r.node = -3`
+	n, err := t.execute(ctx, back, append(keyArgs(entry.key)[:3:3], entry.node, string(entry.state), t.now.UnixMilli(), entry.job)...)
 	return n > 0, err
 }
 

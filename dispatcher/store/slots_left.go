@@ -56,9 +56,9 @@ func (s *store) ReleaseRun(ctx context.Context, id string, change dispatcher.Cha
 		if run.EndedAt == nil {
 			return fmt.Errorf("run %s has not ended: %w", run.ID, dispatcher.ErrConflict)
 		}
-		// $1 scheduled instant, $2 trigger, $3 kind
-		const leave = `UPDATE slots SET node = 0, token = 0 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND node > 0
-			RETURNING job_id`
+		// $1 scheduled instant, $2 trigger, $3 kind, $4 job
+		const leave = `UPDATE slots SET node = 0, token = 0 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4
+			AND node > 0 RETURNING job_id`
 		job, found, err := first(ctx, t, scanInt, leave, key...)
 		switch {
 		case err != nil:
