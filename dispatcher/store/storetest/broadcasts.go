@@ -172,6 +172,11 @@ func testBroadcastFence(t *testing.T, f *fixture) {
 	held, err := f.Broadcast(t.Context(), other, endpointIDs(2), t0)
 	f.must(err)
 	f.expect("held under another token", held, false)
+	other = run
+	other.JobID++
+	held, err = f.Broadcast(t.Context(), other, endpointIDs(2), t0)
+	f.must(err)
+	f.expect("held as a run of another job", held, false)
 	f.expect("shards", f.shards(run.RunKey), []string{})
 	if _, err := f.BroadcastEndpoints(t.Context(), run.OfIndex(0)); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("endpoints of a run that was not spread: %v, want ErrNotFound", err)

@@ -31,6 +31,9 @@ func testDisable(t *testing.T, f *fixture) {
 	ctx, now := t.Context(), t0.Add(90*time.Second)
 	ended := record(f.claimOne("tick"), gone(t0))
 	f.must(f.Record(ctx, []dispatcher.Record{ended}))
+	ofAnother := ended
+	ofAnother.JobID++
+	f.disable(ofAnother, false)
 	f.disable(ended, true)
 	f.disable(ended, false)
 	shown, err := f.Job(ctx, "shop", "tick")
