@@ -29,9 +29,9 @@ func TestHostileBodiesTakeBoundedMemory(t *testing.T) {
 		var export dispatcher.Export
 		before := heap()
 		problems := decode(t.Context(), []byte(text), &export)
-		if kept := heap() - before; kept > decodedFactor*int64(len(text))+decodedFloor {
+		if kept := heap() - before; kept > mostMemory(len(text)) {
 			t.Errorf("%s: %d bytes decode to %d, which is %d times as much; want %d times at most", name, len(text), kept,
-				kept/int64(len(text)), decodedFactor)
+				kept/int64(len(text)), mostMemory(len(text))/int64(len(text)))
 		}
 		runtime.KeepAlive(export)
 		if refused := len(problems) > 0; refused && problems[0].Code != dispatcher.CodePayloadTooLarge ||

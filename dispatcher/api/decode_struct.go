@@ -5,7 +5,6 @@ import (
 	"encoding"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -41,20 +40,6 @@ var readOnly = map[reflect.Type][]string{
 	reflect.TypeFor[dispatcher.APIToken]():      {"id", "created_at", "last_used_at", "rotated_until", "revision"},
 }
 
-// members calls each for every member of a valid JSON object.
-func (d *decoder) members(raw json.RawMessage, each func(key string, value json.RawMessage)) {
-	d.work += len(raw)
-	dec := json.NewDecoder(bytes.NewReader(raw))
-	_, _ = dec.Token()
-	for dec.More() {
-		key, _ := dec.Token()
-		var value json.RawMessage
-		_ = dec.Decode(&value)
-		name, _ := key.(string)
-		each(name, value)
-	}
-}
-
 var (
 	rawType     = reflect.TypeFor[json.RawMessage]()
 	instantType = reflect.TypeFor[time.Time]()
@@ -64,7 +49,7 @@ var (
 func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
 	switch {
 	case v.Type() == rawType:
-		v.SetBytes(raw)
+		v.SetBytes(bytes.Clone(raw)) // the body goes
 		return true
 	case v.Kind() == reflect.Pointer:
 		if !d.take(int(v.Type().Elem().Size()), at) {
@@ -118,9 +103,7 @@ func (d *decoder) fillText(raw json.RawMessage, at *pointer, set func(string) er
 		d.wrongType(at, "a string", raw)
 		return false
 	}
-	var text string
-	_ = json.Unmarshal(raw, &text) // the text is known to be valid
-	err := set(text)
+	err := set(string(unquote(raw)))
 	if err == nil {
 		return true
 	}
@@ -153,29 +136,32 @@ func (d *decoder) fillMap(v reflect.Value, raw json.RawMessage, at *pointer) boo
 		d.wrongType(at, "an object", raw)
 		return false
 	}
-	v.Set(reflect.MakeMap(v.Type()))
-	d.members(raw, func(key string, value json.RawMessage) {
-		if v.Len() == d.most {
-			d.tooMany(at)
-			return
+	n := count(raw)
+	if n > d.most {
+		d.tooMany(at)
+		return false
+	}
+	if !d.take(mapSize(v.Type(), n), at) {
+		return false
+	}
+	d.work += len(raw)
+	v.Set(reflect.MakeMapWithSize(v.Type(), n))
+	elem, here := reflect.New(v.Type().Elem()).Elem(), &pointer{parent: at}
+	for key, value := range parts(raw) {
+		if d.full() {
+			break
 		}
-		if !d.take(len(key)+entrySize(v), at) {
-			return
-		}
-		elem := reflect.New(v.Type().Elem()).Elem()
-		d.fill(elem, value, &pointer{at, key})
-		v.SetMapIndex(reflect.ValueOf(key), elem)
-	})
+		elem.SetZero()
+		here.key = key
+		d.fill(elem, value, here)
+		v.SetMapIndex(reflect.ValueOf(string(unquote(key))), elem)
+	}
 	return true
 }
 
-// tooMany reports a list or map with more elements than any may have, once.
+// tooMany reports a list or map with more elements than any may have.
 func (d *decoder) tooMany(at *pointer) {
-	problem := dispatcher.Problem{Path: at.String(), Code: dispatcher.CodeTooMany,
-		Message: fmt.Sprintf("there are more than %d elements; no list or map may have as many", d.most)}
-	if !slices.Contains(d.problems, problem) {
-		d.add(at, problem.Code, "%s", problem.Message)
-	}
+	d.add(at, dispatcher.CodeTooMany, "there are more than %d elements; no list or map may have as many", d.most)
 }
 
 func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) bool {
@@ -183,37 +169,37 @@ func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) b
 		d.wrongType(at, "an array", raw)
 		return false
 	}
-	d.work += len(raw)
-	v.Set(reflect.MakeSlice(v.Type(), 0, 0))
-	elements := json.NewDecoder(bytes.NewReader(raw))
-	_, _ = elements.Token() // the text is known to be valid
-	for i := 0; elements.More() && !d.full(); i++ {
-		if i == d.most {
-			d.tooMany(at)
-			v.SetZero()
-			return false
-		}
-		// Twice, for the list grows by being copied.
-		if !d.take(2*int(v.Type().Elem().Size()), at) {
-			return false
-		}
-		var element json.RawMessage
-		_ = elements.Decode(&element)
-		v.Set(reflect.Append(v, reflect.Zero(v.Type().Elem())))
-		d.fill(v.Index(i), element, &pointer{at, strconv.Itoa(i)})
+	n := count(raw)
+	if n > d.most {
+		d.tooMany(at)
+		return false
 	}
+	if !d.take(n*int(v.Type().Elem().Size()), at) {
+		return false
+	}
+	d.work += len(raw)
+	v.Set(reflect.MakeSlice(v.Type(), n, n))
+	here := &pointer{parent: at}
+	for _, element := range parts(raw) {
+		if d.full() {
+			break
+		}
+		d.fill(v.Index(here.index), element, here)
+		here.index++
+	}
+	v.SetLen(here.index)
 	return true
 }
 
-// entrySize estimates what another entry of a map takes besides the text of its key. Go gives a map 8 slots at first, and up to
-// twice as many as it needs later; a value of more than 128 bytes lies outside of its slot.
-func entrySize(v reflect.Value) int {
-	value := int(v.Type().Elem().Size())
-	slot := int(v.Type().Key().Size()) + min(value, 128)
-	if v.Len() == 0 {
-		return value + 10*slot
+// mapSize estimates what a map of n entries takes besides the texts of its keys. Go gives a map 8 slots at least, and up to twice
+// as many as it needs. A value of more than 128 bytes lies outside of its slot, which points to it.
+func mapSize(t reflect.Type, n int) int {
+	const pointerSize, insideSlot = 8, 128
+	key, value := int(t.Key().Size()), int(t.Elem().Size())
+	if value <= insideSlot {
+		return max(8, 2*n) * (key + value)
 	}
-	return value + 2*slot
+	return max(8, 2*n)*(key+pointerSize) + n*value
 }
 
 func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) bool {
@@ -232,19 +218,25 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 		fields = jsonFields(v.Type())
 		d.fields[v.Type()] = fields
 	}
-	d.members(raw, func(key string, value json.RawMessage) {
-		index, known := fields[key]
+	d.work += len(raw)
+	here := &pointer{parent: at}
+	for literal, value := range parts(raw) {
+		here.key = literal
+		key := unquote(literal)
+		index, known := fields[string(key)]
 		switch {
 		case d.full():
+			return true
 		case !known:
 			d.work += min(len(key), 64) * len(fields) // for what was meant
-			d.add(&pointer{at, key}, dispatcher.CodeJSONUnknown, "unknown field %s%s",
-				dispatcher.Echo(key), dispatcher.DidYouMean(key, slices.Sorted(maps.Keys(fields))))
-		case slices.Contains(readOnly[v.Type()], key):
+			name := string(key)
+			d.add(here, dispatcher.CodeJSONUnknown, "unknown field %s%s",
+				dispatcher.Echo(name), dispatcher.DidYouMean(name, slices.Sorted(maps.Keys(fields))))
+		case slices.Contains(readOnly[v.Type()], string(key)):
 		default:
-			d.fill(v.FieldByIndex(index), value, &pointer{at, key})
+			d.fill(v.FieldByIndex(index), value, here)
 		}
-	})
+	}
 	return true
 }
 

@@ -21,6 +21,8 @@ func FuzzDecode(f *testing.F) {
 			"payload":[1,{"a":null}]}`,
 		`{"name":"a","name":"b"}`, `{"description":"\ud800"}`, `{"a":{"b":[1,2,{"c":"d"}]}}`, `{"enabled":null,"triggers":null,"target":null}`,
 		`{"triggers":{"a":{"repeat_count":9223372036854775807},"b":{"repeat_count":1e1}}}`, "{\"a\":\"\xff\"}", strings.Repeat(`{"a":`, 40),
+		`{"description":"\ud83d\ude00\u00e4\/\"\\\b\f\n\r\t","\u006eame":"a\u0062"}`, ` { "labels" : { "\u0061" : "\ud83dx" , "b" : "" } } `,
+		`{"triggers":{},"labels":{ },"retry":{"delays":[ ]}}`, `{"retry":{"delays":["1s" , "2s"]},"payload": [1 , -2.5e+3]}`,
 	} {
 		f.Add([]byte(seed))
 	}

@@ -72,7 +72,7 @@ func readOpenAPI(t *testing.T) openAPI {
 // decodeKeys finds keys that are given twice.
 func decodeKeys(text []byte) dispatcher.Problems {
 	var d decoder
-	d.checkKeys(json.NewDecoder(strings.NewReader(string(text))), nil)
+	d.checkKeys(text)
 	return d.problems
 }
 

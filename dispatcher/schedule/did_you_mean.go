@@ -18,7 +18,9 @@ func DidYouMean(name string, known []string) string {
 	if len(name) > 64 {
 		return ""
 	}
-	plain := func(s string) string { return strings.NewReplacer("_", "", "-", "").Replace(strings.ToLower(s)) }
+	plain := func(s string) string {
+		return strings.ReplaceAll(strings.ReplaceAll(strings.ToLower(s), "_", ""), "-", "")
+	}
 	name = plain(name)
 	best, least := "", farthest+1
 	for _, candidate := range known {

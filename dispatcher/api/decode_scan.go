@@ -1,0 +1,134 @@
+package api
+
+import (
+	"bytes"
+	"encoding/json"
+	"iter"
+	"strconv"
+	"unicode/utf16"
+	"unicode/utf8"
+)
+
+// The functions of this file walk over a JSON text that is known to be valid. A value is a part of the text: nothing is copied, so
+// what a body costs does not depend on how many values it has, or how deep they are nested.
+
+// skipSpace returns the offset of the next byte that is no white space.
+func skipSpace(text []byte, at int) int {
+	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\r' || text[at] == '\n') {
+		at++
+	}
+	return at
+}
+
+// stringEnd returns where the string ends that begins at an offset.
+func stringEnd(text []byte, at int) int {
+	for at++; text[at] != '"'; at++ {
+		if text[at] == '\\' {
+			at++
+		}
+	}
+	return at + 1
+}
+
+// valueEnd returns where the value ends that begins at an offset.
+func valueEnd(text []byte, at int) int {
+	switch text[at] {
+	case '"':
+		return stringEnd(text, at)
+	case '{', '[':
+	default: // a number, true, false or null
+		for at < len(text) && bytes.IndexByte([]byte(",]} \t\r\n"), text[at]) < 0 {
+			at++
+		}
+		return at
+	}
+	for depth := 0; ; at++ {
+		switch text[at] {
+		case '"':
+			at = stringEnd(text, at) - 1
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return at + 1
+			}
+		}
+	}
+}
+
+// parts yields the members of an object, with their keys as they are written, or the elements of an array, with nil.
+func parts(raw json.RawMessage) iter.Seq2[json.RawMessage, json.RawMessage] {
+	return func(yield func(key, value json.RawMessage) bool) {
+		object := raw[0] == '{'
+		for at := skipSpace(raw, 1); raw[at] != '}' && raw[at] != ']'; {
+			var key json.RawMessage
+			if object {
+				end := stringEnd(raw, at)
+				key, at = raw[at:end], skipSpace(raw, skipSpace(raw, end)+1) // after the colon
+			}
+			end := valueEnd(raw, at)
+			if !yield(key, raw[at:end:end]) {
+				return
+			}
+			if at = skipSpace(raw, end); raw[at] == ',' {
+				at = skipSpace(raw, at+1)
+			}
+		}
+	}
+}
+
+// count returns how many members or elements an object or array has.
+func count(raw json.RawMessage) int {
+	n := 0
+	for range parts(raw) {
+		n++
+	}
+	return n
+}
+
+// unquote returns the text of a string. It is a part of the string if that holds no escape.
+func unquote(literal json.RawMessage) []byte {
+	inner := literal[1 : len(literal)-1]
+	if bytes.IndexByte(inner, '\\') < 0 {
+		return inner
+	}
+	text := make([]byte, 0, len(inner))
+	for i := 0; i < len(inner); i++ {
+		if inner[i] != '\\' {
+			text = append(text, inner[i])
+			continue
+		}
+		i++
+		switch inner[i] {
+		case 'b':
+			text = append(text, '\b')
+		case 'f':
+			text = append(text, '\f')
+		case 'n':
+			text = append(text, '\n')
+		case 'r':
+			text = append(text, '\r')
+		case 't':
+			text = append(text, '\t')
+		case 'u':
+			r := hexUnit(inner[i+1:])
+			i += 4
+			if rest := inner[i+1:]; utf16.IsSurrogate(r) && bytes.HasPrefix(rest, []byte(`\u`)) {
+				if pair := utf16.DecodeRune(r, hexUnit(rest[2:])); pair != utf8.RuneError {
+					r = pair
+					i += 6
+				}
+			}
+			text = utf8.AppendRune(text, r) // half of a pair becomes U+FFFD
+		default: // a quote, a slash or a backslash
+			text = append(text, inner[i])
+		}
+	}
+	return text
+}
+
+// hexUnit reads the four digits of an escape.
+func hexUnit(text []byte) rune {
+	n, _ := strconv.ParseUint(string(text[:4]), 16, 16)
+	return rune(n)
+}
