@@ -100,6 +100,9 @@ type Exports interface {
 	// ExportApp returns a disabled app. ErrConflict: the app is enabled, its triggers have yet to follow its
 	// switch, or runs of it are in flight. An app that stays disabled makes nothing of what is in an Export.
 	ExportApp(ctx context.Context, name string) (Export, error)
+	// ImportQuotas returns the quotas that an import of app would have to keep: those of a deleted app of its name, or those that it
+	// brings, if an operator imports it.
+	ImportQuotas(ctx context.Context, app App, change Change) (Quotas, error)
 	// ImportApp creates an app from an Export, with all or nothing of it. ErrPrecondition: the app exists.
 	// Problems: a definition is wrong here, or lacks the value of a secret.
 	ImportApp(ctx context.Context, export Export, change Change) (App, error)

@@ -56,9 +56,13 @@ func valueEnd(text []byte, at int) int {
 	}
 }
 
-// parts yields the members of an object, with their keys as they are written, or the elements of an array, with nil.
+// parts yields the members of an object, with their keys as they are written, or the elements of an array, with nil. Other values,
+// and none, have no parts.
 func parts(raw json.RawMessage) iter.Seq2[json.RawMessage, json.RawMessage] {
 	return func(yield func(key, value json.RawMessage) bool) {
+		if len(raw) == 0 || raw[0] != '{' && raw[0] != '[' {
+			return
+		}
 		object := raw[0] == '{'
 		for at := skipSpace(raw, 1); raw[at] != '}' && raw[at] != ']'; {
 			var key json.RawMessage
@@ -84,6 +88,16 @@ func count(raw json.RawMessage) int {
 		n++
 	}
 	return n
+}
+
+// member returns the first member of an object with a name; nil: there is none, or raw is no object.
+func member(raw json.RawMessage, name string) json.RawMessage {
+	for key, value := range parts(raw) {
+		if key != nil && string(unquote(key)) == name {
+			return value
+		}
+	}
+	return nil
 }
 
 // unquote returns the text of a string. It is a part of the string if that holds no escape.

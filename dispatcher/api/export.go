@@ -1,6 +1,10 @@
 package api
 
 import (
+	"bytes"
+	"encoding/json"
+	"reflect"
+
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
@@ -12,6 +16,9 @@ func (a *API) exportApp(r *request) (response, error) {
 
 // importApp creates an app from an export.
 func (a *API) importApp(r *request) (response, error) {
+	if err := a.admitImport(r); err != nil {
+		return response{}, err
+	}
 	var export dispatcher.Export
 	problems := r.decode(&export)
 	mustMatch(&problems, "/app/name", export.App.Name, r.PathValue("app"))
@@ -22,4 +29,34 @@ func (a *API) importApp(r *request) (response, error) {
 	change.IfAbsent = true
 	app, err := a.store.ImportApp(r.Context(), export, change)
 	return response{revision: app.Revision, body: app}, a.explainFailed(r, change, err)
+}
+
+// admitImport refuses an import of more than the quotas of its app allow. It counts in the text and decodes only the app, so that
+// a million empty jobs take no memory. Decoding says what else is wrong.
+func (a *API) admitImport(r *request) error {
+	text := bytes.TrimSpace(r.text)
+	if r.textErr != nil || !json.Valid(text) {
+		return nil
+	}
+	app, change := dispatcher.App{Name: r.PathValue("app")}, r.by()
+	if raw := member(text, "app"); raw != nil && newDecoder(raw).fill(reflect.ValueOf(&app).Elem(), raw, nil) &&
+		change.Operator && app.Validate() != nil {
+		return nil // its quotas may be wrong
+	}
+	app.Name = r.PathValue("app")
+	quotas, err := a.store.ImportQuotas(r.Context(), app, change)
+	if err != nil {
+		return err
+	}
+	return quotas.CheckImport(app.Name, countImport(text))
+}
+
+// countImport returns what an export, as a valid text, has of what is bounded by quotas.
+func countImport(text json.RawMessage) dispatcher.ImportCounts {
+	jobs := member(text, "jobs")
+	counts := dispatcher.ImportCounts{Jobs: count(jobs), WaitingRuns: count(member(text, "waiting_runs"))}
+	for _, one := range parts(jobs) {
+		counts.Triggers += count(member(member(one, "job"), "triggers"))
+	}
+	return counts
 }

@@ -11,28 +11,22 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// admitImport refuses an import of more than the bounds of its app allow, before anything of it is written.
-func admitImport(app dispatcher.App, export dispatcher.Export) error {
-	var problems dispatcher.Problems
-	triggers := 0
-	for _, one := range export.Jobs {
-		triggers += len(one.Job.Triggers)
+// ImportQuotas returns the quotas that an import of app would have to keep.
+func (s *store) ImportQuotas(ctx context.Context, app dispatcher.App, change dispatcher.Change) (dispatcher.Quotas, error) {
+	if change.Operator && app.Bounds != nil {
+		return app.Bounds.WithDefaults(app.Name).Quotas, nil
 	}
-	for _, quota := range []struct {
-		at, what, name string
-		count, most    int
-	}{
-		{"/jobs", "jobs", "jobs", len(export.Jobs), app.Bounds.Quotas.Jobs},
-		{"/jobs", "triggers", "triggers", triggers, app.Bounds.Quotas.Triggers},
-		{"/waiting_runs", "runs that wait", "waiting_runs", len(export.Waiting), app.Bounds.Quotas.WaitingRuns},
-	} {
-		if quota.count > quota.most {
-			problems.Add(quota.at, dispatcher.CodeBoundQuota,
-				"the import has %d %s, and the bounds of app %s allow %d (quotas.%s); an operator may import it with wider bounds",
-				quota.count, quota.what, app.Name, quota.most, quota.name)
-		}
+	// $1 id of an app, which may be deleted
+	const stored = `SELECT bounds FROM apps WHERE id = $1`
+	text, found, err := first(ctx, s.read, scanText, stored, dispatcher.AppID(app.Name))
+	var bounds dispatcher.Bounds
+	if err == nil && found {
+		err = json.Unmarshal([]byte(text), &bounds)
 	}
-	return problems.Err()
+	if err != nil {
+		return dispatcher.Quotas{}, fmt.Errorf("bounds of app %s: %w", app.Name, err)
+	}
+	return bounds.WithDefaults(app.Name).Quotas, nil
 }
 
 // importApp writes the row of an app, which stays disabled until finishImport. Its history begins with what was owed when it was

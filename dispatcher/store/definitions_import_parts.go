@@ -201,7 +201,7 @@ func (i *importing) begin(ctx context.Context, t *tx) (err error) {
 	if err != nil {
 		return err
 	}
-	return admitImport(i.app, i.export)
+	return i.app.Bounds.Quotas.CheckImport(i.app.Name, i.export.Counts())
 }
 
 // finish lets jobs follow the alerts, and makes the app live.

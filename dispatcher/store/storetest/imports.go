@@ -19,6 +19,7 @@ func importTests() tests {
 		"an import with a run twice is refused":           testImportOfRunTwice,
 		"an import with numbers out of range is refused":  testImportOfLargeNumbers,
 		"an import of more runs than may wait is refused": testImportQuota,
+		"the quotas of an import are those of its app":    testQuotasOfImport,
 	}
 }
 
@@ -130,4 +131,22 @@ func testImportQuota(t *testing.T, f *fixture) {
 	f.wantRefused(export, "bound_quota /waiting_runs")
 	export.Waiting = slices.Clone(export.Waiting[:3])
 	f.must(f.ImportApp(t.Context(), export, operator(t0)))
+}
+
+// testQuotasOfImport: those of a deleted app hold for one that is not an operator's, and those of an export for operators.
+func testQuotasOfImport(t *testing.T, f *fixture) {
+	brings := dispatcher.App{Name: "evil", Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 3}}}
+	check := func(what string, change dispatcher.Change, want int) {
+		t.Helper()
+		quotas, err := f.ImportQuotas(t.Context(), brings, change)
+		f.must(err)
+		f.expect("the quota of jobs, "+what, quotas.Jobs, want)
+	}
+	check("by default", at(t0), 10_000)
+	check("for an operator", operator(t0), 3)
+	_, _, err := f.PutApp(t.Context(), dispatcher.App{Name: "evil", Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 7}}}, operator(t0))
+	f.must(err)
+	check("of an app", at(t0), 7)
+	f.must(f.DeleteApp(t.Context(), "evil", operator(t0)))
+	check("of a deleted app", at(t0), 7)
 }
