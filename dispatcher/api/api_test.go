@@ -27,7 +27,7 @@ const patience = 5 * time.Minute
 
 // world is an API over a fresh SQLite database, and a token for everything.
 type world struct {
-	t     *testing.T
+	t     testing.TB
 	store dispatcher.Store
 	api   http.Handler
 	token string
@@ -36,13 +36,13 @@ type world struct {
 	logs  *bytes.Buffer // safe to read between requests, which tests make one at a time
 }
 
-func newWorld(t *testing.T, o api.Options) *world {
+func newWorld(t testing.TB, o api.Options) *world {
 	t.Helper()
 	return newWorldOver(t, o, store.Options{})
 }
 
 // newWorldOver is newWorld over a store with options.
-func newWorldOver(t *testing.T, o api.Options, of store.Options) *world {
+func newWorldOver(t testing.TB, o api.Options, of store.Options) *world {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "carillon.db")
 	dsn := "sqlite:" + file
@@ -55,7 +55,7 @@ func newWorldOver(t *testing.T, o api.Options, of store.Options) *world {
 }
 
 // newWorldAt is newWorldOver with a database that is migrated.
-func newWorldAt(t *testing.T, o api.Options, of store.Options, dsn string) *world {
+func newWorldAt(t testing.TB, o api.Options, of store.Options, dsn string) *world {
 	t.Helper()
 	s, err := store.Open(t.Context(), dsn, of)
 	if err != nil {
@@ -93,7 +93,7 @@ func (w *world) newToken(name string, scopes []dispatcher.Scope, apps ...string)
 // reply is a response, read.
 type reply struct {
 	*httptest.ResponseRecorder
-	t       *testing.T
+	t       testing.TB
 	request string // for messages
 }
 

@@ -219,7 +219,7 @@ type routeTrial struct {
 	forbidden []string // texts of crm that are not in the request
 }
 
-func newRouteTrial(t *testing.T, rt api.Route, row access) *routeTrial {
+func newRouteTrial(t testing.TB, rt api.Route, row access) *routeTrial {
 	t.Helper()
 	invoker := invoke.New(invoke.Options{})
 	t.Cleanup(invoker.Close)

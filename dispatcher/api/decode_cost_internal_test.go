@@ -9,16 +9,16 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 )
 
-// hostileBodies are bodies for any route that cost far more than their size if they are decoded without care. Each is of the
-// size of most bodies, or of as many elements as lists may have.
-func hostileBodies() map[string]string {
+// hostileBodies are bodies for any route that cost far more than their size if they are decoded without care. Each is of a size in
+// bytes, or has as many elements as lists may have.
+func hostileBodies(size int) map[string]string {
 	fill := func(before, element, after string) string {
-		return before + element + strings.Repeat(","+element, (maxBody-100-len(before)-len(after))/(len(element)+1)-1) + after
+		return before + element + strings.Repeat(","+element, (size-100-len(before)-len(after))/(len(element)+1)-1) + after
 	}
 	numbered := func(before, format, after string) string {
 		var b strings.Builder
 		b.WriteString(before)
-		for i := 0; b.Len() < maxBody-200; i++ {
+		for i := 0; b.Len() < size-200; i++ {
 			if i > 0 {
 				b.WriteByte(',')
 			}
@@ -39,11 +39,11 @@ func hostileBodies() map[string]string {
 		"distinct keys written in escape": numbered(`{"payload":{`, `"\u0061%x":0`, `}}`),
 		"equal keys":                      fill(`{"payload":{`, `"a":0`, `}}`),
 		"unknown fields":                  numbered(`{`, `"%x":0`, `}`),
-		"long keys":                       numbered(`{`, `"`+strings.Repeat("k", 5000)+`%x":0`, `}`),
-		"one long key":                    `{"` + strings.Repeat("k", maxBody-100) + `":0}`,
-		"one long text":                   `{"description":"` + strings.Repeat("x", maxBody-100) + `"}`,
-		"one text of escapes":             `{"description":"` + strings.Repeat(`\u00e4`, maxBody/6-100) + `"}`,
-		"one text of short escapes":       `{"description":"` + strings.Repeat(`\n`, maxBody/2-100) + `"}`,
+		"long keys":                       numbered(`{`, `"`+strings.Repeat("k", 100)+`%x":0`, `}`),
+		"one long key":                    `{"` + strings.Repeat("k", size-100) + `":0}`,
+		"one long text":                   `{"description":"` + strings.Repeat("x", size-100) + `"}`,
+		"one text of escapes":             `{"description":"` + strings.Repeat(`\u00e4`, size/6-100) + `"}`,
+		"one text of short escapes":       `{"description":"` + strings.Repeat(`\n`, size/2-100) + `"}`,
 		"texts with NUL":                  fill(`{"payload":[`, `"\u0000"`, `]}`),
 		"many labels":                     numbered(`{"labels":{`, `"%x":""`, `}}`),
 		"some labels":                     `{"labels":{` + manyPairs(9_999, `""`) + `}}`,
@@ -97,7 +97,7 @@ func TestDecodingAllocatesInProportionToTheBody(t *testing.T) { //nolint:paralle
 		"app":      func() any { return &dispatcher.App{} },
 		"alert":    func() any { return &dispatcher.Alert{} },
 	}
-	for name, text := range hostileBodies() {
+	for name, text := range hostileBodies(maxBody) {
 		for kind, create := range kinds {
 			into := create()
 			if got := allocated(func() { decode(t.Context(), []byte(text), into) }) - int64(len(text)); got > mostMemory(len(text)) {

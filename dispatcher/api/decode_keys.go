@@ -14,7 +14,7 @@ func (d *decoder) checkKeys(text []byte) {
 	for at := 0; at < len(text) && !d.full(); at++ {
 		switch c := text[at]; c {
 		case '{', '[':
-			w.open = append(w.open, openValue{object: c == '{', inKey: c == '{', first: len(w.keys)})
+			w.open = append(w.open, openValue{text: text[at:], object: c == '{', inKey: c == '{', first: len(w.keys)})
 		case '}', ']':
 			w.keys = w.keys[:w.top().first]
 			w.open = w.open[:len(w.open)-1]
@@ -44,6 +44,7 @@ type keyWalker struct {
 
 // openValue is an object or array that is not closed yet.
 type openValue struct {
+	text   []byte // from its beginning on
 	object bool
 	inKey  bool   // the next string is a key
 	key    []byte // of the current member, as it is written
@@ -78,7 +79,8 @@ func (w *keyWalker) isTwin(key []byte) bool {
 		w.keys = append(w.keys, key)
 		return false
 	}
-	top.many = map[string]struct{}{string(key): {}}
+	top.many = make(map[string]struct{}, count(top.text)) // a map grows by being copied
+	top.many[string(key)] = struct{}{}
 	for _, other := range few {
 		top.many[string(other)] = struct{}{}
 	}

@@ -1,9 +1,16 @@
 package api
 
-import "github.com/carillon-dev/carillon/dispatcher"
+import (
+	"net/http"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
 
 // CallbackPatience is how long a callback of an executor waits.
 const CallbackPatience = callbackPatience
+
+// HostileBodies are bodies of a size in bytes that are costly to decode.
+func HostileBodies(size int) map[string]string { return hostileBodies(size) }
 
 // Route is what a route declares of itself.
 type Route struct {
@@ -12,6 +19,8 @@ type Route struct {
 	OrScope      dispatcher.Scope
 	AllApps      bool
 	AnyScope     bool
+	// Body says that the route takes a body.
+	Body bool
 }
 
 // Routes lists all routes that the API serves.
@@ -20,6 +29,7 @@ func Routes() []Route {
 	for _, rt := range routes {
 		all = append(all, Route{
 			Method: rt.method, Path: rt.path, Scope: rt.scope, OrScope: rt.orScope, AllApps: rt.allApps, AnyScope: rt.anyScope,
+			Body: rt.body || rt.method == http.MethodPut || rt.method == http.MethodPatch,
 		})
 	}
 	return all
