@@ -35,13 +35,14 @@ func (a *API) importApp(r *request) (response, error) {
 // a million empty jobs take no memory. Decoding says what else is wrong.
 func (a *API) admitImport(r *request) error {
 	text := bytes.TrimSpace(r.text)
-	if r.textErr != nil || !json.Valid(text) {
+	if _, problems := r.readBody(); len(problems) > 0 || !json.Valid(text) {
 		return nil
 	}
 	app, change := dispatcher.App{Name: r.PathValue("app")}, r.by()
-	if raw := member(text, "app"); raw != nil && newDecoder(raw).fill(reflect.ValueOf(&app).Elem(), raw, nil) &&
-		change.Operator && app.Validate() != nil {
-		return nil // its quotas may be wrong
+	if raw := member(text, "app"); raw != nil && newDecoder(raw).fill(reflect.ValueOf(&app).Elem(), raw, nil) {
+		if invalid := app.Validate() != nil; invalid && change.Operator {
+			return nil // its quotas may be wrong
+		}
 	}
 	app.Name = r.PathValue("app")
 	quotas, err := a.store.ImportQuotas(r.Context(), app, change)

@@ -33,8 +33,8 @@ func TestQuotasHoldBeforeAnImportIsDecoded(t *testing.T) { //nolint:paralleltest
 			"/jobs bound_quota"},
 		"runs that wait":          {evilImport(`"waiting_runs":` + manyOf(1_000_000, `{}`)), "/waiting_runs bound_quota"},
 		"no more than the quotas": {evilImport(`"jobs":` + manyOf(10_000, `{}`)), "/jobs payload_too_large"},
-		"no more, and a problem in each": {evilImport(`"jobs":` + manyOf(5_000, `{"job":{"nmae":"`+strings.Repeat("x", 100)+`"}}`)),
-			"/jobs/0/job/nmae json_unknown_field"},
+		"no more, and a problem in each": {evilImport(`"jobs":` + manyOf(5_000, `{"job":{"nickname":"`+strings.Repeat("x", 100)+`"}}`)),
+			"/jobs/0/job/nickname json_unknown_field"},
 	} {
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
