@@ -308,8 +308,8 @@ const (
 	pageMemory   = 4 * pageBytes
 	exportMemory = 64 << 20
 	bodyFactor   = 4
-	// An import has its bytes twice while they are decoded, and then what they decode to.
-	importFactor = 2 + decodedFactor
+	// An import has its bytes, in a buffer that grew, the texts in them, and what they decode to.
+	importFactor = 4 + decodedFactor
 )
 
 // memoryOf estimates the memory that a request takes.

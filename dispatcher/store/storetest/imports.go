@@ -144,7 +144,8 @@ func testQuotasOfImport(t *testing.T, f *fixture) {
 	}
 	check("by default", at(t0), 10_000)
 	check("for an operator", operator(t0), 3)
-	_, _, err := f.PutApp(t.Context(), dispatcher.App{Name: "evil", Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 7}}}, operator(t0))
+	wide := dispatcher.App{Name: "evil", Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 7}}}
+	_, _, err := f.PutApp(t.Context(), wide, operator(t0))
 	f.must(err)
 	check("of an app", at(t0), 7)
 	f.must(f.DeleteApp(t.Context(), "evil", operator(t0)))
