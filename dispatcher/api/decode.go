@@ -65,6 +65,9 @@ func (d *decoder) take(bytes int, at *pointer) bool {
 
 // read fills into from one JSON value.
 func (d *decoder) read(raw json.RawMessage, into any) dispatcher.Problems {
+	if d.full() { // the time may have passed on a long text
+		return d.problems
+	}
 	d.problems.AddError("", dispatcher.CheckJSONText(raw, maxProblems+1))
 	d.checkKeys(raw)
 	if raw[0] != '{' {
