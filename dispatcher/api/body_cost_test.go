@@ -12,7 +12,8 @@ import (
 
 // placeholders are names in the paths of routes; declare makes some of these things.
 var placeholders = strings.NewReplacer("{app}", "crm", "{job}", "sync", "{trigger}", "nightly", "{calendar}", "holidays",
-	"{group}", "workers", "{endpoint}", "one", "{alert}", "late", "{backfill}", "b", "{bulk}", "b", "{run}", "r", "{node}", "n", "{token}", "other", "{pause}", "p")
+	"{group}", "workers", "{endpoint}", "one", "{alert}", "late", "{backfill}", "b", "{bulk}", "b", "{run}", "r", "{node}", "n",
+	"{token}", "other", "{pause}", "p")
 
 // No route takes more memory for a hostile body than 20 times its size, and none refuses one with more than 100 KiB.
 func TestNoRouteTakesMuchMemoryForABody(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
