@@ -32,6 +32,7 @@ func TestNoRouteTakesMuchMemoryForABody(t *testing.T) { //nolint:paralleltest //
 			got := w.once(rt.Method, placeholders.Replace(rt.Path), body)
 			runtime.ReadMemStats(&after)
 			took := int(after.TotalAlloc - before.TotalAlloc) //nolint:gosec // far less
+			took -= 2 * got.Body.Len()                        // the recorder's, which grows by being copied
 			if took > 20*len(body)+4<<20 || got.Code >= 400 && got.Body.Len() > 100<<10 {
 				t.Errorf("%s %s, %s: %d bytes allocate %d and get a %d of %d bytes", rt.Method, rt.Path, name, len(body), took,
 					got.Code, got.Body.Len())
