@@ -175,8 +175,8 @@ func testImportOfUnsaltedIDs(t *testing.T, f *fixture) {
 	export.Salt, export.Waiting = export.Salt[1:], nil
 	_, err := f.ImportApp(t.Context(), export, operator(t0))
 	f.wantProblem("a short salt", err, "count_range /salt")
-	if text := err.Error(); strings.Contains(text, string(export.Salt)) || strings.Contains(text, base64.StdEncoding.EncodeToString(export.Salt)) {
-		t.Errorf("the problem has the salt: %s", text)
+	if strings.Contains(err.Error(), base64.StdEncoding.EncodeToString(export.Salt)) {
+		t.Errorf("the problem has the salt: %s", err)
 	}
 }
 
@@ -192,7 +192,7 @@ func testSaltIsNotAudited(t *testing.T, f *fixture) {
 	}
 	text, err := json.Marshal(entries)
 	f.must(err)
-	for _, form := range []string{base64.StdEncoding.EncodeToString(export.Salt), hex.EncodeToString(export.Salt), string(export.Salt), "salt"} {
+	for _, form := range []string{base64.StdEncoding.EncodeToString(export.Salt), hex.EncodeToString(export.Salt), "salt"} {
 		if strings.Contains(string(text), form) {
 			t.Errorf("the audit log has the salt as %q", form)
 		}
