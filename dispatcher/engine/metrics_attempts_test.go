@@ -181,7 +181,8 @@ func TestSkippedRunsCountByReason(t *testing.T) {
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
 	r.claimOnce(t.Context(), r.now.Add(2*time.Second))
 	r.quiet()
-	want := `# HELP carillon_skipped_runs_total Runs that this node did not attempt, because they got no slot or because of a quota of their app, by app and reason.
+	const help = "Runs that this node did not attempt, because they got no slot or because of a quota of their app, by app and reason."
+	want := "# HELP carillon_skipped_runs_total " + help + `
 		# TYPE carillon_skipped_runs_total counter
 		carillon_skipped_runs_total{app="",reason="chain"} 0
 		carillon_skipped_runs_total{app="",reason="endpoint_busy"} 0

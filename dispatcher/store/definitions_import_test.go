@@ -21,7 +21,8 @@ func TestImportReplacesNoRunOfAnotherJob(t *testing.T) {
 		must(t, err)
 		export := m.moveOnly()
 		must(t, store.Exec(t.Context(), m.new, fmt.Sprintf(`INSERT INTO live_runs (app_id, scheduled_at, trigger_id, job_id, revision, node,
-			token, attempt, kind, state) VALUES (1, %d, %d, 12345, 1, 0, 0, 0, %d, 'queued')`, key.ScheduledAt.UnixMilli(), key.TriggerID, key.Code())))
+			token, attempt, kind, state) VALUES (1, %d, %d, 12345, 1, 0, 0, 0, %d, 'queued')`,
+			key.ScheduledAt.UnixMilli(), key.TriggerID, key.Code())))
 		if _, err = m.new.ImportApp(t.Context(), export, m.at(0)); !errors.Is(err, dispatcher.ErrConflict) {
 			t.Errorf("over a run that waits: got error %v, want ErrConflict", err)
 		}

@@ -71,7 +71,8 @@ const (
 	waitingUsable = 15 * time.Second
 )
 
-// countManual counts a request to run a job, with a payload or without, or to retry a run, and refuses one for which the app has no quota left, or that
+// countManual counts a request to run a job, with a payload or without, or to retry a run, and refuses one for which the app has no
+// quota left, or that
 // waits until an operator lifts the suspension of the app. RunKeys of other runs are not locked: it is counted last.
 func (t *tx) countManual(ctx context.Context, name string, payload []byte) error {
 	app, err := findApp(ctx, t, name, "")

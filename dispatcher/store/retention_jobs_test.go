@@ -44,7 +44,8 @@ func testPurgeRemovesTriggers(t *testing.T, s dispatcher.Store) {
 	id, at := dispatcher.JobID("app", "job"), may1.UnixMilli()
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(insert, "runs", "http_status, ended_at", at, dispatcher.TriggerID("app", "job", "t2"), id,
 		fmt.Sprint("200, ", may1.Add(days(8)).UnixMilli()))))
-	must(t, store.Exec(t.Context(), s, fmt.Sprintf(insert, "live_runs", "app_id, token, state", at, dispatcher.TriggerID("app", "job", "t3"), id,
+	must(t, store.Exec(t.Context(), s, fmt.Sprintf(insert, "live_runs", "app_id, token, state", at, dispatcher.TriggerID("app", "job",
+		"t3"), id,
 		"0, 0, 'queued'")))
 	left := func(now time.Time) string {
 		t.Helper()

@@ -2,12 +2,12 @@ package store
 
 import "errors"
 
-// unreadable is why a stored definition cannot be decoded. What is beside it in its row can be read.
+// unreadable is why a stored definition cannot be decoded. The rest of its row can be read.
 type unreadable struct{ error }
 
 func (u unreadable) Unwrap() error { return u.error }
 
-// evenUnreadable is a scan that lets note have why a definition cannot be decoded, and goes on with what is beside it.
+// evenUnreadable is a scan that lets note have why a definition cannot be decoded, and goes on with the rest.
 func evenUnreadable[T any](scan func(scanner) (T, error), note func(*T, error)) func(scanner) (T, error) {
 	return func(row scanner) (T, error) {
 		found, err := scan(row)

@@ -85,10 +85,11 @@ func TestConnectionsOfTheAPIFollowTheLimitOfFiles(t *testing.T) {
 		want           fileShares
 	}{
 		"plenty of files": {limitFlags{}, 1 << 20, 1024, fileShares{api: 512, address: 64, targets: 1<<20 - 576, workers: 1024}},
-		"few files":       {limitFlags{}, 256, 1024, fileShares{api: 64, address: 32, targets: 128, workers: 96, warning: "96 workers instead of 1024"}},
-		"fewer workers":   {limitFlags{}, 256, 90, fileShares{api: 64, address: 32, targets: 128, workers: 90}},
-		"hardly any":      {limitFlags{}, 16, 1024, fileShares{api: 8, address: 4, targets: 16, workers: 12, warning: "raise the limit"}},
-		"unknown":         {limitFlags{}, 0, 1024, fileShares{api: 512, address: 64, workers: 1024}},
+		"few files": {limitFlags{}, 256, 1024, fileShares{api: 64, address: 32, targets: 128, workers: 96,
+			warning: "96 workers instead of 1024"}},
+		"fewer workers": {limitFlags{}, 256, 90, fileShares{api: 64, address: 32, targets: 128, workers: 90}},
+		"hardly any":    {limitFlags{}, 16, 1024, fileShares{api: 8, address: 4, targets: 16, workers: 12, warning: "raise the limit"}},
+		"unknown":       {limitFlags{}, 0, 1024, fileShares{api: 512, address: 64, workers: 1024}},
 		"a small API": {limitFlags{APIConnections: 16, APIAddressConnections: 64}, 1 << 20, 1024,
 			fileShares{api: 16, address: 8, targets: 1<<20 - 80, workers: 1024}},
 		"a large API, 1 proxy": {limitFlags{APIConnections: 5000, APIAddressConnections: 2000}, 1 << 20, 1024,

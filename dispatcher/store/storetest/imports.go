@@ -50,7 +50,7 @@ func testImportOfForeignRuns(t *testing.T, f *fixture) {
 	parent := f.fireOf("parent")
 	f.recordFollowed(parent, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
 	f.expect("runs that follow", f.followEnds(t0.Add(time.Minute)), 1)
-	// Whoever saw the id, as in a log, cannot use it.
+	// Anyone who saw the id, as in a log, cannot use it.
 	read, err := f.Store.Run(t.Context(), parent.String())
 	f.must(err)
 	key, err := dispatcher.ParseRunKey(read.FollowedBy[0].Run)
