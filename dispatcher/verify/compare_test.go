@@ -28,7 +28,7 @@ func TestDecisionsThatSpanOthersCountTheirOwnTimes(t *testing.T) {
 		"one goes beyond the page":       {misfires: []dispatcher.Misfire{decision(0, 9, 6), decision(2, 3, 2)}},
 		"a time decided twice":           {misfires: []dispatcher.Misfire{decision(0, 5, 6), decision(5, 5, 1)}, doubled: []int{5}},
 		"a time within decided twice":    {misfires: []dispatcher.Misfire{decision(0, 5, 6), decision(2, 3, 2)}, doubled: []int{2, 3}},
-		"a decision twice":               {misfires: []dispatcher.Misfire{decision(0, 3, 4), decision(0, 3, 4), decision(4, 5, 2)}, doubled: []int{0, 1, 2, 3}},
+		"a decision twice":               {misfires: []dispatcher.Misfire{decision(0, 4, 5), decision(5, 5, 1), decision(5, 5, 1)}, doubled: []int{5}},
 		"a time that has a run, too":     {misfires: []dispatcher.Misfire{decision(0, 5, 6)}, runs: []time.Time{minute(1)}, doubled: []int{1}},
 		"one that overlaps at its start": {misfires: []dispatcher.Misfire{decision(0, 3, 4), decision(2, 5, 3)}, doubled: []int{2, 3}},
 	} {
