@@ -16,20 +16,21 @@ func TestDecisionsThatSpanOthersCountTheirOwnTimes(t *testing.T) {
 	decision := func(from, to, count int) dispatcher.Misfire {
 		return dispatcher.Misfire{From: minute(from), To: minute(to), Count: count}
 	}
+	all := decision(0, 5, 6)
 	for name, tt := range map[string]struct {
 		misfires []dispatcher.Misfire
 		runs     []time.Time
 		doubled  []int
 	}{
-		"one decision":                   {misfires: []dispatcher.Misfire{decision(0, 5, 6)}},
+		"one decision":                   {misfires: []dispatcher.Misfire{all}},
 		"side by side":                   {misfires: []dispatcher.Misfire{decision(0, 2, 3), decision(3, 5, 3)}},
 		"one spans another":              {misfires: []dispatcher.Misfire{decision(0, 5, 4), decision(2, 3, 2)}},
 		"one spans two":                  {misfires: []dispatcher.Misfire{decision(4, 4, 1), decision(0, 5, 4), decision(1, 1, 1)}},
 		"one goes beyond the page":       {misfires: []dispatcher.Misfire{decision(0, 9, 6), decision(2, 3, 2)}},
-		"a time decided twice":           {misfires: []dispatcher.Misfire{decision(0, 5, 6), decision(5, 5, 1)}, doubled: []int{5}},
-		"a time within decided twice":    {misfires: []dispatcher.Misfire{decision(0, 5, 6), decision(2, 3, 2)}, doubled: []int{2, 3}},
-		"a decision twice":               {misfires: []dispatcher.Misfire{decision(0, 4, 5), decision(5, 5, 1), decision(5, 5, 1)}, doubled: []int{5}},
-		"a time that has a run, too":     {misfires: []dispatcher.Misfire{decision(0, 5, 6)}, runs: []time.Time{minute(1)}, doubled: []int{1}},
+		"a time decided twice":           {misfires: []dispatcher.Misfire{all, decision(5, 5, 1)}, doubled: []int{5}},
+		"a time within decided twice":    {misfires: []dispatcher.Misfire{all, decision(2, 3, 2)}, doubled: []int{2, 3}},
+		"a decision twice":               {misfires: []dispatcher.Misfire{all, all}, doubled: []int{0, 1, 2, 3, 4, 5}},
+		"a time that has a run, too":     {misfires: []dispatcher.Misfire{all}, runs: []time.Time{minute(1)}, doubled: []int{1}},
 		"one that overlaps at its start": {misfires: []dispatcher.Misfire{decision(0, 3, 4), decision(2, 5, 3)}, doubled: []int{2, 3}},
 	} {
 		s := &scheduled{}
