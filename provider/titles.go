@@ -161,6 +161,7 @@ var titles = map[string]string{
 	schedule.CodeTZOffset:          "Offset instead of a time zone",
 	schedule.CodeTZUnknown:         "Unknown time zone",
 	dispatcher.CodeTZRequired:      "The time zone is missing",
+	dispatcher.CodeZoneData:        "Time zone data that cannot be used",
 	dispatcher.CodeUnauthorized:    "Carillon's API does not accept the token",
 	dispatcher.CodeUnavailable:     "Carillon cannot serve requests at this moment",
 	dispatcher.CodeURLFragment:     "URL with a fragment",

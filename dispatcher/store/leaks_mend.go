@@ -14,29 +14,32 @@ import (
 // leaksToMend are the runs that wait for a host that no probe asks for, and those that wait for a callback without a deadline. What is
 // waited for is found by an index that leads from one to the next, however many runs wait for each.
 // $1 limit
-const leaksToMend = `SELECT '` + string(dispatcher.LeakWaiting) + `' AS kind_of_leak, r.scheduled_at, r.trigger_id, r.kind
+const leaksToMend = `SELECT '` + string(dispatcher.LeakWaiting) + `' AS kind_of_leak, r.scheduled_at, r.trigger_id, r.kind, r.job_id
 	FROM (WITH RECURSIVE s (id) AS (
 			SELECT min(waits_for) FROM live_runs WHERE waits_for <> 0
 			UNION ALL SELECT (SELECT min(r.waits_for) FROM live_runs AS r WHERE r.waits_for <> 0 AND r.waits_for > s.id)
 			FROM s WHERE s.id IS NOT NULL
 		) SELECT s.id FROM s WHERE s.id IS NOT NULL) AS s JOIN live_runs AS r ON r.waits_for = s.id AND r.waits_for <> 0
 	WHERE NOT EXISTS (SELECT 1 FROM host_waits AS w WHERE w.id = s.id) AND r.node <> -3
-	UNION ALL SELECT '` + string(dispatcher.LeakCallback) + `', r.scheduled_at, r.trigger_id, r.kind FROM live_runs AS r
+	UNION ALL SELECT '` + string(dispatcher.LeakCallback) + `', r.scheduled_at, r.trigger_id, r.kind, r.job_id FROM live_runs AS r
 	WHERE r.next_attempt_at IS NULL AND r.state IN ('retrying', 'waiting_callback') AND r.waits_for = 0
 		AND r.state = 'waiting_callback' AND r.node <> -3
 	LIMIT $1`
+
+// leakToMend is a run that nothing else would let go on.
+type leakToMend struct {
+	kind dispatcher.LeakKind
+	key  dispatcher.RunKey
+	job  int64
+}
 
 // MendLeaks lets runs go on that nothing else would let go. One that cannot be mended is set aside.
 func (s *store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended []dispatcher.Leak, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	type found struct {
-		kind dispatcher.LeakKind
-		key  dispatcher.RunKey
-	}
-	item := func(f found) string { return f.key.String() }
-	leaks, err := collect(ctx, s.read, func(row scanner) (f found, err error) {
-		return f, row.Scan(&f.kind, instantColumn(&f.key.ScheduledAt), &f.key.TriggerID, kindColumn(&f.key))
+	item := func(l leakToMend) string { return l.key.String() }
+	leaks, err := collect(ctx, s.read, func(row scanner) (f leakToMend, err error) {
+		return f, row.Scan(&f.kind, instantColumn(&f.key.ScheduledAt), &f.key.TriggerID, kindColumn(&f.key), &f.job)
 	}, leaksToMend, limit+s.asides.count(dispatcher.WorkRetry))
 	if err == nil && len(leaks) > 0 {
 		if now, err = s.orClock(ctx, now); err == nil {
@@ -48,7 +51,7 @@ func (s *store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended
 			break
 		}
 		err = s.orAside(ctx, func() error {
-			done, err := s.mendLeak(ctx, leak.kind, leak.key, now)
+			done, err := s.mendLeak(ctx, leak, now)
 			if done {
 				mended = append(mended, dispatcher.Leak{Kind: leak.kind, Run: item(leak)})
 			}
@@ -65,16 +68,16 @@ func (s *store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended
 
 // mendLeak mends a leak, unless it is none any more. A run that waited for a host is attempted again, and waits again if the circuit is
 // open. Without a deadline, the longest that any callback may take decides.
-func (s *store) mendLeak(ctx context.Context, kind dispatcher.LeakKind, key dispatcher.RunKey, now time.Time) (bool, error) {
-	// $1 to $3 the key, $4 now or how long a callback may take
+func (s *store) mendLeak(ctx context.Context, leak leakToMend, now time.Time) (bool, error) {
+	// $1 to $3 the key, $4 now or how long a callback may take, $5 job
 	mend := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $4 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
-		AND waits_for <> 0 AND NOT EXISTS (SELECT 1 FROM host_waits AS w WHERE w.id = live_runs.waits_for)`
+		AND job_id = $5 AND waits_for <> 0 AND NOT EXISTS (SELECT 1 FROM host_waits AS w WHERE w.id = live_runs.waits_for)`
 	last := now.UnixMilli()
-	if kind == dispatcher.LeakCallback {
+	if leak.kind == dispatcher.LeakCallback {
 		mend = `UPDATE live_runs SET next_attempt_at = coalesce(started_at, claimed_at, scheduled_at) + $4
-			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND state = 'waiting_callback' AND next_attempt_at IS NULL`
+			WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $5 AND state = 'waiting_callback' AND next_attempt_at IS NULL`
 		last = dispatcher.MostCallbackWait.Milliseconds()
 	}
-	n, err := affect(ctx, s.write, mend, append(keyArgs(key), last)...)
+	n, err := affect(ctx, s.write, mend, append(keyArgs(leak.key), last, leak.job)...)
 	return n > 0, err
 }
