@@ -58,8 +58,8 @@ type Quotas struct {
 	// Triggers are those of all jobs of the app, 1 to 10,000,000; default 100,000.
 	Triggers int `json:"triggers"`
 	// WaitingRuns are the runs that wait for a node, a slot, a host, a callback or their next attempt, whatever asked for them,
-	// 1 to 10,000,000; default 100,000. Above it requests are refused, backfills wait, fires
-	// that would have to wait end, and what follows a run is set aside.
+	// 1 to 10,000,000; default 100,000. Above it requests are refused, backfills wait,
+	// fires that would have to wait end, and what follows a run is set aside.
 	WaitingRuns int `json:"waiting_runs"`
 	// ChainRuns are those that may follow one run, directly and through others, shards included, 1 to 1,000,000; default 10,000.
 	// ChainDepth is how many of them may follow one after another, 1 to 1000; default 100.
