@@ -72,7 +72,8 @@ const (
 )
 
 // countManual counts a request to run a job, with a payload or without, or to retry a run, and refuses one for which the app has no
-// quota left, or that would wait until an operator lifts the suspension of the app. RunKeys of other runs are not locked: it is counted last.
+// quota left, or that would wait until an operator lifts the suspension of the app. RunKeys of other runs are not locked: it is
+// counted last.
 func (t *tx) countManual(ctx context.Context, name string, payload []byte) error {
 	app, err := findApp(ctx, t, name, "")
 	if err == nil {
