@@ -52,7 +52,8 @@ func TestLiveRunsAreFoundByKeyDuringALongSnapshot(t *testing.T) {
 }
 
 // readsAll returns the line of a plan that reads the live runs otherwise than by their whole key, or by an index
-// that leads to those of some node, job or time.
+// that leads to those of some node, job or time. The first entry of an index may be read: from there, a statement looks
+// for the next app. PostgreSQL 15 gives that a condition (IS NOT NULL), 18 knows that it always holds.
 func readsAll(plan string) string {
 	lines := strings.Split(plan, "\n")
 	for i, line := range lines {
@@ -65,6 +66,7 @@ func readsAll(plan string) string {
 		case strings.Contains(line, "Seq Scan"):
 			return line
 		case strings.Contains(lines[i+1], "Index Cond"), strings.Contains(lines[i+1], "Recheck Cond"):
+		case strings.Contains(line, "Index Only Scan") && strings.HasSuffix(lines[i-1], "->  Limit") && !strings.Contains(lines[i+1], "Filter"):
 		default:
 			return line
 		}
