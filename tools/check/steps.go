@@ -144,7 +144,7 @@ func testSteps() []step {
 			needs: []string{"tools/need.sh bwrap bubblewrap", "tools/need.sh gpg gnupg", "tools/need.sh lintian lintian", "tools/need.sh rpm rpm",
 				"tools/need.sh rpmlint rpmlint", "tools/need.sh mmdebstrap mmdebstrap", "tools/need.sh systemd-analyze systemd",
 				"tools/need.sh systemd-nspawn systemd-container"},
-			minutes: 3, tests: []testRun{{marked: true, flags: flags}, {module: "tools/release", packages: []string{"./..."}}},
+			prints: withClients(), minutes: 3, tests: []testRun{{marked: true, flags: flags}, {module: "tools/release", packages: []string{"./..."}}},
 		},
 		{
 			name: "browser", proves: "the console works in a browser, by every link and form, for people with other rights",
