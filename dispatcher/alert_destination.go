@@ -303,7 +303,7 @@ func (a Alert) WithSecrets(with map[string]Secret) Alert {
 // ForWire returns a copy of d whose JSON holds the values of its secrets, only to send it to the API.
 func (d AlertDestination) ForWire() AlertDestination {
 	return *d.Target().eachSecret(func(_ string, s Secret) Secret {
-		s.Value.wired = true
+		s.Value = s.Value.ForWire()
 		return s
 	}).Alert
 }

@@ -35,7 +35,7 @@ func (g EndpointGroup) WithSecrets(with map[string]Secret) EndpointGroup {
 // ForWire returns a copy of g whose JSON holds the values of its secrets, only to send it to the API.
 func (g EndpointGroup) ForWire() EndpointGroup {
 	return g.eachSecret(func(_ string, s Secret) Secret {
-		s.Value.wired = true
+		s.Value = s.Value.ForWire()
 		return s
 	})
 }

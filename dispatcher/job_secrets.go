@@ -53,7 +53,7 @@ func (j Job) CheckKept(old Job) error {
 // ForWire returns a copy of j whose JSON holds the values of its secrets, only to send it to the API.
 func (j Job) ForWire() Job {
 	return j.eachSecret(func(_ string, s Secret) Secret {
-		s.Value.wired = true
+		s.Value = s.Value.ForWire()
 		return s
 	})
 }

@@ -12,7 +12,7 @@ import (
 type Sensitive struct {
 	// A pointer, because fmt prints unexported fields without calling their methods.
 	text  *string
-	wired bool // JSON holds the text; see Job.ForWire
+	wired bool // JSON holds the text; see ForWire
 }
 
 // NewSensitive returns text as a Sensitive.
@@ -45,7 +45,13 @@ func (s Sensitive) Format(f fmt.State, _ rune) { _, _ = io.WriteString(f, redact
 // LogValue is String.
 func (s Sensitive) LogValue() slog.Value { return slog.StringValue(redacted) }
 
-// MarshalJSON is String, except for a job on its way to the API; see Job.ForWire.
+// ForWire returns s such that its JSON holds the text: for a definition on its way to the API.
+func (s Sensitive) ForWire() Sensitive {
+	s.wired = true
+	return s
+}
+
+// MarshalJSON is String, except after ForWire.
 func (s Sensitive) MarshalJSON() ([]byte, error) {
 	if s.wired {
 		return json.Marshal(s.Reveal())
