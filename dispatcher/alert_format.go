@@ -155,10 +155,10 @@ func cut(text string, most int) string {
 	return text[:end] + mark
 }
 
-// oneLine replaces control characters, such as line breaks, and what no message takes by spaces.
+// oneLine replaces control characters, such as line breaks, and characters that no service takes in a message by spaces.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || notInMessages(r) {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r == 0xFFFE || r == 0xFFFF {
 			return ' '
 		}
 		return r
