@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -22,7 +23,7 @@ type Alert struct {
 	// needs Labels: without them it would select no job, while a missing one makes the alert a default of the app.
 	Jobs []string `json:"jobs,omitzero"`
 	// Labels select the jobs that have all of them, in addition to Jobs.
-	Labels Labels `json:"labels,omitempty"`
+	Labels input.Labels `json:"labels,omitempty"`
 	AlertConditionsOf
 	// Recovery is whether a notification tells that a condition no longer holds. Decoded alerts have it.
 	Recovery bool `json:"recovery"`
@@ -40,7 +41,7 @@ type Alert struct {
 	// Firing is how many conditions of jobs hold now.
 	Firing int `json:"firing"`
 	// Warnings name what of Jobs and Labels selects no job now. Alerts in lists have none.
-	Warnings []Problem `json:"warnings,omitempty"`
+	Warnings []input.Problem `json:"warnings,omitempty"`
 	// Revision counts the changes of the alert; it is its ETag. A mute or an acknowledgement is none.
 	Revision  int64     `json:"revision"`
 	CreatedAt time.Time `json:"created_at"`
@@ -54,12 +55,12 @@ type AlertConditionsOf struct {
 	// Missed: a fire is missed; see MisfirePolicy. It ends when a scheduled fire runs again.
 	Missed bool `json:"missed,omitempty"`
 	// LateAfter: a scheduled fire begins, or has not begun, later than this after its scheduled time. 0: nobody is told.
-	LateAfter Duration `json:"late_after,omitempty"`
+	LateAfter input.Duration `json:"late_after,omitempty"`
 	// OverrunAfter: an attempt takes longer than this. 0: nobody is told.
-	OverrunAfter Duration `json:"overrun_after,omitempty"`
+	OverrunAfter input.Duration `json:"overrun_after,omitempty"`
 	// NoSuccessFor: no run has succeeded for this long, since the job, its app or the alert was last changed. Disabled and
 	// paused jobs are left out. 0: nobody is told.
-	NoSuccessFor Duration `json:"no_success_for,omitempty"`
+	NoSuccessFor input.Duration `json:"no_success_for,omitempty"`
 	// Objective: the error budget of a job burns so fast that somebody should look; see ObjectiveBurn. Jobs without an objective
 	// are left out.
 	Objective bool `json:"objective,omitempty"`
@@ -78,9 +79,9 @@ type AlertFailures struct {
 type AlertMuteWindow struct {
 	// Schedule says when the window begins, as the expression of a trigger does; Duration is how long it lasts, and Timezone
 	// the zone of Schedule, UTC if it is empty.
-	Schedule string   `json:"schedule,omitempty"`
-	Duration Duration `json:"duration,omitempty"`
-	Timezone string   `json:"timezone,omitempty"`
+	Schedule string         `json:"schedule,omitempty"`
+	Duration input.Duration `json:"duration,omitempty"`
+	Timezone string         `json:"timezone,omitempty"`
 	// From and To bound a window that comes once; To is after From.
 	From *time.Time `json:"from,omitempty"`
 	To   *time.Time `json:"to,omitempty"`
@@ -119,7 +120,8 @@ func (f *AlertFailures) SetDefaults() { f.After = 1 }
 
 // defaultAlertRetry tries for a day, at most every 15 minutes in the end.
 func defaultAlertRetry() Retry {
-	return Retry{MaxAttempts: MostAttempts, Base: Duration(5 * time.Second), Cap: Duration(15 * time.Minute), MaxAge: DefaultMaxAge}
+	return Retry{MaxAttempts: MostAttempts, Base: input.Duration(5 * time.Second), Cap: input.Duration(15 * time.Minute),
+		MaxAge: DefaultMaxAge}
 }
 
 // Resolved returns a with its defaults, as it is stored.
@@ -138,85 +140,85 @@ func (a Alert) Resolved() Alert {
 
 // Validate returns everything wrong with a, as Problems with JSON pointers, or nil.
 func (a Alert) Validate() error {
-	var problems Problems
-	CheckName(&problems, "/name", a.Name)
-	checkText(&problems, "/description", a.Description)
+	var problems input.Problems
+	input.CheckName(&problems, "/name", a.Name)
+	input.CheckText(&problems, "/description", a.Description)
 	a.checkSelection(&problems)
 	a.AlertConditionsOf.check(&problems)
 	if len(a.Mutes) > MaxAlertMutes {
-		problems.Add("/mutes", CodeTooMany, "alert has %d mute windows; the maximum is %d", len(a.Mutes), MaxAlertMutes)
+		problems.Add("/mutes", input.CodeTooMany, "alert has %d mute windows; the maximum is %d", len(a.Mutes), MaxAlertMutes)
 	} else {
 		for i, m := range a.Mutes {
-			m.check(&problems, Pointer("mutes", strconv.Itoa(i)))
+			m.check(&problems, input.Pointer("mutes", strconv.Itoa(i)))
 		}
 	}
 	problems.AddError("/destination", a.Destination.Validate())
 	a.Retry.check(&problems, "/retry")
 	if a.Retry.StopAtNextFire {
-		problems.Add("/retry/stop_at_next_fire", CodeAlertForm, "a notification has no next fire; leave stop_at_next_fire out")
+		problems.Add("/retry/stop_at_next_fire", input.CodeAlertForm, "a notification has no next fire; leave stop_at_next_fire out")
 	}
 	return problems.Err()
 }
 
-func (a Alert) checkSelection(problems *Problems) {
+func (a Alert) checkSelection(problems *input.Problems) {
 	if len(a.Jobs) > MaxAlertJobs {
-		problems.Add("/jobs", CodeTooMany, "alert names %d jobs; the maximum is %d: select them by labels", len(a.Jobs), MaxAlertJobs)
+		problems.Add("/jobs", input.CodeTooMany, "alert names %d jobs; the maximum is %d: select them by labels", len(a.Jobs), MaxAlertJobs)
 		return
 	}
 	if a.Jobs != nil && len(a.Jobs) == 0 && len(a.Labels) == 0 {
-		problems.Add("/jobs", CodeRequired, "jobs is an empty list and labels are missing, so the alert would select no job; name jobs, "+
+		problems.Add("/jobs", input.CodeRequired, "jobs is an empty list and labels are missing, so the alert would select no job; name jobs, "+
 			"or leave jobs out for an alert of all jobs that no other one selects")
 	}
 	for i, name := range a.Jobs {
-		at := Pointer("jobs", strconv.Itoa(i))
-		CheckName(problems, at, name)
+		at := input.Pointer("jobs", strconv.Itoa(i))
+		input.CheckName(problems, at, name)
 		if slices.Contains(a.Jobs[:i], name) {
-			problems.Add(at, CodeAlertForm, "job %s is named twice; name it once", Echo(name))
+			problems.Add(at, input.CodeAlertForm, "job %s is named twice; name it once", input.Echo(name))
 		}
 	}
-	a.Labels.check(problems, "/labels")
+	a.Labels.Check(problems, "/labels")
 }
 
-func (c AlertConditionsOf) check(problems *Problems) {
+func (c AlertConditionsOf) check(problems *input.Problems) {
 	if c.Failure == nil && !c.Missed && c.LateAfter == 0 && c.OverrunAfter == 0 && c.NoSuccessFor == 0 && !c.Objective {
-		problems.Add("/failure", CodeRequired,
+		problems.Add("/failure", input.CodeRequired,
 			"alert watches nothing; give failure, missed, late_after, overrun_after, no_success_for or objective, or several of them")
 	}
 	if f := c.Failure; f != nil {
-		checkRange(problems, "/failure/after", max(f.After, 1), 1, MaxAlertFailures)
-		checkRange(problems, "/failure/repeat_every", f.RepeatEvery, 0, MaxAlertFailures)
+		input.CheckRange(problems, "/failure/after", max(f.After, 1), 1, MaxAlertFailures)
+		input.CheckRange(problems, "/failure/repeat_every", f.RepeatEvery, 0, MaxAlertFailures)
 	}
 	if c.LateAfter != 0 {
-		c.LateAfter.check(problems, "/late_after", time.Second, MaxAlertAfter)
+		c.LateAfter.CheckRange(problems, "/late_after", time.Second, MaxAlertAfter)
 	}
 	if c.OverrunAfter != 0 {
-		c.OverrunAfter.check(problems, "/overrun_after", MinAlertAfter, MaxAlertAfter)
+		c.OverrunAfter.CheckRange(problems, "/overrun_after", MinAlertAfter, MaxAlertAfter)
 	}
 	if c.NoSuccessFor != 0 {
-		c.NoSuccessFor.check(problems, "/no_success_for", MinAlertAfter, MaxAlertAfter)
+		c.NoSuccessFor.CheckRange(problems, "/no_success_for", MinAlertAfter, MaxAlertAfter)
 	}
 }
 
-func (m AlertMuteWindow) check(problems *Problems, at string) {
+func (m AlertMuteWindow) check(problems *input.Problems, at string) {
 	once, again := m.From != nil || m.To != nil, m.Schedule != "" || m.Duration != 0 || m.Timezone != ""
 	switch {
 	case once == again:
-		problems.Add(at, CodeRequired, "mute window is given by schedule and duration, or by from and to: one of the two")
+		problems.Add(at, input.CodeRequired, "mute window is given by schedule and duration, or by from and to: one of the two")
 	case again:
-		m.Duration.check(problems, at+"/duration", time.Minute, MaxMuteDuration)
+		m.Duration.CheckRange(problems, at+"/duration", time.Minute, MaxMuteDuration)
 		_, err := m.parse()
-		var wrong Problems
+		var wrong input.Problems
 		wrong.AddError("", err)
 		for _, p := range wrong {
 			if p.Path == "/expression" {
 				p.Path = "/schedule"
 			}
-			*problems = append(*problems, Problem{Path: at + p.Path, Code: p.Code, Message: p.Message})
+			*problems = append(*problems, input.Problem{Path: at + p.Path, Code: p.Code, Message: p.Message})
 		}
 	case m.From == nil || m.To == nil:
-		problems.Add(at, CodeRequired, "mute window has one of from and to; give both")
+		problems.Add(at, input.CodeRequired, "mute window has one of from and to; give both")
 	case !m.To.After(*m.From):
-		problems.Add(at+"/to", CodeTimeRange, "mute window ends at %s, before it begins; give a later time", FormatInstant(*m.To))
+		problems.Add(at+"/to", input.CodeTimeRange, "mute window ends at %s, before it begins; give a later time", input.FormatInstant(*m.To))
 	}
 }
 
@@ -226,8 +228,8 @@ func (m AlertMuteWindow) parse() (*schedule.Schedule, error) {
 
 // Validate returns everything wrong with m, as Problems, or nil.
 func (m AlertMute) Validate() error {
-	var problems Problems
-	checkText(&problems, "/reason", m.Reason)
+	var problems input.Problems
+	input.CheckText(&problems, "/reason", m.Reason)
 	return problems.Err()
 }
 
@@ -264,7 +266,7 @@ func (a Alert) MutedUntil(now time.Time) (until time.Time, muted bool) {
 }
 
 // Selects tells whether a selects a job by its name or labels. A default selects none; see AlertsOf.
-func (a Alert) Selects(name string, labels Labels) bool {
+func (a Alert) Selects(name string, labels input.Labels) bool {
 	return slices.Contains(a.Jobs, name) || len(a.Labels) > 0 && labels.Have(a.Labels)
 }
 
@@ -272,7 +274,7 @@ func (a Alert) Selects(name string, labels Labels) bool {
 func (a Alert) IsDefault() bool { return len(a.Jobs) == 0 && len(a.Labels) == 0 }
 
 // AlertsOf returns those of an app's alerts that apply to a job: those that select it, or else the defaults.
-func AlertsOf(all []Alert, name string, labels Labels) []Alert {
+func AlertsOf(all []Alert, name string, labels input.Labels) []Alert {
 	selected := slices.DeleteFunc(slices.Clone(all), func(a Alert) bool { return !a.Selects(name, labels) })
 	if len(selected) > 0 {
 		return selected

@@ -5,6 +5,8 @@ import (
 	"net/url"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // AlertDestination is where an alert sends its notifications. One of its fields is set. It is the target of the runs that
@@ -40,14 +42,14 @@ func (d AlertDestination) Target() Target { return Target{Alert: &d} }
 
 // Validate returns everything wrong with d, as Problems with JSON pointers, or nil.
 func (d AlertDestination) Validate() error {
-	var problems Problems
+	var problems input.Problems
 	switch {
 	case d.Webhook != nil && d.SNS != nil:
-		problems.Add("/sns", CodeTargetKind, "destination has a webhook and an sns; an alert notifies one thing")
+		problems.Add("/sns", input.CodeTargetKind, "destination has a webhook and an sns; an alert notifies one thing")
 	case d.SNS != nil:
 		problems.AddError("/sns", d.SNS.Validate())
 	case d.Webhook == nil:
-		problems.Add("/webhook", CodeRequired, "destination names nothing to notify; give it a webhook or an sns")
+		problems.Add("/webhook", input.CodeRequired, "destination names nothing to notify; give it a webhook or an sns")
 	default:
 		problems.AddError("/webhook", d.Webhook.Validate())
 	}
@@ -56,16 +58,16 @@ func (d AlertDestination) Validate() error {
 
 // Validate returns everything wrong with w, as Problems with JSON pointers, or nil.
 func (w *AlertWebhook) Validate() error {
-	var problems Problems
+	var problems input.Problems
 	problems.AddError("", w.validate(sampleNotificationCall()))
 	if w.Format != "" {
-		CheckEnum(&problems, "/format", "format", w.Format, AlertFormats)
+		input.CheckEnum(&problems, "/format", "format", w.Format, AlertFormats)
 	}
 	if w.sendsNoBody() {
-		problems.Add("/method", CodeBodyMethod, "method %s sends no body, so nobody would read the notification; use POST", w.Method)
+		problems.Add("/method", input.CodeBodyMethod, "method %s sends no body, so nobody would read the notification; use POST", w.Method)
 	}
 	if w.Callback != nil {
-		problems.Add("/callback", CodeAlertForm, "a notification is delivered once its receiver responds; leave callback out")
+		problems.Add("/callback", input.CodeAlertForm, "a notification is delivered once its receiver responds; leave callback out")
 	}
 	w.checkBody(&problems)
 	w.checkSecretURL(&problems)
@@ -74,18 +76,18 @@ func (w *AlertWebhook) Validate() error {
 }
 
 // checkBody reports a body that the format does not have, or one that is not what its receiver takes it for.
-func (w *AlertWebhook) checkBody(problems *Problems) {
+func (w *AlertWebhook) checkBody(problems *input.Problems) {
 	switch {
 	case w.Format != AlertFormatTemplate && w.Body != "":
-		problems.Add("/body", CodeAlertForm, "only format template has a body; leave it out, or choose that format")
+		problems.Add("/body", input.CodeAlertForm, "only format template has a body; leave it out, or choose that format")
 	case w.Format == AlertFormatTemplate && w.Body == "":
-		problems.Add("/body", CodeRequired, "format template has no body; give it one, or choose another format")
+		problems.Add("/body", input.CodeRequired, "format template has no body; give it one, or choose another format")
 	case w.Format == AlertFormatTemplate && len(*problems) == 0 && !w.fillsJSON():
-		problems.Add("/body", CodeJSONSyntax, "body is not JSON once its template is filled in; put texts in as {{json .Error}}, "+
+		problems.Add("/body", input.CodeJSONSyntax, "body is not JSON once its template is filled in; put texts in as {{json .Error}}, "+
 			"or name another Content-Type in headers")
 	}
 	if w.CloudEvents != "" && (w.Format == AlertFormatSlack || w.Format == AlertFormatPagerDuty) {
-		problems.Add("/cloud_events", CodeAlertForm, "format %s has a form of its own; leave cloud_events out", w.Format)
+		problems.Add("/cloud_events", input.CodeAlertForm, "format %s has a form of its own; leave cloud_events out", w.Format)
 	}
 }
 
@@ -100,7 +102,7 @@ func (w *AlertWebhook) fillsJSON() bool {
 	call := sampleNotificationCall()
 	call.Target = Target{Webhook: &w.Webhook}
 	for range 2 {
-		var unread Problems
+		var unread input.Problems
 		call.Templates = w.templatesWith(&unread, AlertTemplateFields)
 		if _, _, body, err := call.Request(); err != nil || !json.Valid(body) {
 			return false
@@ -110,15 +112,15 @@ func (w *AlertWebhook) fillsJSON() bool {
 	return true
 }
 
-func (w *AlertWebhook) checkSecretURL(problems *Problems) {
+func (w *AlertWebhook) checkSecretURL(problems *input.Problems) {
 	if w.SecretURL == nil {
 		switch u, err := url.Parse(w.URL); {
 		case err != nil || u.Hostname() != "hooks.slack.com":
 		case len(u.Path) > 1:
-			problems.Add("/url", CodeAlertForm, "anyone who knows this URL can post to the channel; give it as secret_url, "+
+			problems.Add("/url", input.CodeAlertForm, "anyone who knows this URL can post to the channel; give it as secret_url, "+
 				"and here only https://hooks.slack.com/")
 		default:
-			problems.Add("/secret_url", CodeRequired, "https://hooks.slack.com/ is the URL of no channel; give that of an incoming webhook "+
+			problems.Add("/secret_url", input.CodeRequired, "https://hooks.slack.com/ is the URL of no channel; give that of an incoming webhook "+
 				"as secret_url")
 		}
 		return
@@ -128,14 +130,14 @@ func (w *AlertWebhook) checkSecretURL(problems *Problems) {
 		return err
 	})
 	if w.Auth != nil && (w.Auth.SigV4 != nil || w.Auth.APIKey != nil && w.Auth.APIKey.Query != "") {
-		problems.Add("/auth", CodeAlertForm, "auth of this kind signs or extends the URL, which is a secret; use bearer or basic")
+		problems.Add("/auth", input.CodeAlertForm, "auth of this kind signs or extends the URL, which is a secret; use bearer or basic")
 	}
 }
 
 // WithURL returns the webhook with the text of its SecretURL as URL. The error is Problems without a path that repeats none
 // of the text.
 func (w *AlertWebhook) WithURL(text string) (*Webhook, error) {
-	var problems Problems
+	var problems input.Problems
 	checkURL(&problems, "", text)
 	for i := range problems {
 		problems[i].Message = "the secret URL is not a valid URL; write it as https://host/path"
@@ -146,30 +148,30 @@ func (w *AlertWebhook) WithURL(text string) (*Webhook, error) {
 	case len(problems) > 0:
 		problems = problems[:1]
 	case isTemplate(text):
-		problems.Add("", CodeTemplateForm, "the secret URL has a template, which is not allowed")
+		problems.Add("", input.CodeTemplateForm, "the secret URL has a template, which is not allowed")
 	case actual.origin() != w.origin():
-		problems.Add("", CodeSecretOrigin, "the secret URL has another scheme, host or port than url, which is %s", Echo(w.origin()))
+		problems.Add("", input.CodeSecretOrigin, "the secret URL has another scheme, host or port than url, which is %s", input.Echo(w.origin()))
 	}
 	return &actual, problems.Err()
 }
 
-func (w *AlertWebhook) checkPagerDuty(problems *Problems) {
+func (w *AlertWebhook) checkPagerDuty(problems *input.Problems) {
 	if w.Format != AlertFormatPagerDuty {
 		if w.RoutingKey != nil {
-			problems.Add("/routing_key", CodeAlertForm, "only format pagerduty has a routing_key; leave it out, or choose that format")
+			problems.Add("/routing_key", input.CodeAlertForm, "only format pagerduty has a routing_key; leave it out, or choose that format")
 		}
 		if w.Severity != "" {
-			problems.Add("/severity", CodeAlertForm, "only format pagerduty has a severity; leave it out, or choose that format")
+			problems.Add("/severity", input.CodeAlertForm, "only format pagerduty has a severity; leave it out, or choose that format")
 		}
 		return
 	}
 	if w.RoutingKey == nil {
-		problems.Add("/routing_key", CodeRequired, "routing_key is missing; it is the integration key of a service of PagerDuty")
+		problems.Add("/routing_key", input.CodeRequired, "routing_key is missing; it is the integration key of a service of PagerDuty")
 	} else {
 		w.RoutingKey.check(problems, "/routing_key", nil)
 	}
 	if w.Severity != "" {
-		CheckEnum(problems, "/severity", "severity", w.Severity, AlertSeverities)
+		input.CheckEnum(problems, "/severity", "severity", w.Severity, AlertSeverities)
 	}
 }
 
@@ -222,7 +224,7 @@ func (d *AlertDestination) timeout() time.Duration {
 	return 0
 }
 
-func (d *AlertDestination) templates(problems *Problems) *Templates {
+func (d *AlertDestination) templates(problems *input.Problems) *Templates {
 	switch {
 	case d.Webhook != nil:
 		return d.Webhook.templatesWith(problems, AlertTemplateFields)
@@ -247,7 +249,7 @@ func (d *AlertDestination) replaceSecrets(t *Target, f func(path string, s Secre
 	t.Alert = &AlertDestination{Webhook: &w}
 }
 
-func (d *AlertDestination) warn(Job, *Problems) {}
+func (d *AlertDestination) warn(Job, *input.Problems) {}
 
 // Secrets returns the secrets of d by their JSON pointers in it.
 func (d AlertDestination) Secrets() map[string]Secret {
@@ -271,7 +273,7 @@ func (d AlertDestination) WithSecrets(with map[string]Secret) AlertDestination {
 // The pointers are those in d.
 func (d AlertDestination) CheckKept(old AlertDestination) error {
 	err := d.Target().CheckKept(old.Target())
-	problems, _ := err.(Problems) //nolint:errorlint // CheckKept returns Problems
+	problems, _ := err.(input.Problems) //nolint:errorlint // CheckKept returns Problems
 	for i := range problems {
 		problems[i].Path = strings.TrimPrefix(problems[i].Path, "/alert")
 	}
@@ -311,7 +313,7 @@ func (d AlertDestination) ForWire() AlertDestination {
 // CheckDestination returns what of the destination of an alert of an app is outside its bounds, as Problems with JSON
 // pointers in the destination, or nil.
 func (b Bounds) CheckDestination(app string, d AlertDestination) error {
-	var problems Problems
+	var problems input.Problems
 	b.checkSecrets(&problems, "", app, d.Secrets())
 	if w := d.Webhook; w != nil {
 		b.checkWebhook(&problems, "/webhook", app, &w.Webhook)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func destination(change func(w *AlertWebhook)) AlertDestination {
@@ -24,7 +26,7 @@ func destination(change func(w *AlertWebhook)) AlertDestination {
 
 func TestWrongDestinations(t *testing.T) {
 	t.Parallel()
-	value := func(text string) *Secret { return &Secret{Value: NewSensitive(text)} }
+	value := func(text string) *Secret { return &Secret{Value: input.NewSensitive(text)} }
 	for name, tt := range map[string]struct {
 		change func(w *AlertWebhook)
 		want   string // pointer and code of the only problem; empty: there is none
@@ -52,7 +54,8 @@ func TestWrongDestinations(t *testing.T) {
 		"a header of many lines": {func(w *AlertWebhook) {
 			w.Headers = map[string]string{"x-error": "{{.Error}}"}
 		}, "/webhook/headers/x-error header_value"},
-		"a callback": {func(w *AlertWebhook) { w.Callback = &CallbackPolicy{Timeout: Duration(time.Hour)} }, "/webhook/callback alert_form"},
+		"a callback": {func(w *AlertWebhook) { w.Callback = &CallbackPolicy{Timeout: input.Duration(time.Hour)} },
+			"/webhook/callback alert_form"},
 		"a CloudEvent for Slack": {func(w *AlertWebhook) {
 			w.Format, w.CloudEvents = AlertFormatSlack, CloudEventsBinary
 		}, "/webhook/cloud_events alert_form"},
@@ -85,7 +88,7 @@ func TestWrongDestinations(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			var got []string
-			var problems Problems
+			var problems input.Problems
 			if errors.As(destination(tt.change).Validate(), &problems) {
 				for _, p := range problems {
 					got = append(got, p.Path+" "+p.Code)
@@ -108,7 +111,7 @@ func TestADestinationIsOneThing(t *testing.T) {
 	for want, d := range map[string]AlertDestination{
 		"/webhook": {}, "/sns": both, "/sns/topic_arn": {SNS: &AlertTopic{TopicARN: "on-call", Timeout: DefaultTimeout}},
 	} {
-		var problems Problems
+		var problems input.Problems
 		if !errors.As(d.Validate(), &problems) || len(problems) != 1 || problems[0].Path != want {
 			t.Errorf("problems are %v, want one of %s", problems, want)
 		}
@@ -119,8 +122,8 @@ func TestNoJobHasTheTargetOfAnAlert(t *testing.T) {
 	t.Parallel()
 	d := destination(nil)
 	err := Job{App: "a", Name: "j", Target: d.Target()}.Validate()
-	var problems Problems
-	if !errors.As(err, &problems) || problems[0].Path != "/target/alert" || problems[0].Code != CodeTargetKind {
+	var problems input.Problems
+	if !errors.As(err, &problems) || problems[0].Path != "/target/alert" || problems[0].Code != input.CodeTargetKind {
 		t.Errorf("error is %v, want a problem of /target/alert", err)
 	}
 }
@@ -128,8 +131,9 @@ func TestNoJobHasTheTargetOfAnAlert(t *testing.T) {
 func TestSecretsOfDestinations(t *testing.T) {
 	t.Parallel()
 	d := destination(func(w *AlertWebhook) {
-		w.Format, w.RoutingKey, w.SecretURL = AlertFormatPagerDuty, &Secret{Value: NewSensitive("k")}, &Secret{Value: NewSensitive("u")}
-		w.Auth = &Auth{Bearer: &BearerAuth{Token: Secret{Value: NewSensitive("b")}}}
+		w.Format, w.RoutingKey, w.SecretURL = AlertFormatPagerDuty, &Secret{Value: input.NewSensitive("k")},
+			&Secret{Value: input.NewSensitive("u")}
+		w.Auth = &Auth{Bearer: &BearerAuth{Token: Secret{Value: input.NewSensitive("b")}}}
 	})
 	want := []string{"/webhook/auth/bearer/token", "/webhook/routing_key", "/webhook/secret_url"}
 	if diff := cmp.Diff(want, slices.Sorted(maps.Keys(d.Secrets()))); diff != "" {
@@ -151,7 +155,7 @@ func TestSecretsOfDestinations(t *testing.T) {
 	}
 	moved := *stored.Webhook
 	moved.URL = "https://evil.example/"
-	var problems Problems
+	var problems input.Problems
 	if err := (AlertDestination{Webhook: &moved}).CheckKept(stored); !errors.As(err, &problems) || len(problems) != 3 ||
 		problems[1].Path != "/webhook/routing_key/stored" {
 		t.Errorf("error is %v, want a problem for each secret", err)
@@ -248,7 +252,7 @@ func TestDestinationsAreWithinTheBoundsOfTheApp(t *testing.T) {
 		}), "/webhook/secret_url/reference"},
 	} {
 		bounds := Bounds{Egress: EgressBounds{Hosts: []string{"a.example"}}}.WithDefaults("payments")
-		var problems Problems
+		var problems input.Problems
 		if err := bounds.CheckDestination("payments", tt.destination); !errors.As(err, &problems) || problems[0].Path != tt.want {
 			t.Errorf("%s: error is %v, want one of %s", name, err, tt.want)
 		}

@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // AlertFormat is the form of an alert's messages; empty means AlertFormatCarillon.
@@ -48,7 +48,7 @@ func (n AlertNotification) Title() string {
 	case AlertTest:
 		return "Test of alert " + n.App + "/" + n.Alert
 	case AlertAcknowledged:
-		return fmt.Sprintf("Alert %s of job %s (%s) was acknowledged by %s", n.Alert, job, n.Condition, oneLine(n.By))
+		return fmt.Sprintf("Alert %s of job %s (%s) was acknowledged by %s", n.Alert, job, n.Condition, input.OneLine(n.By))
 	case AlertResolved:
 		return "Job " + job + " " + n.resolved()
 	default:
@@ -77,7 +77,7 @@ func (n AlertNotification) firing() string {
 	case AlertOverrun:
 		return "runs too long" + by(n.LateBy)
 	case AlertNoSuccess:
-		return "has not succeeded since " + FormatInstant(n.Since)
+		return "has not succeeded since " + input.FormatInstant(n.Since)
 	case AlertObjective:
 		return "spends the error budget of its objective too fast"
 	}
@@ -101,11 +101,11 @@ func (n AlertNotification) resolved() string {
 	return "is all right again: " + string(n.Condition)
 }
 
-func by(late Duration) string {
+func by(late input.Duration) string {
 	if late <= 0 {
 		return ""
 	}
-	return " by " + Duration(late.Std().Round(time.Millisecond)).String()
+	return " by " + input.Duration(late.Std().Round(time.Millisecond)).String()
 }
 
 // fact is a line of a message for people.
@@ -130,37 +130,13 @@ func instantText(at *time.Time) string {
 	if at == nil || at.IsZero() {
 		return ""
 	}
-	return FormatInstant(*at)
+	return input.FormatInstant(*at)
 }
 
 func (n AlertNotification) labels() string {
 	words := make([]string, 0, len(n.Labels))
-	for _, key := range sortedKeys(n.Labels) {
+	for _, key := range input.SortedKeys(n.Labels) {
 		words = append(words, key+"="+n.Labels[key])
 	}
 	return strings.Join(words, ", ")
-}
-
-// cut returns text with at most most bytes, cut between two characters and marked so.
-func cut(text string, most int) string {
-	const mark = "…"
-	text = strings.ToValidUTF8(text, "\uFFFD")
-	if len(text) <= most {
-		return text
-	}
-	end := max(most-len(mark), 0)
-	for end > 0 && !utf8.RuneStart(text[end]) {
-		end--
-	}
-	return text[:end] + mark
-}
-
-// oneLine replaces control characters, such as line breaks, and characters that no service takes in a message by spaces.
-func oneLine(text string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r == 0xFFFE || r == 0xFFFF {
-			return ' '
-		}
-		return r
-	}, text)
 }

@@ -1,6 +1,10 @@
 package dispatcher
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
 
 // AlertSeverity is how bad an incident is; empty means AlertError.
 type AlertSeverity string
@@ -59,11 +63,11 @@ func (n AlertNotification) PagerDuty(routingKey string, severity AlertSeverity) 
 			severity = AlertInfo
 		}
 		details := n
-		details.Error = cut(n.Error, pagerDutyError)
+		details.Error = input.Cut(n.Error, pagerDutyError)
 		event.Client = "Carillon"
 		event.Payload = &pagerDutyPayload{
-			Summary: cut(oneLine(n.summary()), pagerDutySummary), Source: "carillon/" + n.App, Severity: severity,
-			Timestamp: FormatInstant(n.At), Component: n.Job, Group: n.App, Class: string(n.Condition), CustomDetails: details,
+			Summary: input.Cut(input.OneLine(n.summary()), pagerDutySummary), Source: "carillon/" + n.App, Severity: severity,
+			Timestamp: input.FormatInstant(n.At), Component: n.Job, Group: n.App, Class: string(n.Condition), CustomDetails: details,
 		}
 	}
 	body, _ := json.Marshal(event) // no field of it can fail

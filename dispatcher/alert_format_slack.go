@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"encoding/json"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Bounds of a message to Slack. Slack allows 3,000 characters in a section, 2,000 in a field of one, and some 13,000 in all
@@ -49,7 +51,7 @@ func (n AlertNotification) Slack() []byte {
 	message := slackMessage{Text: slackEscape(title, slackTitle)}
 	var fields []slackText
 	for _, f := range n.facts() {
-		fields = append(fields, plainText(f.name+": "+oneLine(f.value), slackField))
+		fields = append(fields, plainText(f.name+": "+input.OneLine(f.value), slackField))
 	}
 	blocks := []slackBlock{{Type: "section", Fields: fields}}
 	if n.Error != "" {

@@ -9,6 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func failureNotification() AlertNotification {
@@ -16,7 +18,7 @@ func failureNotification() AlertNotification {
 	return AlertNotification{
 		App: "payments", Alert: "on-call", Job: "settle", Condition: AlertFailure, Transition: AlertFiring, At: at.Add(time.Minute),
 		Since: at.Add(time.Minute), Count: 1, Trigger: "nightly", Run: "r1", Class: ClassHTTP5xx, Error: "status 503", ScheduledAt: &at,
-		Labels: Labels{"team": "money"}, Sequence: 3,
+		Labels: input.Labels{"team": "money"}, Sequence: 3,
 	}
 }
 
@@ -29,7 +31,7 @@ func TestTitlesOfNotifications(t *testing.T) {
 		"Job payments/settle succeeds again":                func(n *AlertNotification) { n.Transition = AlertResolved },
 		"Job payments/settle missed a fire":                 func(n *AlertNotification) { n.Condition = AlertMissed },
 		"Job payments/settle is late by 1m30s": func(n *AlertNotification) {
-			n.Condition, n.LateBy = AlertLate, Duration(90*time.Second)
+			n.Condition, n.LateBy = AlertLate, input.Duration(90*time.Second)
 		},
 		"Job payments/settle is on time again": func(n *AlertNotification) { n.Condition, n.Transition = AlertLate, AlertResolved },
 		"Job payments/settle runs too long":    func(n *AlertNotification) { n.Condition = AlertOverrun },
@@ -74,7 +76,7 @@ func TestSlackMessagesAreFormattedByNobodyElse(t *testing.T) {
 	t.Parallel()
 	const hostile = "<!channel> <@U123> <https://evil.example|click> *bold* @here & \"quoted\"\n\x00:tada:"
 	n := failureNotification()
-	n.Error, n.By, n.Reason, n.Labels = hostile, hostile, hostile, Labels{"a": hostile}
+	n.Error, n.By, n.Reason, n.Labels = hostile, hostile, hostile, input.Labels{"a": hostile}
 	for _, n.Transition = range []AlertTransition{AlertFiring, AlertAcknowledged} {
 		message, texts := slackTexts(t, n.Slack())
 		for _, text := range texts {
@@ -134,7 +136,7 @@ func TestMessagesToSlackStayBelowWhatItRefuses(t *testing.T) {
 	t.Parallel()
 	const refused = 13_000 // characters of all blocks; measured by others, see slackError
 	n := failureNotificationWith(strings.Repeat("<", 100_000))
-	n.Reason, n.By, n.Labels = n.Error, n.Error, Labels{"long": n.Error}
+	n.Reason, n.By, n.Labels = n.Error, n.Error, input.Labels{"long": n.Error}
 	if body := n.Slack(); len(body) > refused {
 		t.Errorf("message has %d bytes", len(body))
 	}

@@ -1,6 +1,10 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
 
 // AlertNotification is what one transition of an alert tells people. It is the input of the run that delivers it, and the
 // body of a request in format carillon. It holds no link, because a node does not know where people reach it.
@@ -25,10 +29,10 @@ type AlertNotification struct {
 	Error       string     `json:"error,omitempty"`
 	ScheduledAt *time.Time `json:"scheduled_at,omitempty"`
 	// LateBy is how late the run began, or how long it has been overdue or running; 0: that is not what the alert is about.
-	LateBy Duration `json:"late_by,omitempty"`
+	LateBy input.Duration `json:"late_by,omitempty"`
 	// Description is that of the alert, and Labels are those of the job.
-	Description string `json:"description,omitempty"`
-	Labels      Labels `json:"labels,omitempty"`
+	Description string       `json:"description,omitempty"`
+	Labels      input.Labels `json:"labels,omitempty"`
 	// Sequence counts the transitions of the alert for the job and the condition, so that a receiver can put aside a
 	// notification that comes after a later one.
 	Sequence int64 `json:"sequence"`

@@ -1,6 +1,10 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
 
 // AlertState is what is known of one condition of an alert for one job. There is one while the condition holds, while failures
 // are counted towards it, and for some time after it ended; and for as long as time is measured for it.
@@ -64,12 +68,12 @@ type AlertAcknowledgement struct {
 
 // Validate returns everything wrong with a, as Problems, or nil.
 func (a AlertAcknowledgement) Validate() error {
-	var problems Problems
-	CheckName(&problems, "/job", a.Job)
+	var problems input.Problems
+	input.CheckName(&problems, "/job", a.Job)
 	if a.Condition != "" {
-		CheckEnum(&problems, "/condition", "condition", a.Condition, AlertConditions)
+		input.CheckEnum(&problems, "/condition", "condition", a.Condition, AlertConditions)
 	}
-	checkText(&problems, "/reason", a.Reason)
+	input.CheckText(&problems, "/reason", a.Reason)
 	return problems.Err()
 }
 

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // templateFields returns the fields that the templates of a call's target may use.
@@ -69,7 +71,7 @@ func sampleNotificationCall() Call {
 	c.Notification = &AlertNotification{
 		App: c.App, Alert: c.Job, Job: c.Job, Condition: AlertObjective, Transition: AlertStillFiring, At: at, Since: at, Count: 1e9,
 		Trigger: c.Trigger, Run: c.Key.String(), Class: ClassTimeout, Error: strings.Repeat("a \"line\"\n", 400), ScheduledAt: &at,
-		LateBy: Duration(time.Hour), By: "a person", Reason: "a reason\nof two lines",
+		LateBy: input.Duration(time.Hour), By: "a person", Reason: "a reason\nof two lines",
 	}
 	return c
 }

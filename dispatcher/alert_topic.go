@@ -1,12 +1,14 @@
 package dispatcher
 
+import "github.com/carillon-dev/carillon/dispatcher/input"
+
 // AlertTopic is an Amazon SNS topic that gets each notification, published with the credentials of the node: the title as
 // subject, the notification as JSON, and attributes that subscribers can filter by.
 type AlertTopic struct {
 	// TopicARN, AssumeRole and Timeout are as those of SNS. The messages of an alert are a group of a FIFO topic.
-	TopicARN   string      `json:"topic_arn"`
-	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
-	Timeout    Duration    `json:"timeout,omitempty"`
+	TopicARN   string         `json:"topic_arn"`
+	AssumeRole *AssumeRole    `json:"assume_role,omitempty"`
+	Timeout    input.Duration `json:"timeout,omitempty"`
 }
 
 // SetDefaults gives a decoded topic the values of fields that its JSON leaves out.
@@ -24,7 +26,7 @@ func (t *AlertTopic) SNS() *SNS {
 }
 
 // templates reads the texts of the messages.
-func (t *AlertTopic) templates(problems *Problems) *Templates {
+func (t *AlertTopic) templates(problems *input.Problems) *Templates {
 	return t.SNS().message().templatesWith(problems, AlertTemplateFields)
 }
 

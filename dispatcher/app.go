@@ -2,11 +2,9 @@ package dispatcher
 
 import (
 	"fmt"
-	"regexp"
-	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // App is a namespace of jobs. Tokens, limits and fairness are scoped to it.
@@ -19,7 +17,7 @@ type App struct {
 	Enabled bool `json:"enabled"`
 	// Retention is how long the app's runs, attempts and misfires are kept, from MinRetention to
 	// the retention of its quotas; 0 means DefaultRetention. History is removed by whole UTC days.
-	Retention Duration `json:"retention,omitempty"`
+	Retention input.Duration `json:"retention,omitempty"`
 	// Defaults are what the jobs of the app get where they leave it out; nil: nothing.
 	Defaults *JobDefaults `json:"defaults,omitempty"`
 	// Bounds are what operators allow the app. A change without them leaves them as they are; with them, it needs the
@@ -63,16 +61,16 @@ func (a *App) SetDefaults() { a.Enabled, a.Retention = true, DefaultRetention }
 const (
 	MinRetention     = 24 * time.Hour
 	MaxRetention     = 10 * 365 * 24 * time.Hour
-	DefaultRetention = Duration(30 * 24 * time.Hour)
+	DefaultRetention = input.Duration(30 * 24 * time.Hour)
 )
 
 // Validate returns everything wrong with a, as Problems, or nil.
 func (a App) Validate() error {
-	var problems Problems
-	CheckName(&problems, "/name", a.Name)
-	checkText(&problems, "/description", a.Description)
+	var problems input.Problems
+	input.CheckName(&problems, "/name", a.Name)
+	input.CheckText(&problems, "/description", a.Description)
 	if a.Retention != 0 {
-		a.Retention.check(&problems, "/retention", MinRetention, MaxRetention)
+		a.Retention.CheckRange(&problems, "/retention", MinRetention, MaxRetention)
 	}
 	if a.Defaults != nil {
 		a.Defaults.check(&problems, "/defaults")
@@ -81,37 +79,4 @@ func (a App) Validate() error {
 		problems.AddError("/bounds", a.Bounds.Validate())
 	}
 	return problems.Err()
-}
-
-// checkRange reports a number outside [low, high].
-func checkRange(problems *Problems, path string, n, low, high int) {
-	if n < low || n > high {
-		problems.Add(path, CodeCountRange, "%s %d is not in %d to %d", path[strings.LastIndexByte(path, '/')+1:], n, low, high)
-	}
-}
-
-var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
-
-// CheckName reports a name that does not match ^[a-z0-9][a-z0-9_-]{0,62}$, the rule for every
-// name that a client chooses.
-func CheckName(problems *Problems, path, name string) {
-	if !namePattern.MatchString(name) {
-		problems.Add(path, CodeNameFormat,
-			"name %s does not match ^[a-z0-9][a-z0-9_-]{0,62}$: 1 to 63 of a-z, 0-9, _ and -, beginning with a letter or digit", Echo(name))
-	}
-}
-
-// checkText bounds free text and refuses control characters, which terminals obey and databases refuse, and bytes that
-// are no characters.
-func checkText(problems *Problems, path, text string) {
-	const most = 1024
-	if n := len([]rune(text)); n > most {
-		problems.Add(path, CodeTextTooLong, "text has %d characters; the maximum is %d", n, most)
-	}
-	if !utf8.ValidString(text) {
-		problems.Add(path, CodeJSONUTF8, "text is not UTF-8")
-	}
-	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' }) {
-		problems.Add(path, CodeTextInvalid, "text holds a control character; only line breaks and tabs are allowed")
-	}
 }

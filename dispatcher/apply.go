@@ -5,6 +5,7 @@ import (
 	"maps"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -44,12 +45,12 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 	}
 	job.resolve()
 	var missed []Misfire
-	var problems Problems
+	var problems input.Problems
 	budget := newMissedBudget()
 	change := triggerChange{old: old, job: job, prior: prior, calendars: calendars, now: now, budget: budget}
-	for _, name := range sortedKeys(declared.Triggers) {
+	for _, name := range input.SortedKeys(declared.Triggers) {
 		t, decided, err := change.apply(name)
-		problems.AddError(Pointer("triggers", name), err)
+		problems.AddError(input.Pointer("triggers", name), err)
 		job.Triggers[name] = t
 		missed = append(missed, decided...)
 	}
@@ -60,7 +61,7 @@ func Apply(old *Job, declared Job, prior Prior, calendars Calendars, now time.Ti
 		return Job{}, nil, err
 	}
 	if old != nil {
-		for _, name := range sortedKeys(old.Triggers) {
+		for _, name := range input.SortedKeys(old.Triggers) {
 			if _, stays := job.Triggers[name]; !stays {
 				missed = append(missed, dropDue(budget, *old, name, calendars, now, "the trigger was removed")...)
 			}
@@ -91,7 +92,7 @@ func (j Job) withOrigins(old *Job, prior Prior) Job {
 func Retire(job Job, calendars Calendars, now time.Time) []Misfire {
 	var missed []Misfire
 	budget := newMissedBudget()
-	for _, name := range sortedKeys(job.Triggers) {
+	for _, name := range input.SortedKeys(job.Triggers) {
 		missed = append(missed, dropDue(budget, job, name, calendars, now, "the job was deleted")...)
 	}
 	return missed

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -86,7 +87,7 @@ func TestApplyRefusesNewScheduleWithNoFireLeft(t *testing.T) {
 	} {
 		for old, before := range map[string]*dispatcher.Job{"new": nil, "changed": new(job("@daily"))} {
 			_, _, err := dispatcher.Apply(before, tt.declared, dispatcher.Prior{}, nil, monday)
-			var problems dispatcher.Problems
+			var problems input.Problems
 			problems.AddError("", err)
 			var got []string
 			for _, f := range problems {
@@ -131,7 +132,7 @@ func TestApplyToTriggerDueAtTen(t *testing.T) {
 		"a change of what is no schedule keeps the fire time": {
 			old: job(minutely), after: 2 * time.Minute,
 			declared: job(minutely, func(j *dispatcher.Job) { j.Target.Webhook.URL = "https://example.com/other" },
-				withTrigger(func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Hour) })),
+				withTrigger(func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(time.Hour) })),
 			next: "10:01:00", state: dispatcher.TriggerWaiting, anchor: "10:00:00",
 		},
 		"a changed schedule starts from now": {
@@ -308,10 +309,10 @@ func TestApplyRefusesNewTimeInThePast(t *testing.T) {
 	old, _ := revise(t, nil, job("at(2026-03-02T10:01:00Z)"), monday)
 	for name, before := range map[string]*dispatcher.Job{"new": nil, "changed": &old} {
 		_, _, err := dispatcher.Apply(before, past, dispatcher.Prior{}, nil, monday)
-		var problems dispatcher.Problems
-		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Code != dispatcher.CodeAtPast ||
+		var problems input.Problems
+		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Code != input.CodeAtPast ||
 			problems[0].Path != "/triggers/t/expression" {
-			t.Errorf("%s instant in the past: %v, want %s at /triggers/t/expression", name, err, dispatcher.CodeAtPast)
+			t.Errorf("%s instant in the past: %v, want %s at /triggers/t/expression", name, err, input.CodeAtPast)
 		}
 	}
 }
@@ -392,7 +393,7 @@ func TestRunningFixedDelayWaitsThroughAChange(t *testing.T) {
 
 func TestJitterMovesDueTimeNotScheduledTime(t *testing.T) {
 	t.Parallel()
-	stored, _ := revise(t, nil, job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Jitter = dispatcher.Duration(time.Hour) })), monday)
+	stored, _ := revise(t, nil, job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Jitter = input.Duration(time.Hour) })), monday)
 	got := stored.Triggers["t"]
 	delay := got.DueAt.Sub(*got.NextFireTime)
 	if !got.NextFireTime.Equal(monday.Add(time.Minute)) || delay <= 0 || delay >= time.Hour {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -83,7 +84,7 @@ func (c *triggerChange) replace(name string, before, t Trigger) (Trigger, []Misf
 		t.State, t.NextFireTime, t.DueAt = before.State.Stored(), before.NextFireTime, before.DueAt
 		return t, nil, nil
 	}
-	refuse := !grid || !sameInstant(before.EndAt, t.EndAt)
+	refuse := !grid || !input.SameInstant(before.EndAt, t.EndAt)
 	if !wasOn {
 		return t, nil, c.schedule(&t, s, refuse)
 	}
@@ -108,7 +109,7 @@ func (c *triggerChange) reschedule(name string, before, t Trigger, was, s *sched
 		t.State, t.NextFireTime, t.DueAt = TriggerWaiting, next, due
 		return t, decided, nil
 	}
-	return t, decided, c.schedule(&t, s, !grid || !sameInstant(before.EndAt, t.EndAt))
+	return t, decided, c.schedule(&t, s, !grid || !input.SameInstant(before.EndAt, t.EndAt))
 }
 
 // schedule gives t its next fire from now on. A schedule that ended while its job was disabled, or with a fire that was claimed
@@ -190,11 +191,11 @@ func (t Trigger) afterLast(now time.Time) time.Time {
 
 // over explains why t, whose schedule is s, has no fire left, if a time in its definition shows it.
 func (t Trigger) over(s *schedule.Schedule, calendars Calendars, now time.Time) error {
-	var problems Problems
+	var problems input.Problems
 	if t.EndAt != nil && !t.EndAt.After(now) {
-		problems.Add("/end_at", CodeAtPast, "end_at %s is in the past (it is %s), so the trigger would never fire; "+
+		problems.Add("/end_at", input.CodeAtPast, "end_at %s is in the past (it is %s), so the trigger would never fire; "+
 			"give a later one, or remove the trigger",
-			FormatInstant(*t.EndAt), now.Format(time.RFC3339))
+			input.FormatInstant(*t.EndAt), now.Format(time.RFC3339))
 	}
 	if t.Dialect != schedule.DialectAt {
 		return problems.Err()
@@ -207,15 +208,15 @@ func (t Trigger) over(s *schedule.Schedule, calendars Calendars, now time.Time) 
 	}
 	switch at, ok := unbounded.Next(now); {
 	case !ok:
-		problems.Add("/expression", CodeAtPast, "time %s is in the past (it is %s); give a later one, or remove the trigger",
-			Echo(t.Expression), now.Format(time.RFC3339))
+		problems.Add("/expression", input.CodeAtPast, "time %s is in the past (it is %s); give a later one, or remove the trigger",
+			input.Echo(t.Expression), now.Format(time.RFC3339))
 	case len(problems) > 0:
 	case t.Calendar != "" && !s.Spec().Calendar.Includes(at):
 		problems.Add("/calendar", schedule.CodeCronNever, "calendar %s excludes time %s, so the trigger would never fire",
-			Echo(t.Calendar), Echo(t.Expression))
+			input.Echo(t.Calendar), input.Echo(t.Expression))
 	default:
 		problems.Add("/expression", schedule.CodeCronNever, "time %s is not between start_at and end_at, so the trigger would never fire",
-			Echo(t.Expression))
+			input.Echo(t.Expression))
 	}
 	return problems.Err()
 }

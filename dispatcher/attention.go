@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -79,7 +80,7 @@ type OverdueTrigger struct {
 	NextFireTime time.Time `json:"next_fire_time"`
 	DueAt        time.Time `json:"due_at"`
 	// Overdue is for how long it is due.
-	Overdue Duration `json:"overdue"`
+	Overdue input.Duration `json:"overdue"`
 }
 
 // QuarantinedTrigger is a trigger whose schedule cannot be evaluated.
@@ -97,8 +98,8 @@ type StandingPause struct {
 	Job     string `json:"job,omitempty"`
 	Trigger string `json:"trigger,omitempty"`
 	// AppPause is the id of a pause of an app, and Labels are those that it holds.
-	AppPause string `json:"app_pause,omitempty"`
-	Labels   Labels `json:"labels,omitempty"`
+	AppPause string       `json:"app_pause,omitempty"`
+	Labels   input.Labels `json:"labels,omitempty"`
 	Pause
 }
 

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"slices"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // What else asks for attention, as the alerts of an operator name it: each of these says in words what the cause is.
@@ -52,10 +54,10 @@ type (
 		// App keeps less than others, and its history is looked at on its own; empty: no app keeps what there is.
 		App string `json:"app,omitempty"`
 		// Retention is how long it is kept, and Oldest where what there is begins, to within a day.
-		Retention Duration  `json:"retention"`
-		Oldest    time.Time `json:"oldest"`
+		Retention input.Duration `json:"retention"`
+		Oldest    time.Time      `json:"oldest"`
 		// Behind is for how long it should have been gone.
-		Behind Duration `json:"behind"`
+		Behind input.Duration `json:"behind"`
 	}
 )
 

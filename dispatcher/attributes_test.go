@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -55,10 +56,10 @@ func attributeChanges() []attributeChange {
 		{"`calendar`", nil, set(func(t tr) { t.Calendar = "nights" }), kept, goesOn, stay},
 		{"`on_excluded`", func(t tr) { t.Calendar = "nights" },
 			set(func(t tr) { t.OnExcluded = schedule.OnExcludedNextIncluded }), kept, goesOn, stay},
-		{"`jitter`", nil, set(func(t tr) { t.Jitter = dispatcher.Duration(time.Minute) }), kept, goesOn, dueStays},
-		{"`misfire_after`", nil, set(func(t tr) { t.MisfireAfter = dispatcher.Duration(time.Hour) }), kept, goesOn, all},
+		{"`jitter`", nil, set(func(t tr) { t.Jitter = input.Duration(time.Minute) }), kept, goesOn, dueStays},
+		{"`misfire_after`", nil, set(func(t tr) { t.MisfireAfter = input.Duration(time.Hour) }), kept, goesOn, all},
 		{"`misfire_policy`", nil, set(func(t tr) { t.MisfirePolicy = dispatcher.Skip }), kept, goesOn, all},
-		{"`catch_up_window`", nil, set(func(t tr) { t.CatchUpWindow = dispatcher.Duration(time.Hour) }), kept, goesOn, all},
+		{"`catch_up_window`", nil, set(func(t tr) { t.CatchUpWindow = input.Duration(time.Hour) }), kept, goesOn, all},
 		{"`enabled`, to false", nil, set(func(t tr) { t.Enabled = false }), kept, goesOn, areSkipped},
 	}
 }

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // AuditEntry is a change, or the refusal of one. It holds no secret: values of secrets are replaced by short hashes, by
@@ -56,7 +58,7 @@ func ParseAuditID(text string) (at time.Time, id int64, err error) {
 		id, err = strconv.ParseInt(second, 16, 64)
 	}
 	if at = time.UnixMilli(millis).UTC(); err != nil || !found || AuditID(at, id) != text {
-		return time.Time{}, 0, fmt.Errorf("%s is not the id of an entry of the audit log", Echo(text))
+		return time.Time{}, 0, fmt.Errorf("%s is not the id of an entry of the audit log", input.Echo(text))
 	}
 	return at, id, nil
 }
@@ -74,7 +76,7 @@ type AuditQuery struct {
 	// OldestFirst reverses the order, which begins with the latest.
 	OldestFirst bool
 	// Page.Cursor is AuditEntry.ID of the last entry of the previous page.
-	Page
+	input.Page
 }
 
 // AuditPage is a page of the audit log.

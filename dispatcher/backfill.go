@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -22,7 +23,7 @@ type BackfillSpec struct {
 	// Order is in which order the instants are run.
 	Order BackfillOrder `json:"order"`
 	// Pace is the shortest time between two runs that are queued, on average; 0: as fast as runs end.
-	Pace Duration `json:"pace,omitempty"`
+	Pace input.Duration `json:"pace,omitempty"`
 	// Existing says what happens with instants of which the ledger has a run.
 	Existing BackfillExisting `json:"existing"`
 	// Payload takes the place of the job's payload; nil: the runs have that of the job.
@@ -66,37 +67,38 @@ func (b *BackfillRequest) SetDefaults() {
 // Bounds of a backfill.
 const (
 	MaxBackfillConcurrency = 1000
-	MaxBackfillPace        = Duration(24 * time.Hour)
+	MaxBackfillPace        = input.Duration(24 * time.Hour)
 	// MaxBackfillInstants is how many instants the range may hold.
 	MaxBackfillInstants = 500_000
 )
 
 // Validate returns everything wrong with b, as Problems, or nil. Now is the latest that its range may end.
 func (b BackfillSpec) Validate(now time.Time) error {
-	var problems Problems
+	var problems input.Problems
 	if b.Trigger != "" {
-		CheckName(&problems, "/trigger", b.Trigger)
+		input.CheckName(&problems, "/trigger", b.Trigger)
 	}
 	if b.From.IsZero() {
-		problems.Add("/from", CodeRequired, "from is missing; write the first instant, such as 2026-01-31T00:00:00Z")
+		problems.Add("/from", input.CodeRequired, "from is missing; write the first instant, such as 2026-01-31T00:00:00Z")
 	}
 	if b.To.IsZero() {
-		problems.Add("/to", CodeRequired, "to is missing; write the last instant, such as 2026-02-28T23:59:59Z")
+		problems.Add("/to", input.CodeRequired, "to is missing; write the last instant, such as 2026-02-28T23:59:59Z")
 	}
 	if b.To.Before(b.From) {
-		problems.Add("/to", schedule.CodeWindowOrder, "to, %s, is before from, %s", FormatInstant(b.To), FormatInstant(b.From))
+		problems.Add("/to", schedule.CodeWindowOrder, "to, %s, is before from, %s", input.FormatInstant(b.To), input.FormatInstant(b.From))
 	}
 	if b.To.After(now) {
-		problems.Add("/to", CodeTimeRange, "to, %s, is in the future; the triggers fire by themselves from %s on", FormatInstant(b.To),
-			FormatInstant(now))
+		problems.Add("/to", input.CodeTimeRange, "to, %s, is in the future; the triggers fire by themselves from %s on",
+			input.FormatInstant(b.To),
+			input.FormatInstant(now))
 	}
-	checkRange(&problems, "/concurrency", b.Concurrency, 1, MaxBackfillConcurrency)
-	CheckEnum(&problems, "/order", "order", b.Order, []BackfillOrder{BackfillOldestFirst, BackfillLatestFirst})
-	CheckEnum(&problems, "/existing", "existing", b.Existing, []BackfillExisting{ExistingSkip, ExistingFailed, ExistingRun})
+	input.CheckRange(&problems, "/concurrency", b.Concurrency, 1, MaxBackfillConcurrency)
+	input.CheckEnum(&problems, "/order", "order", b.Order, []BackfillOrder{BackfillOldestFirst, BackfillLatestFirst})
+	input.CheckEnum(&problems, "/existing", "existing", b.Existing, []BackfillExisting{ExistingSkip, ExistingFailed, ExistingRun})
 	if b.Pace != 0 {
-		b.Pace.check(&problems, "/pace", time.Millisecond, MaxBackfillPace.Std())
+		b.Pace.CheckRange(&problems, "/pace", time.Millisecond, MaxBackfillPace.Std())
 	}
-	checkText(&problems, "/reason", b.Reason)
+	input.CheckText(&problems, "/reason", b.Reason)
 	problems.AddError("", CheckPayload(b.Payload))
 	return problems.Err()
 }

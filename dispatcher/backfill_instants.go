@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -64,17 +65,17 @@ func (b BackfillSpec) Plan(ctx context.Context, job Job, calendars []Calendar) (
 
 // schedules returns the schedules of the triggers of a job whose instants b runs. The error is Problems.
 func (b BackfillSpec) schedules(job Job, calendars []Calendar) (BackfillSchedules, error) {
-	var problems Problems
+	var problems input.Problems
 	var all BackfillSchedules
-	for _, name := range sortedKeys(job.Triggers) {
+	for _, name := range input.SortedKeys(job.Triggers) {
 		if b.Trigger != "" && b.Trigger != name {
 			continue
 		}
 		t := job.Triggers[name]
 		if t.IsDelay() {
 			if b.Trigger != "" {
-				problems.Add("/trigger", CodeEnum, "trigger %s is a fixed delay: its fires depend on when runs end, so a range holds none; "+
-					"run the job by hand", Echo(name))
+				problems.Add("/trigger", input.CodeEnum, "trigger %s is a fixed delay: its fires depend on when runs end, so a range holds none; "+
+					"run the job by hand", input.Echo(name))
 			}
 			continue
 		}
@@ -82,10 +83,10 @@ func (b BackfillSpec) schedules(job Job, calendars []Calendar) (BackfillSchedule
 	}
 	if len(problems) == 0 && len(all.Triggers) == 0 {
 		if b.Trigger != "" {
-			problems.Add("/trigger", CodeEnum, "job %s has no trigger %s%s", job.Name, Echo(b.Trigger),
-				DidYouMean(b.Trigger, sortedKeys(job.Triggers)))
+			problems.Add("/trigger", input.CodeEnum, "job %s has no trigger %s%s", job.Name, input.Echo(b.Trigger),
+				input.DidYouMean(b.Trigger, input.SortedKeys(job.Triggers)))
 		} else {
-			problems.Add("/trigger", CodeRequired, "job %s has no trigger with a schedule, so a range holds no instants", job.Name)
+			problems.Add("/trigger", input.CodeRequired, "job %s has no trigger with a schedule, so a range holds no instants", job.Name)
 		}
 	}
 	all.Calendars = calendarsUsed(all.Triggers, calendars)
@@ -118,12 +119,12 @@ func calendarsUsed(triggers []BackfillTrigger, all []Calendar) (used []Calendar)
 
 // parse returns the schedules, ready to be evaluated. The error is Problems.
 func (s BackfillSchedules) parse() ([]backfilled, error) {
-	var problems Problems
+	var problems input.Problems
 	all := make([]backfilled, 0, len(s.Triggers))
 	calendars := CompileCalendars(s.Calendars)
 	for _, t := range s.Triggers {
 		parsed, err := t.Parse(t.Identity, t.AnchorAt, calendars)
-		problems.AddError(Pointer("triggers", t.Name), err)
+		problems.AddError(input.Pointer("triggers", t.Name), err)
 		all = append(all, backfilled{t.ID, parsed})
 	}
 	return all, problems.Err()
@@ -144,7 +145,7 @@ func (b BackfillSpec) count(ctx context.Context, schedules BackfillSchedules) (B
 				return count, tooCostly(err)
 			}
 			if count.Total += len(page); count.Total > MaxBackfillInstants {
-				return count, Problems{{Path: "/from", Code: CodeTooMany, Message: "the range holds more than 500000 instants; shorten it"}}
+				return count, input.Problems{{Path: "/from", Code: input.CodeTooMany, Message: "the range holds more than 500000 instants; shorten it"}}
 			}
 			if len(page) == 0 {
 				break
@@ -165,7 +166,7 @@ func (b BackfillSpec) count(ctx context.Context, schedules BackfillSchedules) (B
 }
 
 func tooCostly(err error) error {
-	var problems Problems
+	var problems input.Problems
 	problems.AddError("/from", err)
 	return problems.Err()
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -138,7 +139,7 @@ func TestBackfillOfNoTrigger(t *testing.T) {
 		"again2": `job again has no trigger "again2"; did you mean again?`,
 	} {
 		_, err := dispatcher.BackfillSpec{Trigger: trigger}.Plan(t.Context(), job, nil)
-		if problems, is := err.(dispatcher.Problems); !is || problems[0].Message != want { //nolint:errorlint // it is returned as it is
+		if problems, is := err.(input.Problems); !is || problems[0].Message != want { //nolint:errorlint // it is returned as it is
 			t.Errorf("trigger %q: %s, want %q", trigger, fmt.Sprint(err), want)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -36,7 +37,7 @@ func levels(n int) []dispatcher.Calendar {
 }
 
 func hasCode(err error, code string) bool {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if !errors.As(err, &problems) {
 		problems.AddError("", err)
 	}
@@ -97,7 +98,7 @@ func TestSharedBaseCalendarsAreEvaluatedOnce(t *testing.T) {
 
 func expecting(expression string) error {
 	w := dispatcher.Webhook{
-		URL: "https://example.com/", Method: "GET", Timeout: dispatcher.Duration(time.Minute), ExpectBody: expression,
+		URL: "https://example.com/", Method: "GET", Timeout: input.Duration(time.Minute), ExpectBody: expression,
 	}
 	return w.Validate()
 }
@@ -128,7 +129,7 @@ func TestExpectBodyOfALargeProgramIsRefused(t *testing.T) {
 // T6: the length is checked before the expression is parsed.
 func TestLongExpectBodyIsNotCompiled(t *testing.T) { // not in parallel, because it counts allocations
 	for name, tt := range map[string]struct{ expression, code string }{
-		"1 MiB of brackets": {strings.Repeat("(", 1<<20), dispatcher.CodeTextTooLong},
+		"1 MiB of brackets": {strings.Repeat("(", 1<<20), input.CodeTextTooLong},
 		"512 brackets":      {strings.Repeat("(", 512) + "a" + strings.Repeat(")", 511), "regexp_size"},
 	} {
 		if err := expecting(tt.expression); !hasCode(err, tt.code) {

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Bounds are what operators allow an app. Tokens that are bound to apps obey them, can read them and cannot change
@@ -74,7 +76,7 @@ type Quotas struct {
 	// and requests with a payload are refused.
 	BytesKept int64 `json:"bytes_kept"`
 	// Retention is the longest App.Retention, from MinRetention to MaxRetention; default DefaultMostRetention.
-	Retention Duration `json:"retention"`
+	Retention input.Duration `json:"retention"`
 }
 
 // EgressBounds are the addresses that webhooks of an app may call. All three must allow a call, and the node as well.
@@ -128,7 +130,7 @@ type SignatureBound struct {
 const MaxWeight = 100
 
 // DefaultMostRetention is the longest retention that an app may choose by default.
-const DefaultMostRetention = Duration(400 * 24 * time.Hour)
+const DefaultMostRetention = input.Duration(400 * 24 * time.Hour)
 
 // Bounds of the lists in Bounds.
 const (
@@ -193,19 +195,19 @@ const MaxBreaks = 100
 
 // BreakJob is a job and what of it is outside the bounds, with JSON pointers in the job.
 type BreakJob struct {
-	Job      string    `json:"job"`
-	Problems []Problem `json:"problems"`
+	Job      string          `json:"job"`
+	Problems []input.Problem `json:"problems"`
 }
 
 // BreakAlert is an alert and what of it is outside the bounds, with JSON pointers in the alert.
 type BreakAlert struct {
-	Alert    string    `json:"alert"`
-	Problems []Problem `json:"problems"`
+	Alert    string          `json:"alert"`
+	Problems []input.Problem `json:"problems"`
 }
 
 // AddAlert notes an alert if its destination is outside the bounds of its app.
 func (b *Breaks) AddAlert(alert Alert, bounds Bounds) {
-	var problems Problems
+	var problems input.Problems
 	problems.AddError(destinationAt, bounds.CheckDestination(alert.App, alert.Destination))
 	if len(problems) > 0 {
 		b.Alerts = append(b.Alerts, BreakAlert{Alert: alert.Name, Problems: problems})
@@ -216,7 +218,7 @@ func (b *Breaks) AddAlert(alert Alert, bounds Bounds) {
 func (b *Breaks) None() bool { return b == nil || b.Count == 0 && len(b.Alerts) == 0 }
 
 // Add notes a job if it has problems with bounds.
-func (b *Breaks) Add(job string, problems Problems) {
+func (b *Breaks) Add(job string, problems input.Problems) {
 	if len(problems) == 0 {
 		return
 	}
@@ -228,18 +230,19 @@ func (b *Breaks) Add(job string, problems Problems) {
 // CheckTarget returns what of the endpoint group that a job calls is outside the bounds of its app, as Problems with the JSON
 // pointer of the group in the job, or nil.
 func (b Bounds) CheckTarget(g EndpointGroup) error {
-	var of, problems Problems
+	var of, problems input.Problems
 	of.AddError("", b.CheckGroup(g))
 	for _, p := range of {
-		problems.Add("/target/group/name", p.Code, "group %s, %s: %s", Echo(g.Name), strings.TrimPrefix(p.Path, "/"), p.Message)
+		problems.Add("/target/group/name", p.Code, "group %s, %s: %s", input.Echo(g.Name), strings.TrimPrefix(p.Path, "/"), p.Message)
 	}
 	return problems.Err()
 }
 
 // WaitingRunsReached says that an app has as many waiting runs as its bounds allow.
-func WaitingRunsReached(app string, waiting int64, most int) *Problem {
-	return &Problem{Code: CodeBoundQuota, Message: fmt.Sprintf("%d runs of app %s wait, and its bounds allow %d (quotas.waiting_runs); "+
-		"wait until some end, cancel some, or ask an operator for more", waiting, app, most)}
+func WaitingRunsReached(app string, waiting int64, most int) *input.Problem {
+	return &input.Problem{Code: input.CodeBoundQuota,
+		Message: fmt.Sprintf("%d runs of app %s wait, and its bounds allow %d (quotas.waiting_runs); "+
+			"wait until some end, cancel some, or ask an operator for more", waiting, app, most)}
 }
 
 // BytesKeptReached says that an app keeps as many bytes as its bounds allow.
@@ -256,11 +259,8 @@ func (b Bounds) suspendedMessage(app string) string {
 	return fmt.Sprintf("app %s is suspended%s; an operator must lift the suspension", app, reason)
 }
 
-// FoldName returns the name of an app with _ for -. No two apps have the same, because variables name apps so.
-func FoldName(app string) string { return strings.ReplaceAll(app, "-", "_") }
-
 // secretAppName is how variables name an app.
-func secretAppName(app string) string { return strings.ToUpper(FoldName(app)) }
+func secretAppName(app string) string { return strings.ToUpper(input.FoldName(app)) }
 
 // Reserve sets Reserved by the folded names of the apps whose names begin with that of this one and _.
 func (b *Bounds) Reserve(longer []string) {
@@ -309,9 +309,9 @@ func (b Bounds) WithoutDefaults(app string) Bounds {
 
 // Validate returns everything wrong with b, as Problems, or nil.
 func (b Bounds) Validate() error {
-	var problems Problems
-	checkText(&problems, "/suspended_reason", b.SuspendedReason)
-	checkRange(&problems, "/weight", b.Weight, 0, MaxWeight)
+	var problems input.Problems
+	input.CheckText(&problems, "/suspended_reason", b.SuspendedReason)
+	input.CheckRange(&problems, "/weight", b.Weight, 0, MaxWeight)
 	b.Quotas.check(&problems, "/quotas")
 	checkPatterns(&problems, "/secrets", b.Secrets, func(pattern string) string {
 		source, name, _ := strings.Cut(pattern, ":")
@@ -330,15 +330,16 @@ func (b Bounds) Validate() error {
 	checkPatterns(&problems, "/sns/topics", b.SNS.Topics, patternOfARNs("arn:aws:sns:eu-central-1:123456789012:payments-*"))
 	checkPatterns(&problems, "/sns/roles", b.SNS.Roles, role)
 	if len(b.SignAsNode) > maxBoundPatterns {
-		problems.Add("/sign_as_node", CodeTooMany, "%d services are given; the maximum is %d", len(b.SignAsNode), maxBoundPatterns)
+		problems.Add("/sign_as_node", input.CodeTooMany, "%d services are given; the maximum is %d", len(b.SignAsNode), maxBoundPatterns)
 	}
 	for i, bound := range b.SignAsNode[:min(len(b.SignAsNode), maxBoundPatterns)] {
 		at := fmt.Sprintf("/sign_as_node/%d", i)
 		if !awsWord.MatchString(bound.Service) {
-			problems.Add(at+"/service", CodeAuthForm, "service %s is not the name of an AWS service, such as execute-api", Echo(bound.Service))
+			problems.Add(at+"/service", input.CodeAuthForm, "service %s is not the name of an AWS service, such as execute-api",
+				input.Echo(bound.Service))
 		}
 		if len(bound.Hosts) == 0 {
-			problems.Add(at+"/hosts", CodeRequired,
+			problems.Add(at+"/hosts", input.CodeRequired,
 				"hosts are missing; list those that may get requests signed as the node, such as *.amazonaws.com")
 		}
 		checkPatterns(&problems, at+"/hosts", bound.Hosts, wrongHostPattern)
@@ -346,30 +347,30 @@ func (b Bounds) Validate() error {
 	return problems.Err()
 }
 
-func (q Quotas) check(problems *Problems, at string) {
-	checkRange(problems, at+"/jobs", q.Jobs, 0, 1_000_000)
-	checkRange(problems, at+"/triggers", q.Triggers, 0, 10_000_000)
-	checkRange(problems, at+"/waiting_runs", q.WaitingRuns, 0, 10_000_000)
-	checkRange(problems, at+"/chain_runs", q.ChainRuns, 0, 1_000_000)
-	checkRange(problems, at+"/chain_depth", q.ChainDepth, 0, 1_000)
-	checkRange(problems, at+"/requests_per_minute", q.RequestsPerMinute, 0, 1_000_000)
-	checkRange(problems, at+"/manual_runs_per_minute", q.ManualRunsPerMinute, 0, 1_000_000)
+func (q Quotas) check(problems *input.Problems, at string) {
+	input.CheckRange(problems, at+"/jobs", q.Jobs, 0, 1_000_000)
+	input.CheckRange(problems, at+"/triggers", q.Triggers, 0, 10_000_000)
+	input.CheckRange(problems, at+"/waiting_runs", q.WaitingRuns, 0, 10_000_000)
+	input.CheckRange(problems, at+"/chain_runs", q.ChainRuns, 0, 1_000_000)
+	input.CheckRange(problems, at+"/chain_depth", q.ChainDepth, 0, 1_000)
+	input.CheckRange(problems, at+"/requests_per_minute", q.RequestsPerMinute, 0, 1_000_000)
+	input.CheckRange(problems, at+"/manual_runs_per_minute", q.ManualRunsPerMinute, 0, 1_000_000)
 	if n := q.BytesKept; n != 0 && (n < 1<<20 || n > 10<<40) {
-		problems.Add(at+"/bytes_kept", CodeCountRange, "bytes_kept %d is not between 1 MiB (1048576) and 10 TiB (10995116277760)", n)
+		problems.Add(at+"/bytes_kept", input.CodeCountRange, "bytes_kept %d is not between 1 MiB (1048576) and 10 TiB (10995116277760)", n)
 	}
 	if q.Retention != 0 {
-		q.Retention.check(problems, at+"/retention", MinRetention, MaxRetention)
+		q.Retention.CheckRange(problems, at+"/retention", MinRetention, MaxRetention)
 	}
 }
 
-func (e EgressBounds) check(problems *Problems, at string) {
+func (e EgressBounds) check(problems *input.Problems, at string) {
 	checkPatterns(problems, at+"/hosts", e.Hosts, wrongHostPattern)
 	if len(e.Ports) > maxBoundPatterns {
-		problems.Add(at+"/ports", CodeTooMany, "%d ports are given; the maximum is %d", len(e.Ports), maxBoundPatterns)
+		problems.Add(at+"/ports", input.CodeTooMany, "%d ports are given; the maximum is %d", len(e.Ports), maxBoundPatterns)
 	}
 	for i, port := range e.Ports[:min(len(e.Ports), maxBoundPatterns)] {
 		if port < 1 || port > 65535 {
-			problems.Add(fmt.Sprintf("%s/ports/%d", at, i), CodeCountRange, "port %d is not between 1 and 65535", port)
+			problems.Add(fmt.Sprintf("%s/ports/%d", at, i), input.CodeCountRange, "port %d is not between 1 and 65535", port)
 		}
 	}
 	checkPatterns(problems, at+"/networks", e.Networks, func(network string) string {
@@ -387,23 +388,21 @@ func (e EgressBounds) check(problems *Problems, at string) {
 }
 
 // checkPatterns reports a list that is too long, and each entry of which wrong returns a reason.
-func checkPatterns(problems *Problems, at string, patterns []string, wrong func(string) string) {
+func checkPatterns(problems *input.Problems, at string, patterns []string, wrong func(string) string) {
 	if len(patterns) > maxBoundPatterns {
-		problems.Add(at, CodeTooMany, "%d entries are given; the maximum is %d", len(patterns), maxBoundPatterns)
+		problems.Add(at, input.CodeTooMany, "%d entries are given; the maximum is %d", len(patterns), maxBoundPatterns)
 		return
 	}
 	for i, pattern := range patterns {
 		why := wrong(pattern)
-		if pattern == "" || len(pattern) > maxBoundPattern || strings.ContainsFunc(pattern, isControl) {
+		if pattern == "" || len(pattern) > maxBoundPattern || strings.ContainsFunc(pattern, input.IsControl) {
 			why = fmt.Sprintf("does not have 1 to %d bytes without control characters", maxBoundPattern)
 		}
 		if why != "" {
-			problems.Add(fmt.Sprintf("%s/%d", at, i), CodeBoundForm, "%s %s", Echo(pattern), why)
+			problems.Add(fmt.Sprintf("%s/%d", at, i), input.CodeBoundForm, "%s %s", input.Echo(pattern), why)
 		}
 	}
 }
-
-func isControl(r rune) bool { return r < ' ' || r == 0x7f }
 
 func notEmpty(string) string { return "" }
 

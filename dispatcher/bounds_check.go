@@ -6,12 +6,14 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // CheckJob returns what of a job is outside the bounds of its app, as Problems with JSON pointers in the job, or nil. It
 // does not see what only an attempt finds out: the addresses that a name leads to.
 func (b Bounds) CheckJob(job Job) error {
-	var problems Problems
+	var problems input.Problems
 	if d := job.Target.Alert; d != nil {
 		problems.AddError("/target/alert", b.CheckDestination(job.App, *d))
 		return problems.Err()
@@ -26,8 +28,9 @@ func (b Bounds) CheckJob(job Job) error {
 	}
 	if s := job.Target.SQS; s != nil {
 		if !anyMatches(b.SQS.Queues, s.QueueARN) {
-			problems.Add("/target/sqs/queue_arn", CodeBoundQueue, "queue %s is not one that app %s may send to; its bounds allow %s (sqs.queues)",
-				Echo(s.QueueARN), job.App, orNone(b.SQS.Queues))
+			problems.Add("/target/sqs/queue_arn", input.CodeBoundQueue,
+				"queue %s is not one that app %s may send to; its bounds allow %s (sqs.queues)",
+				input.Echo(s.QueueARN), job.App, orNone(b.SQS.Queues))
 		}
 		checkRole(&problems, "/target/sqs", job.App, s.AssumeRole, "sqs.roles", b.SQS.Roles)
 	}
@@ -37,17 +40,17 @@ func (b Bounds) CheckJob(job Job) error {
 	return problems.Err()
 }
 
-func (b Bounds) checkTopic(problems *Problems, at, app string, s *SNS) {
+func (b Bounds) checkTopic(problems *input.Problems, at, app string, s *SNS) {
 	if !anyMatches(b.SNS.Topics, s.TopicARN) {
-		problems.Add(at+"/topic_arn", CodeBoundTopic, "topic %s is not one that app %s may publish to; its bounds allow %s (sns.topics)",
-			Echo(s.TopicARN), app, orNone(b.SNS.Topics))
+		problems.Add(at+"/topic_arn", input.CodeBoundTopic, "topic %s is not one that app %s may publish to; its bounds allow %s (sns.topics)",
+			input.Echo(s.TopicARN), app, orNone(b.SNS.Topics))
 	}
 	checkRole(problems, at, app, s.AssumeRole, "sns.roles", b.SNS.Roles)
 }
 
 // CheckDefinition is CheckJob for all that a job declares: what follows it, too, whose attempts are those of another job.
 func (b Bounds) CheckDefinition(job Job) error {
-	var problems Problems
+	var problems input.Problems
 	problems.AddError("", b.CheckJob(job))
 	for event, follow := range job.EachFollow() {
 		if follow.Target != nil {
@@ -58,19 +61,19 @@ func (b Bounds) CheckDefinition(job Job) error {
 }
 
 // checkSecrets checks the references of secrets of an app, by their JSON pointers below at.
-func (b Bounds) checkSecrets(problems *Problems, at, app string, all map[string]Secret) {
-	for _, path := range sortedKeys(all) {
+func (b Bounds) checkSecrets(problems *input.Problems, at, app string, all map[string]Secret) {
+	for _, path := range input.SortedKeys(all) {
 		reference := all[path].Reference
 		switch {
 		case reference == "" || b.AllowsSecret(reference):
 		case b.reserves(reference):
-			problems.Add(at+path+"/reference", CodeBoundSecret,
+			problems.Add(at+path+"/reference", input.CodeBoundSecret,
 				"secret %s is of another app, whose name begins with that of app %s; rename the variable, or ask an operator to list it "+
-					"(secrets in the bounds of the app)", Echo(reference), app)
+					"(secrets in the bounds of the app)", input.Echo(reference), app)
 		default:
-			problems.Add(at+path+"/reference", CodeBoundSecret,
+			problems.Add(at+path+"/reference", input.CodeBoundSecret,
 				"secret %s is not one that app %s may use; its bounds allow %s (secrets in the bounds of the app)",
-				Echo(reference), app, orNone(b.Secrets))
+				input.Echo(reference), app, orNone(b.Secrets))
 		}
 	}
 }
@@ -78,16 +81,16 @@ func (b Bounds) checkSecrets(problems *Problems, at, app string, all map[string]
 // CheckGroup returns what of a group is outside the bounds of its app, as Problems with JSON pointers in the group, or nil.
 // It sees the endpoints and names of DNS that the group declares; see CheckEndpoint.
 func (b Bounds) CheckGroup(g EndpointGroup) error {
-	var problems Problems
+	var problems input.Problems
 	b.checkSecrets(&problems, "", g.App, g.Secrets())
 	b.checkTokenURL(&problems, "/auth/oauth2", g.App, g.Auth.oauth2())
-	for _, id := range sortedKeys(g.Endpoints) {
-		problems.AddError(Pointer("endpoints", id), b.CheckEndpoint(g, g.Endpoints[id]))
+	for _, id := range input.SortedKeys(g.Endpoints) {
+		problems.AddError(input.Pointer("endpoints", id), b.CheckEndpoint(g, g.Endpoints[id]))
 	}
-	for _, label := range sortedKeys(g.DNS) {
+	for _, label := range input.SortedKeys(g.DNS) {
 		if d := g.DNS[label]; d.Type != DNSTypeSRV { // the targets of services are known when they are called
 			wrong := b.CheckEndpoint(g, StaticEndpoint{URL: d.Resolved().url()})
-			problems.AddError(Pointer("dns", label), dnsPaths(wrong))
+			problems.AddError(input.Pointer("dns", label), dnsPaths(wrong))
 		}
 	}
 	return problems.Err()
@@ -96,7 +99,7 @@ func (b Bounds) CheckGroup(g EndpointGroup) error {
 // CheckEndpoint returns what of an endpoint of a group, however it came, is outside the bounds of the app, as Problems with
 // JSON pointers in the endpoint, or nil.
 func (b Bounds) CheckEndpoint(g EndpointGroup, e StaticEndpoint) error {
-	var problems Problems
+	var problems input.Problems
 	b.checkWebhook(&problems, "", g.App, &Webhook{URL: e.URL, Auth: g.Auth})
 	for i := range problems {
 		problems[i].Path = "/url" // that the requests are signed is the group's, but to whom is the endpoint's
@@ -118,7 +121,7 @@ func (b Bounds) reserves(reference string) bool {
 	return slices.ContainsFunc(b.Reserved, func(beginning string) bool { return strings.HasPrefix(reference, beginning) })
 }
 
-func (b Bounds) checkWebhook(problems *Problems, at, app string, w *Webhook) {
+func (b Bounds) checkWebhook(problems *input.Problems, at, app string, w *Webhook) {
 	u, err := url.Parse(w.URL)
 	if err != nil {
 		return // Validate says so
@@ -126,14 +129,14 @@ func (b Bounds) checkWebhook(problems *Problems, at, app string, w *Webhook) {
 	host := hostName(u)
 	b.checkEgress(problems, at+"/url", app, u)
 	if w.Auth != nil && w.Auth.SigV4 != nil && w.Auth.SigV4.Credentials == nil && !b.allowsSigning(w.Auth.SigV4.Service, host) {
-		problems.Add(at+"/auth/sigv4", CodeBoundSigning,
+		problems.Add(at+"/auth/sigv4", input.CodeBoundSigning,
 			"app %s may not sign requests for service %s to %s with the AWS credentials of the node; give credentials, or ask an "+
-				"operator to allow it (sign_as_node in the bounds of the app)", app, Echo(w.Auth.SigV4.Service), Echo(host))
+				"operator to allow it (sign_as_node in the bounds of the app)", app, input.Echo(w.Auth.SigV4.Service), input.Echo(host))
 	}
 }
 
 // checkTokenURL checks the token endpoint of client credentials, which nodes call for the app.
-func (b Bounds) checkTokenURL(problems *Problems, at, app string, o *OAuth2Auth) {
+func (b Bounds) checkTokenURL(problems *input.Problems, at, app string, o *OAuth2Auth) {
 	if o == nil {
 		return
 	}
@@ -143,14 +146,14 @@ func (b Bounds) checkTokenURL(problems *Problems, at, app string, o *OAuth2Auth)
 }
 
 // checkEgress checks the host and the port of a URL that nodes call for an app.
-func (b Bounds) checkEgress(problems *Problems, at, app string, u *url.URL) {
+func (b Bounds) checkEgress(problems *input.Problems, at, app string, u *url.URL) {
 	host := hostName(u)
 	if hosts := b.Egress.Hosts; hosts != nil && !allowsHost(hosts, host) {
-		problems.Add(at, CodeBoundEgress, "host %s is not one that app %s may call; its bounds allow %s (egress.hosts)",
-			Echo(host), app, orNone(hosts))
+		problems.Add(at, input.CodeBoundEgress, "host %s is not one that app %s may call; its bounds allow %s (egress.hosts)",
+			input.Echo(host), app, orNone(hosts))
 	}
 	if ports := b.Egress.Ports; ports != nil && !slices.Contains(ports, portOf(u)) {
-		problems.Add(at, CodeBoundEgress, "port %d is not one that app %s may call; its bounds allow %s (egress.ports)",
+		problems.Add(at, input.CodeBoundEgress, "port %d is not one that app %s may call; its bounds allow %s (egress.ports)",
 			portOf(u), app, orNone(strings.Fields(strings.Trim(fmt.Sprint(ports), "[]"))))
 	}
 }
@@ -161,19 +164,20 @@ func (b Bounds) allowsSigning(service, host string) bool {
 	})
 }
 
-func (b Bounds) checkLambda(problems *Problems, at, app string, l *Lambda) {
+func (b Bounds) checkLambda(problems *input.Problems, at, app string, l *Lambda) {
 	if function := l.unqualified(); !anyMatches(b.Lambda.Functions, function) {
-		problems.Add(at+"/function", CodeBoundFunction, "function %s is not one that app %s may invoke; its bounds allow %s (lambda.functions)",
-			Echo(function), app, orNone(b.Lambda.Functions))
+		problems.Add(at+"/function", input.CodeBoundFunction,
+			"function %s is not one that app %s may invoke; its bounds allow %s (lambda.functions)",
+			input.Echo(function), app, orNone(b.Lambda.Functions))
 	}
 	checkRole(problems, at, app, l.AssumeRole, "lambda.roles", b.Lambda.Roles)
 }
 
 // checkRole checks the role of a target, which may be nil; bound names the list of those that are allowed.
-func checkRole(problems *Problems, at, app string, role *AssumeRole, bound string, allowed []string) {
+func checkRole(problems *input.Problems, at, app string, role *AssumeRole, bound string, allowed []string) {
 	if role != nil && !anyMatches(allowed, role.RoleARN) {
-		problems.Add(at+"/assume_role/role_arn", CodeBoundRole, "role %s is not one that app %s may use; its bounds allow %s (%s)",
-			Echo(role.RoleARN), app, orNone(allowed), bound)
+		problems.Add(at+"/assume_role/role_arn", input.CodeBoundRole, "role %s is not one that app %s may use; its bounds allow %s (%s)",
+			input.Echo(role.RoleARN), app, orNone(allowed), bound)
 	}
 }
 
@@ -238,7 +242,7 @@ func orNone(list []string) string {
 	const most = 3
 	shown := make([]string, 0, most)
 	for _, pattern := range list[:min(len(list), most)] {
-		shown = append(shown, clip(pattern))
+		shown = append(shown, input.Clip(pattern))
 	}
 	if more := len(list) - most; more > 0 {
 		return fmt.Sprintf("%s and %d more", strings.Join(shown, ", "), more)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestShardsHaveIDsAndNumbersOfTheirOwn(t *testing.T) {
@@ -67,7 +68,7 @@ func TestBodyAndFenceOfAShard(t *testing.T) {
 		Key: dispatcher.RunKey{TriggerID: 7, ScheduledAt: monday, Kind: dispatcher.KindSchedule, Shard: 1},
 	}
 	want := `{"app":"a","job":"j","trigger":"","run":"` + call.Key.String() + `","kind":"schedule","scheduled_at":"` +
-		dispatcher.FormatInstant(monday) + `","shard_index":0,"shard_total":3}`
+		input.FormatInstant(monday) + `","shard_index":0,"shard_total":3}`
 	if got := string(call.Body()); got != want {
 		t.Errorf("body\n%s\nwant\n%s", got, want)
 	}

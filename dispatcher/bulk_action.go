@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // BulkSpec is what a bulk action does: one thing to all jobs, or to all runs, of an app that a filter selects.
@@ -43,10 +45,10 @@ func (v BulkVerb) Scope() Scope {
 // BulkFilter selects jobs or runs of an app. Empty fields select all. Actions on jobs know Name, Host, Labels, State and
 // Result, as JobQuery has them; actions on runs know Job, Class, State, From and To, as lists of runs have them.
 type BulkFilter struct {
-	Name   string   `json:"name,omitempty"`
-	Host   string   `json:"host,omitempty"`
-	Labels Labels   `json:"labels,omitempty"`
-	Result RunState `json:"result,omitempty"`
+	Name   string       `json:"name,omitempty"`
+	Host   string       `json:"host,omitempty"`
+	Labels input.Labels `json:"labels,omitempty"`
+	Result RunState     `json:"result,omitempty"`
 
 	// State is the roll-up of jobs, or the state of runs. The runs that are cancelled must have one.
 	State string `json:"state,omitempty"`
@@ -59,18 +61,18 @@ type BulkFilter struct {
 }
 
 // Jobs is the filter of an action on the jobs of an app.
-func (f BulkFilter) Jobs(app string, page Page) JobQuery {
+func (f BulkFilter) Jobs(app string, page input.Page) JobQuery {
 	page.Labels = f.Labels
 	return JobQuery{Apps: []string{app}, State: JobState(f.State), Result: f.Result, Name: f.Name, Host: f.Host, Page: page}
 }
 
 // Live is the filter of an action that cancels runs.
-func (f BulkFilter) Live(app string, page Page) RunQuery {
+func (f BulkFilter) Live(app string, page input.Page) RunQuery {
 	return RunQuery{App: app, Job: f.Job, State: RunState(f.State), From: f.From, To: f.To, Page: page}
 }
 
 // Dead is the filter of an action that retries runs.
-func (f BulkFilter) Dead(app string, page Page) DeadLetterQuery {
+func (f BulkFilter) Dead(app string, page input.Page) DeadLetterQuery {
 	return DeadLetterQuery{App: app, Job: f.Job, Class: f.Class, State: RunState(f.State), From: f.From, To: f.To, Page: page}
 }
 
@@ -100,9 +102,9 @@ func (r BulkRequest) Agreed(now BulkCount) error {
 
 // Validate returns everything wrong with s, as Problems, or nil.
 func (s BulkSpec) Validate() error {
-	var problems Problems
-	CheckEnum(&problems, "/action", "action", s.Action, BulkVerbs)
-	checkText(&problems, "/reason", s.Reason)
+	var problems input.Problems
+	input.CheckEnum(&problems, "/action", "action", s.Action, BulkVerbs)
+	input.CheckText(&problems, "/reason", s.Reason)
 	if slices.Contains(BulkVerbs, s.Action) {
 		s.checkFields(&problems)
 		if s.Action.OfJobs() {
@@ -115,7 +117,7 @@ func (s BulkSpec) Validate() error {
 }
 
 // checkFields refuses fields that the action does not know, so that no one believes that they narrow it.
-func (s BulkSpec) checkFields(problems *Problems) {
+func (s BulkSpec) checkFields(problems *input.Problems) {
 	f, jobs := s.Filter, s.Action.OfJobs()
 	for _, field := range []struct {
 		name    string
@@ -133,37 +135,37 @@ func (s BulkSpec) checkFields(problems *Problems) {
 		{"to", !f.To.IsZero(), !jobs, "runs"},
 	} {
 		if field.given && !field.allowed {
-			problems.Add("/filter/"+field.name, CodeBulkFilter, "%s selects %s; action %s knows no such filter, so leave it out",
+			problems.Add("/filter/"+field.name, input.CodeBulkFilter, "%s selects %s; action %s knows no such filter, so leave it out",
 				field.name, field.kind, s.Action)
 		}
 	}
 }
 
-func (f BulkFilter) checkJobs(problems *Problems) {
-	f.Labels.check(problems, "/filter/labels")
-	checkText(problems, "/filter/name", f.Name)
-	checkText(problems, "/filter/host", f.Host)
+func (f BulkFilter) checkJobs(problems *input.Problems) {
+	f.Labels.Check(problems, "/filter/labels")
+	input.CheckText(problems, "/filter/name", f.Name)
+	input.CheckText(problems, "/filter/host", f.Host)
 	if f.State != "" {
-		CheckEnum(problems, "/filter/state", "state of a job", JobState(f.State), JobStates)
+		input.CheckEnum(problems, "/filter/state", "state of a job", JobState(f.State), JobStates)
 	}
 	if f.Result != "" {
-		CheckEnum(problems, "/filter/result", "result", f.Result, FinalRunStates)
+		input.CheckEnum(problems, "/filter/result", "result", f.Result, FinalRunStates)
 	}
 }
 
-func (f BulkFilter) checkRuns(problems *Problems, action BulkVerb) {
+func (f BulkFilter) checkRuns(problems *input.Problems, action BulkVerb) {
 	if action == BulkRetryRuns {
-		var of Problems
-		f.Dead("", Page{}).check(&of)
+		var of input.Problems
+		f.Dead("", input.Page{}).check(&of)
 		problems.AddError("/filter", of.Err())
 	} else {
 		if f.Job != "" {
 			CheckJobOrDelivery(problems, "/filter/job", f.Job)
 		}
-		CheckEnum(problems, "/filter/state", "state of a run that can be cancelled", RunState(f.State), CancellableStates)
+		input.CheckEnum(problems, "/filter/state", "state of a run that can be cancelled", RunState(f.State), CancellableStates)
 	}
 	if !f.From.IsZero() && !f.To.IsZero() && f.To.Before(f.From) {
-		problems.Add("/filter/to", CodeTimeRange, "to, %s, is before from, %s", FormatInstant(f.To), FormatInstant(f.From))
+		problems.Add("/filter/to", input.CodeTimeRange, "to, %s, is before from, %s", input.FormatInstant(f.To), input.FormatInstant(f.From))
 	}
 }
 

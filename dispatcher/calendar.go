@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -48,19 +49,19 @@ const (
 // Validate returns everything wrong with c alone, as Problems with JSON pointers, or nil.
 // Calendars.Check judges it together with the other calendars of its app.
 func (c Calendar) Validate() error {
-	var problems Problems
-	CheckName(&problems, "/name", c.Name)
-	checkText(&problems, "/description", c.Description)
+	var problems input.Problems
+	input.CheckName(&problems, "/name", c.Name)
+	input.CheckText(&problems, "/description", c.Description)
 	_, err := schedule.NewCalendar(schedule.CalendarSpec{Timezone: c.Timezone, Rules: c.Rules})
 	problems.AddError("", err)
 	if len(c.Bases) > MaxBases {
-		problems.Add("/bases", CodeTooMany, "calendar has %d bases; the maximum is %d", len(c.Bases), MaxBases)
+		problems.Add("/bases", input.CodeTooMany, "calendar has %d bases; the maximum is %d", len(c.Bases), MaxBases)
 	}
 	for i, base := range c.Bases {
 		path := c.base(i)
-		CheckName(&problems, path, base)
+		input.CheckName(&problems, path, base)
 		if slices.Contains(c.Bases[:i], base) {
-			problems.Add(path, CodeCalendarBase, "base %s is named twice; name it once", Echo(base))
+			problems.Add(path, input.CodeCalendarBase, "base %s is named twice; name it once", input.Echo(base))
 		}
 	}
 	return problems.Err()
@@ -93,12 +94,12 @@ func (c Calendars) Find(name string) (*schedule.Calendar, error) {
 	}
 	declared, ok := c[name]
 	if !ok {
-		return nil, &Problem{Path: "/calendar", Code: CodeCalendarUnknown,
-			Message: "calendar " + Echo(name) + " does not exist in this app; make it first, or name one that does"}
+		return nil, &input.Problem{Path: "/calendar", Code: input.CodeCalendarUnknown,
+			Message: "calendar " + input.Echo(name) + " does not exist in this app; make it first, or name one that does"}
 	}
 	found := declared.compile()
 	if found.err != nil {
-		return nil, &Problem{Path: "/calendar", Code: found.code(), Message: found.unusable(name)}
+		return nil, &input.Problem{Path: "/calendar", Code: found.code(), Message: found.unusable(name)}
 	}
 	return found.calendar, nil
 }
@@ -124,7 +125,7 @@ type compiledCalendar struct {
 	// cause is the first problem of the calendar at the bottom of err, and of is the name of that
 	// calendar. Users of a broken calendar report only this: all problems of all bases would double
 	// from level to level.
-	cause Problem
+	cause input.Problem
 	of    string
 }
 
@@ -133,15 +134,15 @@ func (c compiledCalendar) code() string {
 	if c.cause.Code == schedule.CodeCalendarCost {
 		return schedule.CodeCalendarCost
 	}
-	return CodeCalendarBase
+	return input.CodeCalendarBase
 }
 
 // unusable says why the calendar of that name cannot be used.
 func (c compiledCalendar) unusable(name string) string {
 	if c.of == name {
-		return "calendar " + Echo(name) + " cannot be used: " + c.cause.Error()
+		return "calendar " + input.Echo(name) + " cannot be used: " + c.cause.Error()
 	}
-	return "calendar " + Echo(name) + " cannot be used because of calendar " + Echo(c.of) + ": " + c.cause.Error()
+	return "calendar " + input.Echo(name) + " cannot be used because of calendar " + input.Echo(c.of) + ": " + c.cause.Error()
 }
 
 // calendarCompiler follows bases, each calendar once.
@@ -158,18 +159,19 @@ func (c *calendarCompiler) compile(one Calendar) compiledCalendar {
 		return found
 	}
 	spec := schedule.CalendarSpec{Timezone: one.Timezone, Rules: one.Rules}
-	var problems Problems
+	var problems input.Problems
 	result := compiledCalendar{of: one.Name}
 	c.under = append(c.under, one.Name)
 	for i, name := range one.Bases {
 		base, known := c.declared[name]
 		switch {
 		case slices.Contains(c.under, name):
-			problems.Add(one.base(i), CodeCalendarBase, "calendar %s builds on itself by way of %s; take it out", Echo(one.Name), Echo(name))
+			problems.Add(one.base(i), input.CodeCalendarBase, "calendar %s builds on itself by way of %s; take it out", input.Echo(one.Name),
+				input.Echo(name))
 			continue
 		case !known:
-			problems.Add(one.base(i), CodeCalendarUnknown,
-				"calendar %s does not exist in this app; make it first, or name one that does", Echo(name))
+			problems.Add(one.base(i), input.CodeCalendarUnknown,
+				"calendar %s does not exist in this app; make it first, or name one that does", input.Echo(name))
 			continue
 		}
 		compiled := c.compile(base.Calendar)
@@ -185,7 +187,7 @@ func (c *calendarCompiler) compile(one Calendar) compiledCalendar {
 	}
 	c.under = c.under[:len(c.under)-1]
 	if result.depth++; result.depth > maxChain {
-		problems.Add("/bases", CodeTooMany, "calendar %s is a chain of %d; the maximum is %d", Echo(one.Name), result.depth, maxChain)
+		problems.Add("/bases", input.CodeTooMany, "calendar %s is a chain of %d; the maximum is %d", input.Echo(one.Name), result.depth, maxChain)
 	}
 	if result.err = cmp.Or(one.Err, problems.Err()); result.err == nil {
 		var err error
@@ -204,7 +206,7 @@ func (c *calendarCompiler) compile(one Calendar) compiledCalendar {
 }
 
 // base is the JSON pointer of a base.
-func (c Calendar) base(i int) string { return Pointer("bases", strconv.Itoa(i)) }
+func (c Calendar) base(i int) string { return input.Pointer("bases", strconv.Itoa(i)) }
 
 // BuiltOn returns the names of all that use the calendar of that name by way of bases, and
 // that name itself.

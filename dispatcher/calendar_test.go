@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -33,7 +34,7 @@ func TestAllProblemsOfACalendarAreReported(t *testing.T) {
 	c := calendar("Bad", "x", "x", "Y")
 	c.Timezone = "CEST"
 	c.Rules = []schedule.CalendarRule{{Dates: []string{"2026-12-25", "25.12."}}, {}}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if !errors.As(c.Validate(), &problems) {
 		t.Fatal("Validate found nothing")
 	}
@@ -81,7 +82,7 @@ func TestBasesMustExistWithoutCycles(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := compile(tt.all...).Check(tt.name)
-			var problems dispatcher.Problems
+			var problems input.Problems
 			got := ""
 			if errors.As(err, &problems) {
 				got = problems[0].Path + " " + problems[0].Code
@@ -121,10 +122,10 @@ func TestTriggerFollowsItsCalendar(t *testing.T) {
 
 func TestUnknownCalendarIsAProblemOfTheTrigger(t *testing.T) {
 	t.Parallel()
-	var problems dispatcher.Problems
+	var problems input.Problems
 	_, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), dispatcher.Prior{}, compile(), monday)
 	if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/triggers/t/calendar" ||
-		problems[0].Code != dispatcher.CodeCalendarUnknown {
+		problems[0].Code != input.CodeCalendarUnknown {
 		t.Errorf("Apply = %v, want calendar_unknown at /triggers/t/calendar", err)
 	}
 	if _, _, err := dispatcher.Apply(nil, job(minutely, withCalendar("holidays")), dispatcher.Prior{}, nil, monday); err != nil {

@@ -6,6 +6,8 @@ import (
 	"encoding/base64"
 	"strconv"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // CallbackTokenPrefix begins the tokens of callbacks. No other bearer token begins with it.
@@ -18,7 +20,7 @@ type CallToken struct {
 	// Token is the bearer token for these, and for nothing else.
 	Token string `json:"token"`
 	// Timeout is how long after the acceptance, and after each heartbeat, the callback may come.
-	Timeout Duration `json:"timeout"`
+	Timeout input.Duration `json:"timeout"`
 }
 
 // CallbackToken returns the token of an attempt of the run with an event id. It has the number of the attempt, and a message

@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // A job with CarryState has a state: a small JSON value that a run gets from the run before it and returns for the next.
@@ -40,11 +42,11 @@ type CarriedState struct {
 
 // Validate returns everything wrong with a state that an operator sets, as Problems, or nil.
 func (s CarriedState) Validate() error {
-	var problems Problems
+	var problems input.Problems
 	if len(s.State) == 0 || string(s.State) == "null" {
-		problems.Add("/state", CodeRequired, "state is missing; to have none, clear it with DELETE")
+		problems.Add("/state", input.CodeRequired, "state is missing; to have none, clear it with DELETE")
 	} else if _, err := ReadCarriedState(s.State); err != nil {
-		problems.Add("/state", CodeStateInvalid, "%s", err)
+		problems.Add("/state", input.CodeStateInvalid, "%s", err)
 	}
 	return problems.Err()
 }
@@ -63,7 +65,7 @@ type CarriedStates interface {
 	CarriedState(ctx context.Context, app, job string) (CarriedState, error)
 	// SetCarriedState sets the state of a job; nil clears it. Problems: the job does not carry a state, and it is not nil.
 	// Change.IfAbsent demands that there is none.
-	SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, change Change) (CarriedState, error)
+	SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, change input.Change) (CarriedState, error)
 	// CarriedStatesByID returns the states of jobs by their ids. Those that have none are left out.
 	CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]CarriedState, error)
 }
@@ -83,7 +85,7 @@ func ReadCarriedState(text []byte) (json.RawMessage, error) {
 	if depth := JSONDepth(text); depth > MaxPayloadDepth {
 		return nil, fmt.Errorf("the state is nested %d deep; the maximum is %d", depth, MaxPayloadDepth)
 	}
-	if CheckJSONText(text, 1) != nil {
+	if input.CheckJSONText(text, 1) != nil {
 		return nil, fmt.Errorf(`the state holds NUL (\u0000) or half of a surrogate pair, which no database stores`)
 	}
 	var line bytes.Buffer
@@ -138,24 +140,26 @@ func envelopeIn(body []byte) (said envelope) {
 }
 
 // checkCarryState adds why the runs of j cannot carry a state.
-func (j Job) checkCarryState(problems *Problems) {
+func (j Job) checkCarryState(problems *input.Problems) {
 	if !j.CarryState {
 		return
 	}
 	const path = "/carry_state"
 	if p := j.ConcurrencyPolicy; p != ConcurrencyForbid && p != ConcurrencyQueue || j.Slots() != 1 {
-		problems.Add(path, CodeCarryState, "carry_state needs runs that never overlap, or one would overwrite the state of another; "+
+		problems.Add(path, input.CodeCarryState, "carry_state needs runs that never overlap, or one would overwrite the state of another; "+
 			"set concurrency_policy to forbid or queue, and leave out max_concurrency or set it to 1")
 	}
 	switch {
 	case j.Target.Group != nil && j.Target.Group.XXLJob != nil:
-		problems.Add(path, CodeCarryState, "executors of XXL-JOB return no state; leave out carry_state, or call the workers with another target")
+		problems.Add(path, input.CodeCarryState,
+			"executors of XXL-JOB return no state; leave out carry_state, or call the workers with another target")
 	case j.Target.Group != nil && j.Target.Group.Strategy == Broadcast:
-		problems.Add(path, CodeCarryState, "the shards of a broadcast run at the same time and share no state; leave out carry_state, or "+
+		problems.Add(path, input.CodeCarryState, "the shards of a broadcast run at the same time and share no state; leave out carry_state, or "+
 			"choose another strategy")
 	case j.Target.Lambda != nil && j.Target.Lambda.Invocation == InvokeEvent && j.Target.Lambda.Callback == nil:
-		problems.Add(path, CodeCarryState, "a function that is invoked as Event returns nothing; invoke it as RequestResponse, or set callback "+
-			"so that it returns a state with complete")
+		problems.Add(path, input.CodeCarryState,
+			"a function that is invoked as Event returns nothing; invoke it as RequestResponse, or set callback "+
+				"so that it returns a state with complete")
 	}
 }
 

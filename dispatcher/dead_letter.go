@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // DeadLetterStates are the states of runs that are dead letters.
@@ -41,25 +43,25 @@ func (r *DeadLetterReplay) SetDefaults() { r.Limit = DefaultReplayPortion }
 // Query returns what r selects in an app.
 func (r DeadLetterReplay) Query(app string) DeadLetterQuery {
 	return DeadLetterQuery{App: app, Job: r.Job, Class: r.Class, State: r.State, From: r.From, To: r.To,
-		Page: Page{Limit: r.Limit, Cursor: r.Cursor}}
+		Page: input.Page{Limit: r.Limit, Cursor: r.Cursor}}
 }
 
 // Validate returns everything wrong with r, as Problems, or nil. Whether Cursor is the id of a run is for the caller to check.
 func (r DeadLetterReplay) Validate() error {
-	var problems Problems
+	var problems input.Problems
 	r.Query("").check(&problems)
-	checkRange(&problems, "/limit", r.Limit, 1, MaxReplayPortion)
+	input.CheckRange(&problems, "/limit", r.Limit, 1, MaxReplayPortion)
 	return problems.Err()
 }
 
 // Validate returns everything wrong with what q selects, as Problems, or nil. App and Page are for the caller to check.
 func (q DeadLetterQuery) Validate() error {
-	var problems Problems
+	var problems input.Problems
 	q.check(&problems)
 	return problems.Err()
 }
 
-func (q DeadLetterQuery) check(problems *Problems) {
+func (q DeadLetterQuery) check(problems *input.Problems) {
 	if q.Job != "" {
 		CheckJobOrDelivery(problems, "/job", q.Job)
 	}
@@ -68,19 +70,19 @@ func (q DeadLetterQuery) check(problems *Problems) {
 		for i, class := range Classes {
 			known[i] = string(class)
 		}
-		problems.Add("/class", CodeEnum, "class %s is not a class of failure%s; the reference of the API lists them under Class",
-			Echo(string(q.Class)), DidYouMean(string(q.Class), known))
+		problems.Add("/class", input.CodeEnum, "class %s is not a class of failure%s; the reference of the API lists them under Class",
+			input.Echo(string(q.Class)), input.DidYouMean(string(q.Class), known))
 	}
 	if q.State != "" {
-		CheckEnum(problems, "/state", "state of a dead letter", q.State, DeadLetterStates)
+		input.CheckEnum(problems, "/state", "state of a dead letter", q.State, DeadLetterStates)
 	}
 }
 
 // CheckJobOrDelivery reports a name that neither a job has, nor a delivery that belongs to one: its name, a dot and an event.
-func CheckJobOrDelivery(problems *Problems, at, name string) {
+func CheckJobOrDelivery(problems *input.Problems, at, name string) {
 	job, event, attached := strings.Cut(name, ".")
 	if attached && (slices.Contains(FollowEvents, FollowEvent(event)) || event == string(KindAlert)) {
 		name = job
 	}
-	CheckName(problems, at, name)
+	input.CheckName(problems, at, name)
 }

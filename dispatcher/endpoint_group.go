@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // EndpointGroup is a fleet of workers: several HTTP endpoints that do the same work. A job whose target is a group is
@@ -56,7 +58,7 @@ type StaticEndpoint struct {
 	// Backup endpoints are chosen only while no other is up.
 	Backup bool `json:"backup,omitempty"`
 	// Labels are for people and programs to tell endpoints apart.
-	Labels Labels `json:"labels,omitempty"`
+	Labels input.Labels `json:"labels,omitempty"`
 }
 
 // Registration says which endpoints may register themselves, and how long they stay without a heartbeat.
@@ -67,9 +69,9 @@ type Registration struct {
 	// Ports are those that registered endpoints may listen on; at least one.
 	Ports []int `json:"ports"`
 	// Heartbeat is how often an endpoint registers again; 0 means 30s.
-	Heartbeat Duration `json:"heartbeat,omitempty"`
+	Heartbeat input.Duration `json:"heartbeat,omitempty"`
 	// ExpireAfter is how long an endpoint stays after its last heartbeat; 0 means 90s, and it is at least twice Heartbeat.
-	ExpireAfter Duration `json:"expire_after,omitempty"`
+	ExpireAfter input.Duration `json:"expire_after,omitempty"`
 }
 
 // Probe is a request without a body that an endpoint responds to with 2xx. Executors of a group of kind xxl_job are asked as
@@ -81,7 +83,7 @@ type Probe struct {
 	// global_busyover sends none. 2xx: the endpoint is idle. Empty means /idle.
 	IdlePath string `json:"idle_path,omitempty"`
 	// Timeout bounds a probe; 0 means 3s.
-	Timeout Duration `json:"timeout,omitempty"`
+	Timeout input.Duration `json:"timeout,omitempty"`
 }
 
 // Bounds of groups and endpoints.
@@ -93,9 +95,9 @@ const (
 
 // The defaults of registrations and probes.
 const (
-	DefaultEndpointHeartbeat   = Duration(30 * time.Second)
-	DefaultEndpointExpireAfter = Duration(90 * time.Second)
-	DefaultProbeTimeout        = Duration(3 * time.Second)
+	DefaultEndpointHeartbeat   = input.Duration(30 * time.Second)
+	DefaultEndpointExpireAfter = input.Duration(90 * time.Second)
+	DefaultProbeTimeout        = input.Duration(3 * time.Second)
 	DefaultAlivePath           = "/healthz"
 	DefaultIdlePath            = "/idle"
 )
@@ -146,15 +148,15 @@ const (
 
 // Validate returns everything wrong with g, as Problems with JSON pointers, or nil.
 func (g EndpointGroup) Validate() error {
-	var problems Problems
-	CheckName(&problems, "/name", g.Name)
-	checkText(&problems, "/description", g.Description)
+	var problems input.Problems
+	input.CheckName(&problems, "/name", g.Name)
+	input.CheckText(&problems, "/description", g.Description)
 	g.checkKind(&problems)
 	if g.Path != "" {
 		checkPath(&problems, "/path", g.Path)
 	}
 	if g.Strategy != "" {
-		CheckEnum(&problems, "/strategy", "strategy", g.Strategy, Strategies)
+		input.CheckEnum(&problems, "/strategy", "strategy", g.Strategy, Strategies)
 	}
 	g.Signing.check(&problems, "/signing")
 	g.Auth.check(&problems, "/auth", anyEndpoint+"/")
@@ -166,14 +168,14 @@ func (g EndpointGroup) Validate() error {
 	g.Registration.check(&problems, "/registration")
 	g.checkDNS(&problems)
 	g.HealthCheck.check(&problems, "/health_check")
-	checkRange(&problems, "/eject_after", g.EjectAfter, 0, MaxEjectAfter)
+	input.CheckRange(&problems, "/eject_after", g.EjectAfter, 0, MaxEjectAfter)
 	if len(g.Endpoints) > MaxEndpoints {
-		problems.Add("/endpoints", CodeTooMany, "group has %d endpoints; the maximum is %d", len(g.Endpoints), MaxEndpoints)
+		problems.Add("/endpoints", input.CodeTooMany, "group has %d endpoints; the maximum is %d", len(g.Endpoints), MaxEndpoints)
 		return problems.Err()
 	}
-	for _, id := range sortedKeys(g.Endpoints) {
-		at := Pointer("endpoints", id)
-		CheckName(&problems, at, id)
+	for _, id := range input.SortedKeys(g.Endpoints) {
+		at := input.Pointer("endpoints", id)
+		input.CheckName(&problems, at, id)
 		problems.AddError(at, g.Endpoints[id].Validate())
 	}
 	return problems.Err()
@@ -181,22 +183,22 @@ func (g EndpointGroup) Validate() error {
 
 // Validate returns everything wrong with e, as Problems with JSON pointers, or nil.
 func (e StaticEndpoint) Validate() error {
-	var problems Problems
+	var problems input.Problems
 	checkURL(&problems, "/url", e.URL)
 	if isTemplate(e.URL) {
-		problems.Add("/url", CodeTemplateHost, "URL of an endpoint cannot be a template; the path of a job can")
+		problems.Add("/url", input.CodeTemplateHost, "URL of an endpoint cannot be a template; the path of a job can")
 	}
 	if strings.Contains(e.URL, "?") {
-		problems.Add("/url", CodeURLSyntax, "URL of an endpoint has a query; give it in the path of the job")
+		problems.Add("/url", input.CodeURLSyntax, "URL of an endpoint has a query; give it in the path of the job")
 	}
 	if e.Weight != 0 {
-		checkRange(&problems, "/weight", e.Weight, 1, MaxEndpointWeight)
+		input.CheckRange(&problems, "/weight", e.Weight, 1, MaxEndpointWeight)
 	}
-	e.Labels.check(&problems, "/labels")
+	e.Labels.Check(&problems, "/labels")
 	return problems.Err()
 }
 
-func (p Probe) check(problems *Problems, at string) {
+func (p Probe) check(problems *input.Problems, at string) {
 	if p.AlivePath != "" {
 		checkPath(problems, at+"/alive_path", p.AlivePath)
 	}
@@ -204,28 +206,28 @@ func (p Probe) check(problems *Problems, at string) {
 		checkPath(problems, at+"/idle_path", p.IdlePath)
 	}
 	if p.Timeout != 0 {
-		p.Timeout.check(problems, at+"/timeout", MinDuration, time.Minute)
+		p.Timeout.CheckRange(problems, at+"/timeout", input.MinDuration, time.Minute)
 	}
 }
 
 // checkPath checks a path that is put after the URL of an endpoint.
-func checkPath(problems *Problems, at, path string) {
+func checkPath(problems *input.Problems, at, path string) {
 	switch {
 	case !strings.HasPrefix(path, "/"):
-		problems.Add(at, CodeURLSyntax, "path does not begin with /")
+		problems.Add(at, input.CodeURLSyntax, "path does not begin with /")
 	case strings.ContainsAny(path, "?#"):
-		problems.Add(at, CodeURLSyntax, "path has a query or a fragment; remove the part from ? or # on")
+		problems.Add(at, input.CodeURLSyntax, "path has a query or a fragment; remove the part from ? or # on")
 	default:
-		var wrong Problems
+		var wrong input.Problems
 		checkURL(&wrong, at, anyEndpoint+path)
 		problems.AddError("", wrong.Err())
 	}
 }
 
 // checkServerName checks a host name, with a port or without.
-func checkServerName(problems *Problems, at, name string) {
+func checkServerName(problems *input.Problems, at, name string) {
 	if strings.ContainsAny(name, "/?#@") {
-		problems.Add(at, CodeURLHost, "server name %s is not a host name", Echo(name))
+		problems.Add(at, input.CodeURLHost, "server name %s is not a host name", input.Echo(name))
 		return
 	}
 	checkURL(problems, at, "https://"+name+"/")

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // DNSMembers are the endpoints that a name of DNS stands for. Nodes ask for them again whenever the answer expires.
@@ -24,7 +26,7 @@ type DNSMembers struct {
 	Weight int  `json:"weight,omitempty"`
 	Backup bool `json:"backup,omitempty"`
 	// Labels are those of each endpoint.
-	Labels Labels `json:"labels,omitempty"`
+	Labels input.Labels `json:"labels,omitempty"`
 }
 
 // DNSType is the type of records of DNS.
@@ -56,14 +58,14 @@ func (d DNSMembers) Resolved() DNSMembers {
 }
 
 // checkDNS checks the names of a group.
-func (g EndpointGroup) checkDNS(problems *Problems) {
+func (g EndpointGroup) checkDNS(problems *input.Problems) {
 	if len(g.DNS) > MaxDNSMembers {
-		problems.Add("/dns", CodeTooMany, "group has %d names of DNS; the maximum is %d", len(g.DNS), MaxDNSMembers)
+		problems.Add("/dns", input.CodeTooMany, "group has %d names of DNS; the maximum is %d", len(g.DNS), MaxDNSMembers)
 		return
 	}
-	for _, label := range sortedKeys(g.DNS) {
-		at := Pointer("dns", label)
-		CheckName(problems, at, label)
+	for _, label := range input.SortedKeys(g.DNS) {
+		at := input.Pointer("dns", label)
+		input.CheckName(problems, at, label)
 		g.DNS[label].check(problems, at)
 	}
 }
@@ -71,48 +73,49 @@ func (g EndpointGroup) checkDNS(problems *Problems) {
 // dnsNamePattern is that of names: labels of letters, digits, - and _, the last of which is not a number.
 var dnsNamePattern = regexp.MustCompile(`^([a-z0-9_]([a-z0-9_-]{0,61}[a-z0-9_])?\.)*[a-z]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-func (d DNSMembers) check(problems *Problems, at string) {
+func (d DNSMembers) check(problems *input.Problems, at string) {
 	switch {
 	case d.Name == "":
-		problems.Add(at+"/name", CodeRequired, "name is missing; give one such as workers.internal")
+		problems.Add(at+"/name", input.CodeRequired, "name is missing; give one such as workers.internal")
 	case len(d.Name) > 253 || !dnsNamePattern.MatchString(d.Name):
-		problems.Add(at+"/name", CodeURLHost,
-			"name %s is not one of DNS in lower case; write it as workers.internal, without a dot at its end", Echo(d.Name))
+		problems.Add(at+"/name", input.CodeURLHost,
+			"name %s is not one of DNS in lower case; write it as workers.internal, without a dot at its end", input.Echo(d.Name))
 	case MetadataName(d.Name):
-		problems.Add(at+"/name", CodeEgressDenied, "name %s is never called: clouds serve metadata and credentials there", Echo(d.Name))
+		problems.Add(at+"/name", input.CodeEgressDenied, "name %s is never called: clouds serve metadata and credentials there",
+			input.Echo(d.Name))
 	}
 	if d.Type != "" {
-		CheckEnum(problems, at+"/type", "type", d.Type, DNSTypes)
+		input.CheckEnum(problems, at+"/type", "type", d.Type, DNSTypes)
 	}
 	if d.Scheme != "" {
-		CheckEnum(problems, at+"/scheme", "scheme", d.Scheme, []string{"http", "https"})
+		input.CheckEnum(problems, at+"/scheme", "scheme", d.Scheme, []string{"http", "https"})
 	}
-	d.Labels.check(problems, at+"/labels")
+	d.Labels.Check(problems, at+"/labels")
 	if d.Type == DNSTypeSRV {
 		d.checkService(problems, at)
 		return
 	}
 	switch {
 	case d.Port == 0:
-		problems.Add(at+"/port", CodeRequired, "port is missing; addresses have none, only type SRV has")
+		problems.Add(at+"/port", input.CodeRequired, "port is missing; addresses have none, only type SRV has")
 	default:
-		checkRange(problems, at+"/port", d.Port, 1, 65535)
+		input.CheckRange(problems, at+"/port", d.Port, 1, 65535)
 	}
 	if d.Weight != 0 {
-		checkRange(problems, at+"/weight", d.Weight, 1, MaxEndpointWeight)
+		input.CheckRange(problems, at+"/weight", d.Weight, 1, MaxEndpointWeight)
 	}
 }
 
 // checkService refuses what each service says for itself.
-func (d DNSMembers) checkService(problems *Problems, at string) {
+func (d DNSMembers) checkService(problems *input.Problems, at string) {
 	if d.Port != 0 {
-		problems.Add(at+"/port", CodeCountRange, "port is given, but each record of type SRV has its own; leave it out")
+		problems.Add(at+"/port", input.CodeCountRange, "port is given, but each record of type SRV has its own; leave it out")
 	}
 	if d.Weight > 1 { // the default is 1
-		problems.Add(at+"/weight", CodeCountRange, "weight is given, but each record of type SRV has its own; leave it out")
+		problems.Add(at+"/weight", input.CodeCountRange, "weight is given, but each record of type SRV has its own; leave it out")
 	}
 	if d.Backup {
-		problems.Add(at+"/backup", CodeCountRange,
+		problems.Add(at+"/backup", input.CodeCountRange,
 			"backup is given, but records of type SRV say it by their priority; leave it out")
 	}
 }
@@ -205,7 +208,7 @@ type DNSStatus struct {
 
 // dnsPaths names the name in problems of a URL that was made of it.
 func dnsPaths(err error) error {
-	problems, _ := err.(Problems) //nolint:errorlint // CheckEndpoint returns Problems
+	problems, _ := err.(input.Problems) //nolint:errorlint // CheckEndpoint returns Problems
 	for i := range problems {
 		problems[i].Path = "/name"
 	}

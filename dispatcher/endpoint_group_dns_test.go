@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestMembersFromDNSAreChecked(t *testing.T) {
@@ -49,7 +50,7 @@ func TestMembersFromDNSAreChecked(t *testing.T) {
 
 // codesOf lists paths and codes of problems.
 func codesOf(err error) (all []string) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	errors.As(err, &problems)
 	for _, p := range problems {
 		all = append(all, p.Path+" "+p.Code)
@@ -67,7 +68,7 @@ func TestHealthChecksAreChecked(t *testing.T) {
 	if diff := cmp.Diff(want, codesOf(group.Validate())); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
 	}
-	for _, check := range []dispatcher.HealthCheck{{}, dispatcher.HealthCheck{Interval: dispatcher.Duration(1e9)}.Resolved()} {
+	for _, check := range []dispatcher.HealthCheck{{}, dispatcher.HealthCheck{Interval: input.Duration(1e9)}.Resolved()} {
 		group.HealthCheck, group.EjectAfter = &check, 0
 		if err := group.Validate(); err != nil {
 			t.Errorf("%+v: %v", check, err)
@@ -101,8 +102,8 @@ func TestEndpointsFromDNSHaveStableValidIDs(t *testing.T) {
 		seen[e.ID] = true
 	}
 	for id := range seen {
-		var problems dispatcher.Problems
-		if dispatcher.CheckName(&problems, "", id); problems != nil {
+		var problems input.Problems
+		if input.CheckName(&problems, "", id); problems != nil {
 			t.Errorf("id %s: %v", id, problems)
 		}
 	}
@@ -149,7 +150,7 @@ func TestStoredSecretIsBoundToNamesOfDNS(t *testing.T) {
 		"first name":           {group("https://a.internal"), group("https://a.internal", at), true},
 	} {
 		err := tt.now.CheckKept(tt.old)
-		if got := slices.Contains(codesOf(err), "/auth/bearer/token/stored "+dispatcher.CodeSecretOrigin); got != tt.refused {
+		if got := slices.Contains(codesOf(err), "/auth/bearer/token/stored "+input.CodeSecretOrigin); got != tt.refused {
 			t.Errorf("%s: %v, want a refusal: %v", what, err, tt.refused)
 		}
 	}

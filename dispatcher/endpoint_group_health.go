@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"cmp"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // HealthCheck is a request without a body that each node makes, at intervals, to the endpoints of groups that it routes
@@ -11,10 +13,10 @@ type HealthCheck struct {
 	// Path is asked with GET, below the path of the group; empty means /healthz.
 	Path string `json:"path,omitempty"`
 	// Interval is that of the checks of one endpoint by one node; 0 means 10s.
-	Interval Duration `json:"interval,omitempty"`
+	Interval input.Duration `json:"interval,omitempty"`
 	// Timeout bounds a check; 0 means 3s. An endpoint has one check of a node at a time, even if that takes longer than
 	// Interval.
-	Timeout Duration `json:"timeout,omitempty"`
+	Timeout input.Duration `json:"timeout,omitempty"`
 	// HealthyThreshold is after how many healthy responses in a row an endpoint that was down is up again; 0 means 2.
 	HealthyThreshold int `json:"healthy_threshold,omitempty"`
 	// UnhealthyThreshold is after how many failures in a row an endpoint is down; 0 means 3.
@@ -23,8 +25,8 @@ type HealthCheck struct {
 
 // The defaults and bounds of health checks and ejections.
 const (
-	DefaultHealthInterval     = Duration(10 * time.Second)
-	DefaultHealthTimeout      = Duration(3 * time.Second)
+	DefaultHealthInterval     = input.Duration(10 * time.Second)
+	DefaultHealthTimeout      = input.Duration(3 * time.Second)
 	DefaultHealthyThreshold   = 2
 	DefaultUnhealthyThreshold = 3
 	MaxHealthThreshold        = 10
@@ -46,7 +48,7 @@ func (h HealthCheck) Resolved() HealthCheck {
 	}
 }
 
-func (h *HealthCheck) check(problems *Problems, at string) {
+func (h *HealthCheck) check(problems *input.Problems, at string) {
 	if h == nil {
 		return
 	}
@@ -54,16 +56,16 @@ func (h *HealthCheck) check(problems *Problems, at string) {
 		checkPath(problems, at+"/path", h.Path)
 	}
 	if h.Interval != 0 {
-		h.Interval.check(problems, at+"/interval", time.Second, time.Hour)
+		h.Interval.CheckRange(problems, at+"/interval", time.Second, time.Hour)
 	}
 	if h.Timeout != 0 {
-		h.Timeout.check(problems, at+"/timeout", MinDuration, time.Minute)
+		h.Timeout.CheckRange(problems, at+"/timeout", input.MinDuration, time.Minute)
 	}
 	if h.HealthyThreshold != 0 {
-		checkRange(problems, at+"/healthy_threshold", h.HealthyThreshold, 1, MaxHealthThreshold)
+		input.CheckRange(problems, at+"/healthy_threshold", h.HealthyThreshold, 1, MaxHealthThreshold)
 	}
 	if h.UnhealthyThreshold != 0 {
-		checkRange(problems, at+"/unhealthy_threshold", h.UnhealthyThreshold, 1, MaxHealthThreshold)
+		input.CheckRange(problems, at+"/unhealthy_threshold", h.UnhealthyThreshold, 1, MaxHealthThreshold)
 	}
 }
 

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Resolved returns g with the defaults of what it leaves out, as it is stored and shown.
@@ -94,48 +96,49 @@ func (r *Registration) CheckEndpoint(e StaticEndpoint) error {
 	if err := e.Validate(); err != nil {
 		return err
 	}
-	var problems Problems
+	var problems input.Problems
 	u, err := url.Parse(e.URL)
 	if err != nil {
 		return err // Validate has parsed it
 	}
 	if port := portOf(u); !slices.Contains(r.Ports, port) {
-		problems.Add("/url", CodeEgressDenied, "port %d is not one from which the group takes registrations (registration.ports)", port)
+		problems.Add("/url", input.CodeEgressDenied, "port %d is not one from which the group takes registrations (registration.ports)", port)
 	}
 	host := hostName(u)
 	addr, err := netip.ParseAddr(host)
 	if err == nil && !r.takesAddress(addr) || err != nil && !r.takesName(host) {
-		problems.Add("/url", CodeEgressDenied, "host %s is not in a network from which the group takes registrations "+
-			"(registration.networks)", Echo(host))
+		problems.Add("/url", input.CodeEgressDenied, "host %s is not in a network from which the group takes registrations "+
+			"(registration.networks)", input.Echo(host))
 	}
 	return problems.Err()
 }
 
-func (r *Registration) check(problems *Problems, at string) {
+func (r *Registration) check(problems *input.Problems, at string) {
 	if r == nil {
 		return
 	}
 	r.checkNetworks(problems, at+"/networks")
 	r.checkPorts(problems, at+"/ports")
 	if r.Heartbeat != 0 {
-		r.Heartbeat.check(problems, at+"/heartbeat", time.Second, time.Hour)
+		r.Heartbeat.CheckRange(problems, at+"/heartbeat", time.Second, time.Hour)
 	}
 	if r.ExpireAfter != 0 {
-		r.ExpireAfter.check(problems, at+"/expire_after", 2*time.Second, MaxDuration)
+		r.ExpireAfter.CheckRange(problems, at+"/expire_after", 2*time.Second, input.MaxDuration)
 	}
 	heartbeat, expireAfter := cmp.Or(r.Heartbeat, DefaultEndpointHeartbeat), cmp.Or(r.ExpireAfter, DefaultEndpointExpireAfter)
 	if expireAfter < 2*heartbeat {
-		problems.Add(at+"/expire_after", CodeDurationMin, "expire_after %s is less than twice the heartbeat of %s, so that one lost heartbeat "+
-			"would remove an endpoint; lengthen it, or shorten the heartbeat", expireAfter, heartbeat)
+		problems.Add(at+"/expire_after", input.CodeDurationMin,
+			"expire_after %s is less than twice the heartbeat of %s, so that one lost heartbeat "+
+				"would remove an endpoint; lengthen it, or shorten the heartbeat", expireAfter, heartbeat)
 	}
 }
 
-func (r *Registration) checkNetworks(problems *Problems, at string) {
+func (r *Registration) checkNetworks(problems *input.Problems, at string) {
 	switch n := len(r.Networks); {
 	case n == 0:
-		problems.Add(at, CodeRequired, "networks are missing; list those that endpoints may register from, such as 10.0.0.0/16")
+		problems.Add(at, input.CodeRequired, "networks are missing; list those that endpoints may register from, such as 10.0.0.0/16")
 	case n > maxBoundPatterns:
-		problems.Add(at, CodeTooMany, "%d networks are given; the maximum is %d", n, maxBoundPatterns)
+		problems.Add(at, input.CodeTooMany, "%d networks are given; the maximum is %d", n, maxBoundPatterns)
 		return
 	}
 	for i, text := range r.Networks {
@@ -143,29 +146,29 @@ func (r *Registration) checkNetworks(problems *Problems, at string) {
 		one := at + "/" + strconv.Itoa(i)
 		switch {
 		case err != nil:
-			problems.Add(one, CodeNetwork, "network %s is not in CIDR notation; write it as 10.0.0.0/16", Echo(text))
+			problems.Add(one, input.CodeNetwork, "network %s is not in CIDR notation; write it as 10.0.0.0/16", input.Echo(text))
 		case network.Addr().Is4In6():
-			problems.Add(one, CodeNetwork, "network %s is one of IPv4 addresses in IPv6 notation; write it as 10.0.0.0/16", Echo(text))
+			problems.Add(one, input.CodeNetwork, "network %s is one of IPv4 addresses in IPv6 notation; write it as 10.0.0.0/16", input.Echo(text))
 		case network != network.Masked():
-			problems.Add(one, CodeNetwork, "network %s names an address in it; write the network as %s", Echo(text), network.Masked())
+			problems.Add(one, input.CodeNetwork, "network %s names an address in it; write the network as %s", input.Echo(text), network.Masked())
 		case NeverCalled(network.Addr()) && network.Bits() > 0:
-			problems.Add(one, CodeEgressDenied, "network %s is never called: it is reserved, or clouds serve metadata and credentials there",
-				Echo(text))
+			problems.Add(one, input.CodeEgressDenied, "network %s is never called: it is reserved, or clouds serve metadata and credentials there",
+				input.Echo(text))
 		}
 	}
 }
 
-func (r *Registration) checkPorts(problems *Problems, at string) {
+func (r *Registration) checkPorts(problems *input.Problems, at string) {
 	switch n := len(r.Ports); {
 	case n == 0:
-		problems.Add(at, CodeRequired, "ports are missing; list those that endpoints may listen on, such as 8080")
+		problems.Add(at, input.CodeRequired, "ports are missing; list those that endpoints may listen on, such as 8080")
 	case n > maxBoundPatterns:
-		problems.Add(at, CodeTooMany, "%d ports are given; the maximum is %d", n, maxBoundPatterns)
+		problems.Add(at, input.CodeTooMany, "%d ports are given; the maximum is %d", n, maxBoundPatterns)
 		return
 	}
 	for i, port := range r.Ports {
 		if port < 1 || port > 65535 {
-			problems.Add(at+"/"+strconv.Itoa(i), CodeCountRange, "port %d is not in 1 to 65535", port)
+			problems.Add(at+"/"+strconv.Itoa(i), input.CodeCountRange, "port %d is not in 1 to 65535", port)
 		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // eachSecret returns a copy of g with each secret replaced; f takes its JSON pointer in g.
@@ -45,15 +47,15 @@ func (g EndpointGroup) ForWire() EndpointGroup {
 // server name. Nobody can redirect a stored secret to a host of their own. The pointers are those in g.
 func (g EndpointGroup) CheckKept(old EndpointGroup) error {
 	elsewhere := g.sendsBeyond(old)
-	var problems Problems
+	var problems input.Problems
 	given, before := g.Secrets(), old.Secrets()
-	for _, path := range sortedKeys(given) {
+	for _, path := range input.SortedKeys(given) {
 		to := elsewhere
 		if to == "" && isOAuth2Secret(path) {
 			to = g.Auth.oauth2().beyond(old.Auth.oauth2())
 		}
 		if to != "" && given[path].Stored && before[path].Stored {
-			problems.Add(path+"/stored", CodeSecretOrigin,
+			problems.Add(path+"/stored", input.CodeSecretOrigin,
 				"the stored value was given before the group could send it to %s; give it again (in Terraform, with another value_version), "+
 					"or refer to the secret as %s", to, SecretForms)
 		}
@@ -70,18 +72,18 @@ func (g EndpointGroup) sendsBeyond(old EndpointGroup) string {
 	for _, d := range old.DNS {
 		known = append(known, d.origin())
 	}
-	for _, id := range sortedKeys(g.Endpoints) {
+	for _, id := range input.SortedKeys(g.Endpoints) {
 		if origin := g.Endpoints[id].origin(); !slices.Contains(known, origin) {
-			return Echo(origin)
+			return input.Echo(origin)
 		}
 	}
-	for _, label := range sortedKeys(g.DNS) {
+	for _, label := range input.SortedKeys(g.DNS) {
 		if origin := g.DNS[label].origin(); !slices.Contains(known, origin) {
-			return Echo(origin)
+			return input.Echo(origin)
 		}
 	}
 	if g.ServerName != old.ServerName {
-		return "server name " + Echo(g.ServerName)
+		return "server name " + input.Echo(g.ServerName)
 	}
 	return g.Registration.takesBeyond(old.Registration)
 }
@@ -91,7 +93,7 @@ func (o *OAuth2Auth) beyond(old *OAuth2Auth) string {
 	if o == nil || old == nil || o.origin() == old.origin() {
 		return ""
 	}
-	return "token endpoint " + Echo(o.origin())
+	return "token endpoint " + input.Echo(o.origin())
 }
 
 func (e StaticEndpoint) origin() string { return (&Webhook{URL: e.URL}).origin() }

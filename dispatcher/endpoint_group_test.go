@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // What a name leads to is judged by this at each dial.
@@ -80,7 +81,7 @@ func TestGroupDeclaresWhatItHas(t *testing.T) {
 		"health check": func(g *dispatcher.EndpointGroup) { g.HealthCheck = &dispatcher.HealthCheck{} },
 		"ejection":     func(g *dispatcher.EndpointGroup) { g.EjectAfter = 0 },
 		"secret": func(g *dispatcher.EndpointGroup) {
-			g.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: dispatcher.NewSensitive("x")}}}
+			g.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("x")}}}
 		},
 	} {
 		changed := whole

@@ -8,6 +8,8 @@ import (
 	"net/url"
 	"regexp"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // GroupKind is the protocol that the endpoints of a group speak.
@@ -35,35 +37,35 @@ type XXLJobSettings struct {
 var xxlJobName = regexp.MustCompile(`^[^\x00-\x20\x7f]{1,255}$`)
 
 // check reports what does not fit the kind of g.
-func (g EndpointGroup) checkKind(problems *Problems) {
+func (g EndpointGroup) checkKind(problems *input.Problems) {
 	if g.Kind != "" {
-		CheckEnum(problems, "/kind", "kind", g.Kind, GroupKinds)
+		input.CheckEnum(problems, "/kind", "kind", g.Kind, GroupKinds)
 	}
 	if g.Kind != GroupXXLJob {
 		if g.AppName != "" {
-			problems.Add("/app_name", CodeGroupKind, "only a group of kind xxl_job has an app_name; leave it out")
+			problems.Add("/app_name", input.CodeGroupKind, "only a group of kind xxl_job has an app_name; leave it out")
 		}
 		if g.AccessToken != nil {
-			problems.Add("/access_token", CodeGroupKind, "only a group of kind xxl_job has an access_token; others authenticate by auth")
+			problems.Add("/access_token", input.CodeGroupKind, "only a group of kind xxl_job has an access_token; others authenticate by auth")
 		}
 		return
 	}
 	if g.AppName != "" && !xxlJobName.MatchString(g.AppName) {
-		problems.Add("/app_name", CodeTextInvalid, "app_name holds a space or a control character, or more than 255 characters")
+		problems.Add("/app_name", input.CodeTextInvalid, "app_name holds a space or a control character, or more than 255 characters")
 	}
 	if g.AccessToken == nil {
-		problems.Add("/access_token", CodeRequired, "access_token is missing; without one, anyone could register as an executor")
+		problems.Add("/access_token", input.CodeRequired, "access_token is missing; without one, anyone could register as an executor")
 	} else {
 		g.AccessToken.check(problems, "/access_token", accessTokenForm)
 	}
 	if g.Signing != nil {
-		problems.Add("/signing", CodeGroupKind, "executors of XXL-JOB check no signature; leave signing out")
+		problems.Add("/signing", input.CodeGroupKind, "executors of XXL-JOB check no signature; leave signing out")
 	}
 	if g.Auth != nil {
-		problems.Add("/auth", CodeGroupKind, "executors of XXL-JOB know only the access_token; leave auth out")
+		problems.Add("/auth", input.CodeGroupKind, "executors of XXL-JOB know only the access_token; leave auth out")
 	}
 	if g.HealthCheck != nil {
-		problems.Add("/health_check", CodeGroupKind, "executors of XXL-JOB have no path to check; leave health_check out, and choose "+
+		problems.Add("/health_check", input.CodeGroupKind, "executors of XXL-JOB have no path to check; leave health_check out, and choose "+
 			"strategy failover, which asks them by /beat")
 	}
 }
@@ -75,11 +77,13 @@ const minAccessToken = 16
 func accessTokenForm(value string) error {
 	switch {
 	case value == "default_token":
-		return &Problem{Code: CodeSecretLength, Message: "access_token is the one that XXL-JOB's example configuration has, which everyone " +
-			"knows; choose another one of at least 16 bytes, here and in xxl.job.accessToken of the executors"}
+		return &input.Problem{Code: input.CodeSecretLength,
+			Message: "access_token is the one that XXL-JOB's example configuration has, which everyone " +
+				"knows; choose another one of at least 16 bytes, here and in xxl.job.accessToken of the executors"}
 	case len(value) < minAccessToken:
-		return &Problem{Code: CodeSecretLength, Message: fmt.Sprintf("access_token has %d bytes; the minimum is %d, because anyone who "+
-			"guesses it can register as an executor", len(value), minAccessToken)}
+		return &input.Problem{Code: input.CodeSecretLength,
+			Message: fmt.Sprintf("access_token has %d bytes; the minimum is %d, because anyone who "+
+				"guesses it can register as an executor", len(value), minAccessToken)}
 	}
 	return headerForm(value)
 }
@@ -120,7 +124,7 @@ func (g EndpointGroup) CheckReplaces(old EndpointGroup) error {
 	if was == is {
 		return nil
 	}
-	return &Problem{Path: "/kind", Code: CodeGroupKind,
+	return &input.Problem{Path: "/kind", Code: input.CodeGroupKind,
 		Message: "group is of kind " + string(was) + " and cannot become " + string(is) + "; make another group"}
 }
 
@@ -133,10 +137,10 @@ func (t Target) CheckGroup(group EndpointGroup) error {
 	kind := group.Resolved().Kind
 	switch isRun := t.Group.XXLJob != nil; {
 	case kind == GroupXXLJob && !isRun:
-		return &Problem{Path: "/target/group/xxl_job", Code: CodeGroupKind, Message: "group " + Echo(group.Name) +
+		return &input.Problem{Path: "/target/group/xxl_job", Code: input.CodeGroupKind, Message: "group " + input.Echo(group.Name) +
 			" is of kind xxl_job, so the target has to say which handler runs; add xxl_job with a handler"}
 	case kind != GroupXXLJob && isRun:
-		return &Problem{Path: "/target/group/xxl_job", Code: CodeGroupKind, Message: "group " + Echo(group.Name) +
+		return &input.Problem{Path: "/target/group/xxl_job", Code: input.CodeGroupKind, Message: "group " + input.Echo(group.Name) +
 			" is of kind " + string(kind) + ", whose endpoints know no handlers; leave xxl_job out, or name a group of kind xxl_job"}
 	}
 	return nil

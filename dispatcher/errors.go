@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"errors"
 	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Sentinels that callers of a Store branch on.
@@ -37,5 +39,5 @@ var (
 
 // NotFound returns an error that names the missing thing and is ErrNotFound.
 func NotFound(kind, name string) error {
-	return fmt.Errorf("%s %s: %w", kind, Echo(name), ErrNotFound)
+	return fmt.Errorf("%s %s: %w", kind, input.Echo(name), ErrNotFound)
 }

@@ -6,6 +6,8 @@ import (
 	"math"
 	"strconv"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Export is an app with all that another installation needs to go on with it: no fire is lost or comes twice, and
@@ -102,10 +104,10 @@ type Exports interface {
 	ExportApp(ctx context.Context, name string) (Export, error)
 	// ImportQuotas returns the quotas that an import of app would have to keep: those of a deleted app of its name, or those that it
 	// brings, if an operator imports it.
-	ImportQuotas(ctx context.Context, app App, change Change) (Quotas, error)
+	ImportQuotas(ctx context.Context, app App, change input.Change) (Quotas, error)
 	// ImportApp creates an app from an Export, with all or nothing of it. ErrPrecondition: the app exists.
 	// Problems: a definition is wrong here, or lacks the value of a secret.
-	ImportApp(ctx context.Context, export Export, change Change) (App, error)
+	ImportApp(ctx context.Context, export Export, change input.Change) (App, error)
 }
 
 // mostListed is how many problems of an export are looked for: a response lists no more, and a hostile export has millions.
@@ -114,15 +116,15 @@ const mostListed = 100
 // Validate returns what is wrong with e that its installation has no say in, as Problems, or nil. It ends after the element with
 // which there are more problems than mostListed.
 func (e Export) Validate() error {
-	var problems Problems
+	var problems input.Problems
 	if e.Format != ExportFormat {
-		problems.Add("/format", CodeEnum,
+		problems.Add("/format", input.CodeEnum,
 			"format %d is not %d, which this version reads; import with the version that exported it, or a later one",
 			e.Format, ExportFormat)
 		return problems
 	}
 	if e.Installation == "" {
-		problems.Add("/installation", CodeRequired, "installation is missing; take the file as carillon app export wrote it")
+		problems.Add("/installation", input.CodeRequired, "installation is missing; take the file as carillon app export wrote it")
 	}
 	e.Salt.check(&problems, "/salt")
 	problems.AddError("/app", e.App.Validate())
@@ -133,17 +135,17 @@ func (e Export) Validate() error {
 		if len(problems) > mostListed {
 			break
 		}
-		problems.AddError(Pointer("calendars", strconv.Itoa(i)), c.Validate())
+		problems.AddError(input.Pointer("calendars", strconv.Itoa(i)), c.Validate())
 	}
 	groups := map[string]bool{}
 	for i, g := range e.Groups {
 		if len(problems) > mostListed {
 			break
 		}
-		at := Pointer("groups", strconv.Itoa(i))
+		at := input.Pointer("groups", strconv.Itoa(i))
 		if g.App != e.App.Name || groups[g.Name] {
-			problems.Add(at+"/name", CodeNameMismatch, "group %s is of another app than %s, or given twice", Echo(g.App+"/"+g.Name),
-				Echo(e.App.Name))
+			problems.Add(at+"/name", input.CodeNameMismatch, "group %s is of another app than %s, or given twice", input.Echo(g.App+"/"+g.Name),
+				input.Echo(e.App.Name))
 		}
 		groups[g.Name] = true
 		problems.AddError(at, g.Validate())
@@ -153,15 +155,15 @@ func (e Export) Validate() error {
 		if len(problems) > mostListed {
 			break
 		}
-		at := Pointer("alerts", strconv.Itoa(i))
+		at := input.Pointer("alerts", strconv.Itoa(i))
 		if a.App != e.App.Name || alerts[a.Name] {
-			problems.Add(at+"/name", CodeNameMismatch, "alert %s is of another app than %s, or given twice", Echo(a.App+"/"+a.Name),
-				Echo(e.App.Name))
+			problems.Add(at+"/name", input.CodeNameMismatch, "alert %s is of another app than %s, or given twice", input.Echo(a.App+"/"+a.Name),
+				input.Echo(e.App.Name))
 		}
 		alerts[a.Name] = true
 		problems.AddError(at, a.Validate())
 		if a.Muted != nil {
-			checkText(&problems, at+"/muted/reason", a.Muted.Reason)
+			input.CheckText(&problems, at+"/muted/reason", a.Muted.Reason)
 			checkMoved(&problems, at+"/muted/until", a.Muted.Until)
 			checkMoved(&problems, at+"/muted/at", a.Muted.At)
 		}
@@ -170,10 +172,10 @@ func (e Export) Validate() error {
 		if len(problems) > mostListed {
 			break
 		}
-		at := Pointer("jobs", strconv.Itoa(i))
+		at := input.Pointer("jobs", strconv.Itoa(i))
 		if one.Job.App != e.App.Name || jobs[one.Job.Name] {
-			problems.Add(at+"/job/name", CodeNameMismatch, "job %s is of another app than %s, or given twice",
-				Echo(one.Job.App+"/"+one.Job.Name), Echo(e.App.Name))
+			problems.Add(at+"/job/name", input.CodeNameMismatch, "job %s is of another app than %s, or given twice",
+				input.Echo(one.Job.App+"/"+one.Job.Name), input.Echo(e.App.Name))
 		}
 		jobs[one.Job.Name] = true
 		problems.AddError(at+"/job", one.WithOrigins().Validate())
@@ -187,23 +189,23 @@ func (e Export) Validate() error {
 	}
 	e.checkOrigins(&problems)
 	if len(e.Pauses) > MaxAppPauses {
-		problems.Add("/pauses", CodeTooMany, "there are %d pauses; the maximum is %d", len(e.Pauses), MaxAppPauses)
+		problems.Add("/pauses", input.CodeTooMany, "there are %d pauses; the maximum is %d", len(e.Pauses), MaxAppPauses)
 	}
 	for i, pause := range e.Pauses {
-		problems.AddError(Pointer("pauses", strconv.Itoa(i)), pause.Validate())
+		problems.AddError(input.Pointer("pauses", strconv.Itoa(i)), pause.Validate())
 	}
 	e.checkWaiting(&problems)
 	return problems.Err()
 }
 
 // checkWaiting adds what is wrong with the runs that wait: each is one of the jobs of the export, and is given once.
-func (e Export) checkWaiting(problems *Problems) {
+func (e Export) checkWaiting(problems *input.Problems) {
 	jobs, seen := e.Runnable(), make(map[RunKey]bool, len(e.Waiting))
 	for i, run := range e.Waiting {
 		if len(*problems) > mostListed {
 			break
 		}
-		at, before := Pointer("waiting_runs", strconv.Itoa(i)), len(*problems)
+		at, before := input.Pointer("waiting_runs", strconv.Itoa(i)), len(*problems)
 		run.check(problems, at, jobs, e.Salt)
 		if len(*problems) > before {
 			continue
@@ -211,22 +213,23 @@ func (e Export) checkWaiting(problems *Problems) {
 		key := run.Key(jobs[run.Job])
 		key.ScheduledAt = key.ScheduledAt.UTC()
 		if seen[key] {
-			problems.Add(at, CodeEnum, "run %s of job %s is given twice; take the file as carillon app export wrote it", key, Echo(run.Job))
+			problems.Add(at, input.CodeEnum, "run %s of job %s is given twice; take the file as carillon app export wrote it", key,
+				input.Echo(run.Job))
 		}
 		seen[key] = true
 	}
 }
 
 // check adds what is wrong with where a job and its triggers stand.
-func (e ExportedJob) check(problems *Problems, at string) {
-	checkText(problems, at+"/pause_reason", e.PauseReason)
+func (e ExportedJob) check(problems *input.Problems, at string) {
+	input.CheckText(problems, at+"/pause_reason", e.PauseReason)
 	checkRevision(problems, at+"/revision", e.Revision)
 	checkMoved(problems, at+"/paused_until", e.PausedUntil)
-	for _, name := range sortedKeys(e.Triggers) {
-		one, at := e.Triggers[name], at+Pointer("triggers", name)
-		checkText(problems, at+"/pause_reason", one.PauseReason)
-		CheckEnum(problems, at+"/state", "state", one.State, []TriggerState{TriggerWaiting, TriggerComplete, TriggerError, TriggerPaused})
-		checkRange(problems, at+"/fired", one.Fired, 0, math.MaxInt32)
+	for _, name := range input.SortedKeys(e.Triggers) {
+		one, at := e.Triggers[name], at+input.Pointer("triggers", name)
+		input.CheckText(problems, at+"/pause_reason", one.PauseReason)
+		input.CheckEnum(problems, at+"/state", "state", one.State, []TriggerState{TriggerWaiting, TriggerComplete, TriggerError, TriggerPaused})
+		input.CheckRange(problems, at+"/fired", one.Fired, 0, math.MaxInt32)
 		checkMoved(problems, at+"/paused_until", one.PausedUntil)
 		checkMoved(problems, at+"/anchor_at", &one.AnchorAt)
 		checkMoved(problems, at+"/prev_fire_time", one.PrevFireTime)
@@ -237,31 +240,32 @@ func (e ExportedJob) check(problems *Problems, at string) {
 // mostRevision is the largest number that every reader of JSON reads exactly, less than half of it: revisions go on.
 const mostRevision = 1 << 52
 
-func checkRevision(problems *Problems, at string, revision int64) {
+func checkRevision(problems *input.Problems, at string, revision int64) {
 	if revision < 0 || revision > mostRevision {
-		problems.Add(at, CodeCountRange, "revision %d is not in 0 to %d; take the file as carillon app export wrote it", revision,
+		problems.Add(at, input.CodeCountRange, "revision %d is not in 0 to %d; take the file as carillon app export wrote it", revision,
 			int64(mostRevision))
 	}
 }
 
 // checkMoved adds a problem if an instant is none that a key or a clock of a trigger can hold: a whole millisecond of the years
 // 1970 to 9999. nil is none.
-func checkMoved(problems *Problems, path string, at *time.Time) {
+func checkMoved(problems *input.Problems, path string, at *time.Time) {
 	if at == nil || at.Year() >= 1970 && at.UnixMilli() >= 0 && at.UTC().Year() <= 9999 && at.Nanosecond()%int(time.Millisecond) == 0 {
 		return
 	}
-	problems.Add(path, CodeTimeRange, "%s is not a whole millisecond of the years 1970 to 9999; take the file as carillon app export "+
-		"wrote it", FormatInstant(*at))
+	problems.Add(path, input.CodeTimeRange, "%s is not a whole millisecond of the years 1970 to 9999; take the file as carillon app export "+
+		"wrote it", input.FormatInstant(*at))
 }
 
 // checkCarriedState returns what is wrong with the state of e, as Problems, or nil.
 func (e ExportedJob) checkCarriedState() error {
-	var problems Problems
+	var problems input.Problems
 	if !e.Job.CarryState {
-		problems.Add("/carried_state", CodeCarryState, "job %s does not carry a state; leave out carried_state, or set carry_state of the job",
-			Echo(e.Job.Name))
+		problems.Add("/carried_state", input.CodeCarryState,
+			"job %s does not carry a state; leave out carried_state, or set carry_state of the job",
+			input.Echo(e.Job.Name))
 	} else if _, err := ReadCarriedState(e.CarriedState); err != nil {
-		problems.Add("/carried_state", CodeStateInvalid, "%s", err)
+		problems.Add("/carried_state", input.CodeStateInvalid, "%s", err)
 	}
 	return problems.Err()
 }
@@ -273,13 +277,13 @@ func (e ExportedJob) Restore(prior int64, calendars Calendars, by string, now ti
 	(*JobDefaults)(nil).Fill(&job) // an export has all, but its author may have left something out
 	job.Revision, job.Paused, job.CreatedAt, job.UpdatedAt = max(e.Revision, prior+1), e.Paused, now, now
 	job.Pause = importedPause(e.Paused, by, PauseRequest{e.PauseReason, e.PausedUntil}, now)
-	var problems Problems
-	for _, name := range sortedKeys(job.Triggers) {
-		at := Pointer("triggers", name)
+	var problems input.Problems
+	for _, name := range input.SortedKeys(job.Triggers) {
+		at := input.Pointer("triggers", name)
 		state, there := e.Triggers[name]
 		if !there {
-			problems.Add(at, CodeRequired,
-				"the export does not say where trigger %s stands; take the file as carillon app export wrote it", Echo(name))
+			problems.Add(at, input.CodeRequired,
+				"the export does not say where trigger %s stands; take the file as carillon app export wrote it", input.Echo(name))
 			continue
 		}
 		t, err := job.Triggers[name].restore(state, job.Identity(name), calendars)

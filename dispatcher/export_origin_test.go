@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Two jobs or triggers of one origin would send the same event ids.
@@ -41,7 +42,7 @@ func TestExportRefusesWrongOrigins(t *testing.T) {
 	} {
 		export := dispatcher.Export{Format: dispatcher.ExportFormat, Installation: "i", ExportedAt: exportedAt,
 			App: dispatcher.App{Name: "crm"}, Jobs: tt.jobs}
-		var problems dispatcher.Problems
+		var problems input.Problems
 		errors.As(export.Validate(), &problems)
 		var got []string
 		for _, p := range problems {

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // ExportedRun is a run that waits: it is queued, or retrying.
@@ -98,25 +100,25 @@ func (r ExportedRun) toldAs(jobs map[string]Job, salt Salt) RunKey {
 }
 
 // check adds what is wrong with a waiting run of the jobs and deliveries of an export, whose app has a salt.
-func (r ExportedRun) check(problems *Problems, at string, jobs map[string]Job, salt Salt) {
+func (r ExportedRun) check(problems *input.Problems, at string, jobs map[string]Job, salt Salt) {
 	job, known := jobs[r.Job]
 	if !known || r.State != RunQueued && r.State != RunRetrying {
-		problems.Add(at, CodeEnum, "run of job %s in state %s is not a queued or retrying run of a job of the export",
-			Echo(r.Job), Echo(string(r.State)))
+		problems.Add(at, input.CodeEnum, "run of job %s in state %s is not a queued or retrying run of a job of the export",
+			input.Echo(r.Job), input.Echo(string(r.State)))
 		return
 	}
 	if r.Kind.OfTrigger() {
 		if _, there := job.Triggers[r.Trigger]; !there {
-			problems.Add(at+"/trigger", CodeEnum, "trigger %s is none of job %s; take the file as carillon app export wrote it",
-				Echo(r.Trigger), Echo(r.Job))
+			problems.Add(at+"/trigger", input.CodeEnum, "trigger %s is none of job %s; take the file as carillon app export wrote it",
+				input.Echo(r.Trigger), input.Echo(r.Job))
 		}
 	} else if !r.Kind.HasOwnID() && r.Kind != KindManual {
-		problems.Add(at+"/kind", CodeEnum, "kind %s is not one of a run that moves with its app; take the file as carillon app export "+
-			"wrote it", Echo(string(r.Kind)))
+		problems.Add(at+"/kind", input.CodeEnum, "kind %s is not one of a run that moves with its app; take the file as carillon app export "+
+			"wrote it", input.Echo(string(r.Kind)))
 		return
 	}
-	checkRange(problems, at+"/attempt", r.Attempt, 0, MostRunAttempts)
-	checkRange(problems, at+"/failures", r.Failures, 0, max(r.Attempt, 0))
+	input.CheckRange(problems, at+"/attempt", r.Attempt, 0, MostRunAttempts)
+	input.CheckRange(problems, at+"/failures", r.Failures, 0, max(r.Attempt, 0))
 	checkMoved(problems, at+"/scheduled_at", &r.ScheduledAt)
 	checkMoved(problems, at+"/next_attempt_at", r.NextAttemptAt)
 	checkMoved(problems, at+"/retry_until", r.RetryUntil)
@@ -124,7 +126,8 @@ func (r ExportedRun) check(problems *Problems, at string, jobs map[string]Job, s
 		problems.AddError(at+"/input", CheckPayload(r.Input.Payload))
 	}
 	if !r.Proven(jobs, salt) {
-		problems.Add(at+"/run", CodeEnum, "run %s does not follow from the input as a run of kind %s of job %s at %s, so it may be one "+
-			"of another app; take the file as carillon app export wrote it", Echo(r.Run), r.Kind, Echo(r.Job), FormatInstant(r.ScheduledAt))
+		problems.Add(at+"/run", input.CodeEnum, "run %s does not follow from the input as a run of kind %s of job %s at %s, so it may be one "+
+			"of another app; take the file as carillon app export wrote it", input.Echo(r.Run), r.Kind, input.Echo(r.Job),
+			input.FormatInstant(r.ScheduledAt))
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var exportedAt = time.Date(2027, 3, 1, 6, 0, 0, 0, time.UTC)
@@ -65,7 +66,7 @@ func notification(job string, condition dispatcher.AlertCondition, transition di
 
 func problemsOf(t *testing.T, err error) (found []string) {
 	t.Helper()
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if err != nil && !errors.As(err, &problems) {
 		t.Fatalf("got error %v, want problems", err)
 	}
@@ -319,7 +320,7 @@ func TestValidateOfAnExportStopsAtManyProblems(t *testing.T) {
 	} {
 		export := movingApp()
 		fill(&export)
-		var problems dispatcher.Problems
+		var problems input.Problems
 		if err := export.Validate(); !errors.As(err, &problems) || len(problems) <= 100 || len(problems) > 150 {
 			t.Errorf("%d empty %s: %d problems, want those of the first elements, a few more than 100", many, what, len(problems))
 		}

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"slices"
 	"strconv"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Follow is what follows an event of a job: runs of other jobs of the app, and a delivery to a target. At least one of Jobs
@@ -100,14 +102,14 @@ func (j Job) Followers() []string {
 
 // checkFollows adds what is wrong with what follows j. Whether the jobs that it names exist, and whether they lead back to
 // j, is for the store to find out.
-func (j Job) checkFollows(problems *Problems) {
+func (j Job) checkFollows(problems *input.Problems) {
 	for event, follow := range j.EachFollow() {
 		at := "/" + string(event)
 		if len(follow.Jobs) == 0 && follow.Target == nil {
-			problems.Add(at, CodeRequired, "%s says neither jobs nor a target; give one of them, or leave it out", event)
+			problems.Add(at, input.CodeRequired, "%s says neither jobs nor a target; give one of them, or leave it out", event)
 		}
 		if follow.Payload != "" {
-			CheckEnum(problems, at+"/payload", "payload", follow.Payload, []FollowPayload{FollowOwn, FollowResult})
+			input.CheckEnum(problems, at+"/payload", "payload", follow.Payload, []FollowPayload{FollowOwn, FollowResult})
 		}
 		j.checkFollowJobs(problems, at+"/jobs", follow.Jobs)
 		if follow.Target != nil {
@@ -116,29 +118,30 @@ func (j Job) checkFollows(problems *Problems) {
 	}
 }
 
-func (j Job) checkFollowJobs(problems *Problems, at string, jobs []string) {
+func (j Job) checkFollowJobs(problems *input.Problems, at string, jobs []string) {
 	if len(jobs) > MostFollowers {
-		problems.Add(at, CodeTooMany, "%d jobs follow one event; the maximum is %d", len(jobs), MostFollowers)
+		problems.Add(at, input.CodeTooMany, "%d jobs follow one event; the maximum is %d", len(jobs), MostFollowers)
 		return
 	}
 	for i, name := range jobs {
 		at := at + "/" + strconv.Itoa(i)
 		before := len(*problems)
-		CheckName(problems, at, name)
+		input.CheckName(problems, at, name)
 		switch {
 		case len(*problems) > before:
 		case name == j.Name:
-			problems.Add(at, CodeFollowCycle, "job %s would follow itself: %[1]s -> %[1]s; name another job, or give the job a retry", Echo(name))
+			problems.Add(at, input.CodeFollowCycle, "job %s would follow itself: %[1]s -> %[1]s; name another job, or give the job a retry",
+				input.Echo(name))
 		case slices.Contains(jobs[:i], name):
-			problems.Add(at, CodeFollowTwice, "job %s is named twice; a job follows an event once", Echo(name))
+			problems.Add(at, input.CodeFollowTwice, "job %s is named twice; a job follows an event once", input.Echo(name))
 		}
 	}
 }
 
 func (j Job) checkFollowTarget(event FollowEvent, target Target) error {
 	if target.Group != nil {
-		var problems Problems
-		problems.Add("/group", CodeTargetKind,
+		var problems input.Problems
+		problems.Add("/group", input.CodeTargetKind,
 			"%s cannot be delivered to an endpoint group; name a job whose target is the group in jobs", event)
 		return problems
 	}
@@ -196,7 +199,7 @@ func FindFollowCycle(followers map[string][]string) []string {
 		path, done[name] = path[:len(path)-1], true
 		return nil
 	}
-	for _, name := range sortedKeys(followers) {
+	for _, name := range input.SortedKeys(followers) {
 		if cycle := visit(name); cycle != nil {
 			return cycle
 		}

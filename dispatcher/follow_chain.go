@@ -1,6 +1,10 @@
 package dispatcher
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
 
 // A chain begins with a run that follows no other. How many runs may follow it is carried along: each follower gets an equal
 // part of what is left. So the bound holds on all nodes, after any crash, and however often an end is recorded, and no row is
@@ -19,12 +23,14 @@ func (q Quotas) Link(of *RunCause, shards, count int) (ChainLink, error) {
 	left -= shards
 	switch {
 	case depth >= q.ChainDepth:
-		return ChainLink{}, &Problem{Code: CodeBoundQuota, Message: fmt.Sprintf("%d runs follow one another, and the bounds of the app "+
-			"allow %d (quotas.chain_depth); make the chain shorter, or ask an operator for more", depth+1, q.ChainDepth)}
+		return ChainLink{}, &input.Problem{Code: input.CodeBoundQuota,
+			Message: fmt.Sprintf("%d runs follow one another, and the bounds of the app "+
+				"allow %d (quotas.chain_depth); make the chain shorter, or ask an operator for more", depth+1, q.ChainDepth)}
 	case count > left:
-		return ChainLink{}, &Problem{Code: CodeBoundQuota, Message: fmt.Sprintf("%d runs would follow, and %d are left of the %d that may "+
-			"follow the first run of the chain, directly and through others (quotas.chain_runs); let fewer jobs follow, or ask an "+
-			"operator for more", count, max(left, 0), q.ChainRuns)}
+		return ChainLink{}, &input.Problem{Code: input.CodeBoundQuota,
+			Message: fmt.Sprintf("%d runs would follow, and %d are left of the %d that may "+
+				"follow the first run of the chain, directly and through others (quotas.chain_runs); let fewer jobs follow, or ask an "+
+				"operator for more", count, max(left, 0), q.ChainRuns)}
 	}
 	return ChainLink{depth + 1, (left - count) / max(count, 1)}, nil
 }

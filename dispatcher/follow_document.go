@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"time"
 	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // FollowDocument is what a follower gets of the run that it follows: the payload of a Follow's Target, and of its Jobs with
@@ -52,7 +54,7 @@ func (d FollowDocument) Encode(response *Response) (json.RawMessage, error) {
 		const room = MaxPayload - 16<<10 // for all but the result
 		switch raw := json.RawMessage(text); {
 		case text == "":
-		case !d.ResultTruncated && json.Valid(raw) && JSONDepth(raw) < MaxPayloadDepth-1 && CheckJSONText(raw, 1) == nil:
+		case !d.ResultTruncated && json.Valid(raw) && JSONDepth(raw) < MaxPayloadDepth-1 && input.CheckJSONText(raw, 1) == nil:
 			d.Result = raw
 		default:
 			var cut bool

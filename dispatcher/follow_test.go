@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestWrongFollowersAreRefused(t *testing.T) {
@@ -34,7 +36,7 @@ func TestWrongFollowersAreRefused(t *testing.T) {
 			t.Parallel()
 			job := validJob()
 			job.Name, job.OnFailure = "job", &tt.follow
-			var problems Problems
+			var problems input.Problems
 			problems.AddError("", job.Validate())
 			var got []string
 			for _, p := range problems {
@@ -148,7 +150,7 @@ func TestSecretsOfTheWholeJobHaveTheirPointers(t *testing.T) {
 	hook := *validJob().Target.Webhook
 	hook.Auth = secret("env:SECRET_B")
 	job.OnMisfire = &Follow{Target: &Target{Webhook: &hook}}
-	paths := sortedKeys(job.Secrets())
+	paths := input.SortedKeys(job.Secrets())
 	want := []string{"/on_misfire/target/webhook/auth/bearer/token", "/target/webhook/auth/bearer/token"}
 	if diff := cmp.Diff(want, paths); diff != "" {
 		t.Fatalf("secrets (-want +got):\n%s", diff)

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"cmp"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // maxHashKey bounds the templates of hash keys that are read, in bytes: 1024 characters.
@@ -59,15 +61,15 @@ func (c Call) HashKey() (string, error) {
 func (c Call) filledInHashKey() (string, error) {
 	key, fits := c.Templates.hashKey.render(&c, MaxPayload, false)
 	if !fits {
-		var problems Problems
-		problems.Add("/hash_key", CodePayloadTooLarge, "hash key has more than 256 KiB once its template is filled in")
+		var problems input.Problems
+		problems.Add("/hash_key", input.CodePayloadTooLarge, "hash key has more than 256 KiB once its template is filled in")
 		return "", &TemplateError{problems}
 	}
 	return key, nil
 }
 
-func (g *GroupTarget) checkHashKey(problems *Problems) {
-	checkText(problems, "/hash_key", g.HashKey)
+func (g *GroupTarget) checkHashKey(problems *input.Problems) {
+	input.CheckText(problems, "/hash_key", g.HashKey)
 	if isTemplate(g.HashKey) && len(g.HashKey) <= maxHashKey {
 		parseTemplate(problems, "/hash_key", g.HashKey, g.hashKeyFields())
 	}

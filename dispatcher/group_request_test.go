@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestURLOfAnEndpointJoinsPathsWithOneSlash(t *testing.T) {
@@ -89,7 +90,7 @@ func TestTemplatesOfAGroupNameItsCallback(t *testing.T) {
 			if g.XXLJob != nil {
 				g.XXLJob.SetDefaults()
 			}
-			var problems dispatcher.Problems
+			var problems input.Problems
 			err := dispatcher.Target{Group: &g}.Validate()
 			if errors.As(err, &problems); tt.path == "" && err != nil || tt.path != "" && (len(problems) != 1 || problems[0].Path != tt.path) {
 				t.Errorf("problems = %v, want one at %q", err, tt.path)
@@ -101,12 +102,12 @@ func TestTemplatesOfAGroupNameItsCallback(t *testing.T) {
 func TestWrongHashKeysAreRefused(t *testing.T) {
 	t.Parallel()
 	for key, code := range map[string]string{
-		"{{.Nothing}}": dispatcher.CodeTemplateField, "{{.App": dispatcher.CodeTemplateSyntax,
-		strings.Repeat("x", 1025): dispatcher.CodeTextTooLong, "a\x00": dispatcher.CodeTextInvalid,
+		"{{.Nothing}}": input.CodeTemplateField, "{{.App": input.CodeTemplateSyntax,
+		strings.Repeat("x", 1025): input.CodeTextTooLong, "a\x00": input.CodeTextInvalid,
 	} {
 		target := dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "g", HashKey: key}}
 		target.Group.SetDefaults()
-		var problems dispatcher.Problems
+		var problems input.Problems
 		if err := target.Validate(); !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/group/hash_key" ||
 			problems[0].Code != code {
 			t.Errorf("%.20q: problems = %v, want %s at /group/hash_key", key, err, code)

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Call is one attempt as a target sees it.
@@ -72,7 +74,7 @@ type fireText struct {
 func (c Call) fire() fireText {
 	fire := fireText{
 		App: c.App, Job: c.Job, Trigger: c.Trigger, Run: c.Key.String(), Kind: c.Key.Kind,
-		ScheduledAt: FormatInstant(c.Key.ScheduledAt), Missed: c.missed(), Cause: c.Cause,
+		ScheduledAt: input.FormatInstant(c.Key.ScheduledAt), Missed: c.missed(), Cause: c.Cause,
 		State: c.State(), Callback: c.Callback,
 	}
 	if c.Shard != nil {
@@ -143,7 +145,7 @@ type missedText struct {
 // missed returns what a catch-up run stands for; nil for other runs.
 func (c Call) missed() *missedText {
 	if m := c.Missed; m != nil {
-		return &missedText{FormatInstant(m.From), FormatInstant(m.To), m.Count}
+		return &missedText{input.FormatInstant(m.From), input.FormatInstant(m.To), m.Count}
 	}
 	return nil
 }

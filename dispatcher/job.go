@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"encoding/json"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Job is a target, what is sent to it, and the triggers that say when.
@@ -22,10 +24,10 @@ type Job struct {
 	// MaxPriority.
 	Priority int `json:"priority"`
 	// Labels are for people and programs to tell jobs apart, such as team=payments. Pauses of the app may choose jobs by them.
-	Labels Labels `json:"labels,omitempty"`
+	Labels input.Labels `json:"labels,omitempty"`
 	// NodeLabels are the labels a node must have to run the job; empty: any node may. Fires wait
 	// while no node has them.
-	NodeLabels Labels `json:"node_labels,omitempty"`
+	NodeLabels input.Labels `json:"node_labels,omitempty"`
 	// Delivery says what happens to an attempt whose outcome is unknown.
 	Delivery Delivery `json:"delivery"`
 	// Retry says whether and when a failed run is attempted again.
@@ -45,7 +47,7 @@ type Job struct {
 	Objective *Objective `json:"objective,omitempty"`
 	// DeleteAfterCompletion is the time from State becoming COMPLETE until the job is deleted, from
 	// MinDeleteAfter to MaxRetention; 0: never. A job that leaves COMPLETE before that stays.
-	DeleteAfterCompletion Duration `json:"delete_after_completion,omitempty"`
+	DeleteAfterCompletion input.Duration `json:"delete_after_completion,omitempty"`
 	// Acknowledge lists codes of warnings, each one of WarningCodes, that are meant: Warnings leave them out.
 	Acknowledge []string `json:"acknowledge,omitempty"`
 	// Target is what a run calls.
@@ -76,7 +78,7 @@ type Job struct {
 	CreatedAt time.Time `json:"created_at"`
 	UpdatedAt time.Time `json:"updated_at"`
 	// Warnings are problems that do not stop the job from being stored.
-	Warnings []Problem `json:"warnings,omitempty"`
+	Warnings []input.Problem `json:"warnings,omitempty"`
 }
 
 // SetDefaults gives a decoded job the values of fields that its JSON leaves out.
@@ -157,27 +159,27 @@ const (
 // Validate returns everything wrong with j, as Problems with JSON pointers, or nil. Apply
 // judges what depends on the current time, such as a time in the past.
 func (j Job) Validate() error {
-	var problems Problems
-	CheckName(&problems, "/name", j.Name)
-	checkText(&problems, "/description", j.Description)
-	checkRange(&problems, "/priority", j.Priority, 0, MaxPriority)
-	j.Labels.check(&problems, "/labels")
-	j.NodeLabels.check(&problems, "/node_labels")
+	var problems input.Problems
+	input.CheckName(&problems, "/name", j.Name)
+	input.CheckText(&problems, "/description", j.Description)
+	input.CheckRange(&problems, "/priority", j.Priority, 0, MaxPriority)
+	j.Labels.Check(&problems, "/labels")
+	j.NodeLabels.Check(&problems, "/node_labels")
 	if j.Delivery != "" {
-		CheckEnum(&problems, "/delivery", "delivery", j.Delivery, []Delivery{AtLeastOnce, AtMostOnce})
+		input.CheckEnum(&problems, "/delivery", "delivery", j.Delivery, []Delivery{AtLeastOnce, AtMostOnce})
 	}
 	j.Retry.check(&problems, "/retry")
 	j.checkConcurrency(&problems)
 	j.checkCarryState(&problems)
 	j.checkObjective(&problems)
 	if j.DeleteAfterCompletion != 0 {
-		j.DeleteAfterCompletion.check(&problems, "/delete_after_completion", MinDeleteAfter, MaxRetention)
+		j.DeleteAfterCompletion.CheckRange(&problems, "/delete_after_completion", MinDeleteAfter, MaxRetention)
 	}
 	checkAcknowledged(&problems, j.Acknowledge)
 	wrong := j.Target.Validate()
 	problems.AddError("/target", wrong)
 	if j.Target.Alert != nil {
-		problems.Add("/target/alert", CodeTargetKind, "only alerts have this kind of target; give the job a webhook, a lambda or a group")
+		problems.Add("/target/alert", input.CodeTargetKind, "only alerts have this kind of target; give the job a webhook, a lambda or a group")
 	}
 	checkPayload(&problems, j.Payload)
 	if wrong == nil {
@@ -185,33 +187,33 @@ func (j Job) Validate() error {
 	}
 	j.checkFollows(&problems)
 	if len(j.Triggers) > MaxTriggers {
-		problems.Add("/triggers", CodeTooMany, "job has %d triggers; the maximum is %d", len(j.Triggers), MaxTriggers)
+		problems.Add("/triggers", input.CodeTooMany, "job has %d triggers; the maximum is %d", len(j.Triggers), MaxTriggers)
 		return problems
 	}
-	for _, name := range sortedKeys(j.Triggers) {
-		path := Pointer("triggers", name)
-		CheckName(&problems, path, name)
-		var wrong Problems
+	for _, name := range input.SortedKeys(j.Triggers) {
+		path := input.Pointer("triggers", name)
+		input.CheckName(&problems, path, name)
+		var wrong input.Problems
 		j.Triggers[name].check(&wrong, j.Identity(name))
 		problems.AddError(path, wrong.Err())
 	}
 	return problems.Err()
 }
 
-func checkPayload(problems *Problems, payload json.RawMessage) {
+func checkPayload(problems *input.Problems, payload json.RawMessage) {
 	if len(payload) > MaxPayload {
-		problems.Add("/payload", CodePayloadTooLarge, "payload has %d bytes; the maximum is 256 KiB", len(payload))
+		problems.Add("/payload", input.CodePayloadTooLarge, "payload has %d bytes; the maximum is 256 KiB", len(payload))
 		return
 	}
 	if len(payload) == 0 {
 		return
 	}
 	if !json.Valid(payload) {
-		problems.Add("/payload", CodeJSONSyntax, "payload is not JSON")
+		problems.Add("/payload", input.CodeJSONSyntax, "payload is not JSON")
 		return
 	}
 	if depth := JSONDepth(payload); depth > MaxPayloadDepth {
-		problems.Add("/payload", CodeJSONDepth, "payload is nested %d deep; the maximum is %d", depth, MaxPayloadDepth)
+		problems.Add("/payload", input.CodeJSONDepth, "payload is nested %d deep; the maximum is %d", depth, MaxPayloadDepth)
 	}
 }
 

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -13,9 +14,9 @@ const jobSteps = 40 * schedule.StepsPerSearch
 // CheckCost returns what is wrong with a job whose schedules take too long to evaluate, as Problems, or
 // nil. Anything else that is wrong with it is left to Validate and Apply.
 func (j Job) CheckCost(calendars Calendars, now time.Time) error {
-	var problems Problems
+	var problems input.Problems
 	budget := schedule.NewSteps(jobSteps)
-	for _, name := range sortedKeys(j.Triggers) {
+	for _, name := range input.SortedKeys(j.Triggers) {
 		t := j.Triggers[name]
 		s, err := t.Parse(j.Identity(name), now, calendars)
 		if err != nil {
@@ -29,7 +30,7 @@ func (j Job) CheckCost(calendars Calendars, now time.Time) error {
 		if err == nil {
 			continue
 		}
-		problems.AddError(Pointer("triggers", name), err)
+		problems.AddError(input.Pointer("triggers", name), err)
 		if budget.Left() < schedule.StepsPerSearch {
 			break // the others would say the same
 		}

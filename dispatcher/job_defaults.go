@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -81,7 +82,7 @@ func (d *JobDefaults) Normal() *JobDefaults {
 }
 
 // check adds everything wrong with d, by the rules for what it is filled into.
-func (d *JobDefaults) check(problems *Problems, at string) {
+func (d *JobDefaults) check(problems *input.Problems, at string) {
 	const trigger = "any"
 	hook := Webhook{URL: "https://example.com"}
 	hook.SetDefaults()
@@ -89,7 +90,7 @@ func (d *JobDefaults) check(problems *Problems, at string) {
 		Schedule: Schedule{Expression: "0 0 * * *"}, MisfireAfter: DefaultMisfireAfter,
 	}}}
 	d.Fill(&job)
-	var wrong Problems
+	var wrong input.Problems
 	wrong.AddError("", job.Validate())
 	for _, problem := range wrong {
 		for _, part := range []struct{ in, out string }{
@@ -102,7 +103,8 @@ func (d *JobDefaults) check(problems *Problems, at string) {
 		}
 	}
 	if d.Retry != nil && d.Retry.IsZero() {
-		problems.Add(at+"/retry/max_attempts", CodeRequired, "max_attempts is missing; leave retry out if jobs are to have the general default")
+		problems.Add(at+"/retry/max_attempts", input.CodeRequired,
+			"max_attempts is missing; leave retry out if jobs are to have the general default")
 	}
 }
 
@@ -114,9 +116,9 @@ func (s Schedule) NeedsTimezone() bool {
 // CheckTimezones returns the triggers that name no zone and need one, as Problems, or nil. Stored jobs always have
 // one, because declaring a job fills it in.
 func (j Job) CheckTimezones() error {
-	var problems Problems
-	for _, name := range sortedKeys(j.Triggers) {
-		problems.AddError(Pointer("triggers", name), j.Triggers[name].CheckTimezone())
+	var problems input.Problems
+	for _, name := range input.SortedKeys(j.Triggers) {
+		problems.AddError(input.Pointer("triggers", name), j.Triggers[name].CheckTimezone())
 	}
 	return problems.Err()
 }
@@ -124,11 +126,12 @@ func (j Job) CheckTimezones() error {
 // CheckTimezone returns a *Problem if s needs a zone and names none, or nil. Validate says so of a local time in dialect
 // at, which may name an offset instead.
 func (s Schedule) CheckTimezone() error {
-	var wrong Problems
+	var wrong input.Problems
 	s.check(&wrong, "any")
-	if !s.NeedsTimezone() || slices.ContainsFunc(wrong, func(p Problem) bool { return p.Code == schedule.CodeTimeZoneMissing }) {
+	if !s.NeedsTimezone() || slices.ContainsFunc(wrong, func(p input.Problem) bool { return p.Code == schedule.CodeTimeZoneMissing }) {
 		return nil
 	}
-	return &Problem{Path: "/timezone", Code: CodeTZRequired, Message: "timezone is missing: expression " + Echo(s.Expression) +
+	return &input.Problem{Path: "/timezone", Code: input.CodeTZRequired, Message: "timezone is missing: expression " +
+		input.Echo(s.Expression) +
 		" follows the wall clock of a place; name its zone, such as Europe/Berlin, or UTC if that is meant"}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -84,7 +85,7 @@ func TestDefaultsAreCheckedAsWhatTheyFill(t *testing.T) {
 		"all": {dispatcher.JobDefaults{Timezone: "Europe/Berlin", Headers: map[string]string{"X-Run": "{{.Run}}"},
 			MisfirePolicy: dispatcher.Skip, ConcurrencyPolicy: dispatcher.ConcurrencyForbid}, ""},
 	} {
-		var problems dispatcher.Problems
+		var problems input.Problems
 		err := dispatcher.App{Name: "shop", Defaults: &tt.defaults}.Validate()
 		switch errors.As(err, &problems); {
 		case tt.want == "" && err == nil:
@@ -103,8 +104,8 @@ func TestWallClockExpressionsNeedAZone(t *testing.T) {
 		"at(2030-01-01T08:00:00)": false, // Validate says that it lacks a zone or an offset
 	} {
 		err := dispatcher.Schedule{Expression: expression}.CheckTimezone()
-		var problem *dispatcher.Problem
-		if got := errors.As(err, &problem); got != want || got && (problem.Code != dispatcher.CodeTZRequired || problem.Path != "/timezone") {
+		var problem *input.Problem
+		if got := errors.As(err, &problem); got != want || got && (problem.Code != input.CodeTZRequired || problem.Path != "/timezone") {
 			t.Errorf("%q without a zone: %v, want it to be refused: %t", expression, err, want)
 		}
 		if err := (dispatcher.Schedule{Expression: expression, Timezone: "UTC"}).CheckTimezone(); err != nil {

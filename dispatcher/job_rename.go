@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // JobRename is the body of a request to rename a job, triggers of it, or both at once. Everything that was derived from
@@ -17,20 +19,20 @@ type JobRename struct {
 
 // Validate returns everything wrong with r that does not depend on the job, as Problems, or nil.
 func (r JobRename) Validate() error {
-	var problems Problems
+	var problems input.Problems
 	if r.Name == "" && len(r.Triggers) == 0 {
-		problems.Add("", CodeRequired, "nothing is to be renamed; give the new name of the job in name, or new names of its triggers "+
+		problems.Add("", input.CodeRequired, "nothing is to be renamed; give the new name of the job in name, or new names of its triggers "+
 			"by their current ones in triggers")
 	}
 	if r.Name != "" {
-		CheckName(&problems, "/name", r.Name)
+		input.CheckName(&problems, "/name", r.Name)
 	}
 	if len(r.Triggers) > MaxTriggers {
-		problems.Add("/triggers", CodeTooMany, "%d triggers are to be renamed; a job has at most %d", len(r.Triggers), MaxTriggers)
+		problems.Add("/triggers", input.CodeTooMany, "%d triggers are to be renamed; a job has at most %d", len(r.Triggers), MaxTriggers)
 		return problems
 	}
-	for _, old := range sortedKeys(r.Triggers) {
-		CheckName(&problems, Pointer("triggers", old), r.Triggers[old])
+	for _, old := range input.SortedKeys(r.Triggers) {
+		input.CheckName(&problems, input.Pointer("triggers", old), r.Triggers[old])
 	}
 	return problems.Err()
 }
@@ -59,28 +61,28 @@ func (r JobRename) check(job Job) error {
 	if err := r.Validate(); err != nil {
 		return err
 	}
-	var problems Problems
+	var problems input.Problems
 	after := map[string][]string{} // the triggers by their names afterwards
-	for _, name := range sortedKeys(job.Triggers) {
+	for _, name := range input.SortedKeys(job.Triggers) {
 		after[r.trigger(name)] = append(after[r.trigger(name)], name)
 	}
 	changes := r.Name != "" && r.Name != job.Name
-	for _, old := range sortedKeys(r.Triggers) {
-		at, name := Pointer("triggers", old), r.Triggers[old]
+	for _, old := range input.SortedKeys(r.Triggers) {
+		at, name := input.Pointer("triggers", old), r.Triggers[old]
 		if _, has := job.Triggers[old]; !has {
-			known := sortedKeys(job.Triggers)
-			problems.Add(at, CodeEnum, "job %s has no trigger %s%s; its triggers: %s", Echo(job.App+"/"+job.Name), Echo(old),
-				DidYouMean(old, known), listed(known))
+			known := input.SortedKeys(job.Triggers)
+			problems.Add(at, input.CodeEnum, "job %s has no trigger %s%s; its triggers: %s", input.Echo(job.App+"/"+job.Name), input.Echo(old),
+				input.DidYouMean(old, known), input.Listed(known))
 			continue
 		}
 		changes = changes || name != old
 		if other := slices.IndexFunc(after[name], func(one string) bool { return one != old }); other >= 0 {
-			problems.Add(at, CodeNameTaken, "trigger %s cannot be named %s, because trigger %s would have that name, too; give it another one",
-				Echo(old), Echo(name), Echo(after[name][other]))
+			problems.Add(at, input.CodeNameTaken, "trigger %s cannot be named %s, because trigger %s would have that name, too; give it another one",
+				input.Echo(old), input.Echo(name), input.Echo(after[name][other]))
 		}
 	}
 	if !changes && len(problems) == 0 {
-		problems.Add("", CodeRequired, "every name that is given is the current one; give a new one")
+		problems.Add("", input.CodeRequired, "every name that is given is the current one; give a new one")
 	}
 	return problems.Err()
 }

@@ -1,5 +1,7 @@
 package dispatcher
 
+import "github.com/carillon-dev/carillon/dispatcher/input"
+
 // eachSecret returns a copy of j with each secret replaced; f takes its JSON pointer in j.
 func (j Job) eachSecret(f func(path string, s Secret) Secret) Job {
 	below := func(at string) func(string, Secret) Secret {
@@ -36,7 +38,7 @@ func (j Job) WithSecrets(with map[string]Secret) Job {
 
 // CheckKept is Target.CheckKept for each target of a job. The pointers are those in j.
 func (j Job) CheckKept(old Job) error {
-	var problems Problems
+	var problems input.Problems
 	problems.AddError("/target", j.Target.CheckKept(old.Target))
 	before := map[FollowEvent]*Follow{}
 	for event, follow := range old.EachFollow() {

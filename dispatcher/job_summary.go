@@ -3,16 +3,18 @@ package dispatcher
 import (
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // JobSummary is a job as a list over many apps shows it: how it does, without its definition.
 type JobSummary struct {
-	App         string   `json:"app"`
-	Name        string   `json:"name"`
-	Description string   `json:"description"`
-	Labels      Labels   `json:"labels,omitempty"`
-	State       JobState `json:"state"`
-	Enabled     bool     `json:"enabled"`
+	App         string       `json:"app"`
+	Name        string       `json:"name"`
+	Description string       `json:"description"`
+	Labels      input.Labels `json:"labels,omitempty"`
+	State       JobState     `json:"state"`
+	Enabled     bool         `json:"enabled"`
 	// Paused is an operator's pause of the whole job, and Pause says who paused it, when, and why.
 	Paused bool `json:"paused"`
 	Pause
@@ -38,7 +40,7 @@ type RunSummary struct {
 	ScheduledAt time.Time  `json:"scheduled_at"`
 	EndedAt     *time.Time `json:"ended_at,omitempty"`
 	// Lateness is how long after its scheduled time its first attempt began; nil: it has not begun, or was attempted again.
-	Lateness *Duration `json:"lateness,omitempty"`
+	Lateness *input.Duration `json:"lateness,omitempty"`
 }
 
 // JobQuery selects summaries of jobs, in the order of apps and names. Empty fields select all.
@@ -51,7 +53,7 @@ type JobQuery struct {
 	// Name is a part of the name, and Host a name as in TargetSummary.
 	Name, Host string
 	// Page has the labels, too. Its cursor is what JobSummaries returned as next; see JobCursor.
-	Page Page
+	Page input.Page
 	// Now is when the page is read; runs of the latest days are found sooner than those before.
 	Now time.Time
 }
@@ -62,8 +64,8 @@ func JobCursor(app, job string) string { return app + "/" + job }
 // ParseJobCursor is the inverse of JobCursor; ok is false for a text that is none.
 func ParseJobCursor(text string) (app, job string, ok bool) {
 	app, job, _ = strings.Cut(text, "/")
-	var problems Problems
-	CheckName(&problems, "", app)
-	CheckName(&problems, "", job)
+	var problems input.Problems
+	input.CheckName(&problems, "", app)
+	input.CheckName(&problems, "", job)
 	return app, job, len(problems) == 0
 }

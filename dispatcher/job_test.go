@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -62,10 +63,10 @@ func TestProblemsNeverEchoLongValues(t *testing.T) {
 		t.Errorf("the faults of a job with endless texts take %d bytes: %.200s", len(text), text)
 	}
 	for _, text := range []string{strings.Repeat("1", 100_000), long, "P" + long, long + "d"} {
-		if _, err := dispatcher.ParseDuration(text); err == nil || len(err.Error()) > 500 {
+		if _, err := input.ParseDuration(text); err == nil || len(err.Error()) > 500 {
 			t.Errorf("the fault of an endless duration takes %d bytes", len(err.Error()))
 		}
-		if _, err := dispatcher.ParseInstant(text); err == nil || len(err.Error()) > 500 {
+		if _, err := input.ParseInstant(text); err == nil || len(err.Error()) > 500 {
 			t.Errorf("the fault of an endless instant takes %d bytes", len(err.Error()))
 		}
 	}
@@ -91,7 +92,7 @@ func TestProblemsNeverEchoSecrets(t *testing.T) {
 func TestMissingScheduleIsOneProblem(t *testing.T) {
 	t.Parallel()
 	wrong := job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Expression, t.Timezone = "", "CEST" }))
-	var problems dispatcher.Problems
+	var problems input.Problems
 	problems.AddError("", wrong.Validate())
 	if len(problems) != 2 || problems[0].Code != schedule.CodeCronEmpty || problems[1].Path != "/triggers/t/timezone" {
 		t.Errorf("faults of no expression = %v, want it called empty, and the zone's", problems)
@@ -207,10 +208,10 @@ func TestFunctionInAnotherRegionThanTheNodeIsWarnedOf(t *testing.T) {
 	} {
 		declared := dispatcher.Job{Target: dispatcher.Target{Lambda: &dispatcher.Lambda{Function: tt.function, Region: tt.region}}}
 		got := declared.WarnOfRegion(tt.node)
-		if len(got) != tt.want || tt.want == 1 && got[0].Code != dispatcher.CodeLambdaRegion {
+		if len(got) != tt.want || tt.want == 1 && got[0].Code != input.CodeLambdaRegion {
 			t.Errorf("%+v: warnings %v", tt, got)
 		}
-		declared.Acknowledge = []string{dispatcher.CodeLambdaRegion}
+		declared.Acknowledge = []string{input.CodeLambdaRegion}
 		if got := declared.WarnOfRegion(tt.node); len(got) != 0 {
 			t.Errorf("%+v, acknowledged: warnings %v", tt, got)
 		}
@@ -219,7 +220,7 @@ func TestFunctionInAnotherRegionThanTheNodeIsWarnedOf(t *testing.T) {
 
 func TestPointerEscapes(t *testing.T) {
 	t.Parallel()
-	if got, want := dispatcher.Pointer("a/b", "c~d", ""), "/a~1b/c~0d/"; got != want {
+	if got, want := input.Pointer("a/b", "c~d", ""), "/a~1b/c~0d/"; got != want {
 		t.Errorf("Pointer = %q, want %q", got, want)
 	}
 }
@@ -230,11 +231,11 @@ func TestDurationsRoundTrip(t *testing.T) {
 		"90s": "1m30s", "250ms": "250ms", "1h30m": "1h30m0s", "0.5s": "500ms", "24h": "24h0m0s",
 		"1d": "24h0m0s", "30d": "720h0m0s", "1d12h": "36h0m0s", "2d0.5s": "48h0m0.5s", "0d": "0s", "106751d": "2562024h0m0s",
 	} {
-		d, err := dispatcher.ParseDuration(text)
+		d, err := input.ParseDuration(text)
 		if err != nil || d.String() != want {
 			t.Errorf("ParseDuration(%q) = %v, %v, want %s", text, d, err, want)
 		}
-		if again, err := dispatcher.ParseDuration(d.String()); err != nil || again != d {
+		if again, err := input.ParseDuration(d.String()); err != nil || again != d {
 			t.Errorf("ParseDuration(%q) = %v, %v, want %v", d, again, err, d)
 		}
 	}
@@ -243,13 +244,13 @@ func TestDurationsRoundTrip(t *testing.T) {
 func TestDaysInDurationsComeFirstAndWhole(t *testing.T) {
 	t.Parallel()
 	for text, code := range map[string]string{
-		"1.5d": dispatcher.CodeDurationSyntax, "12h1d": dispatcher.CodeDurationSyntax, "1d1d": dispatcher.CodeDurationSyntax,
-		"d": dispatcher.CodeDurationSyntax, "1D": dispatcher.CodeDurationSyntax, "-1d": dispatcher.CodeDurationSyntax,
-		"1d 12h": dispatcher.CodeDurationSyntax, "1d12": dispatcher.CodeDurationSyntax, "2w": dispatcher.CodeDurationUnit,
-		"106752d": dispatcher.CodeDurationMax, "106751d24h": dispatcher.CodeDurationMax, "99999999999999999999d": dispatcher.CodeDurationMax,
+		"1.5d": input.CodeDurationSyntax, "12h1d": input.CodeDurationSyntax, "1d1d": input.CodeDurationSyntax,
+		"d": input.CodeDurationSyntax, "1D": input.CodeDurationSyntax, "-1d": input.CodeDurationSyntax,
+		"1d 12h": input.CodeDurationSyntax, "1d12": input.CodeDurationSyntax, "2w": input.CodeDurationUnit,
+		"106752d": input.CodeDurationMax, "106751d24h": input.CodeDurationMax, "99999999999999999999d": input.CodeDurationMax,
 	} {
-		d, err := dispatcher.ParseDuration(text)
-		var problem *dispatcher.Problem
+		d, err := input.ParseDuration(text)
+		var problem *input.Problem
 		if !errors.As(err, &problem) || problem.Code != code {
 			t.Errorf("ParseDuration(%q) = %v, %v, want %s", text, d, err, code)
 		}
@@ -259,16 +260,16 @@ func TestDaysInDurationsComeFirstAndWhole(t *testing.T) {
 // A clock that is behind has a negative offset. Clients read it, although nobody may write one.
 func TestNegativeDurationsAreReadButNotWritten(t *testing.T) {
 	t.Parallel()
-	behind := dispatcher.Duration(-1500 * time.Millisecond)
+	behind := input.Duration(-1500 * time.Millisecond)
 	raw, err := json.Marshal(behind)
-	var read dispatcher.Duration
+	var read input.Duration
 	if err == nil {
 		err = json.Unmarshal(raw, &read)
 	}
 	if err != nil || read != behind {
 		t.Errorf("%s is read as %v, %v, want %v", raw, read, err, behind)
 	}
-	if d, err := dispatcher.ParseDuration("-1.5s"); err == nil {
+	if d, err := input.ParseDuration("-1.5s"); err == nil {
 		t.Errorf("ParseDuration takes -1.5s as %v", d)
 	}
 	for _, wrong := range []string{`"--5s"`, `"-"`, `5`, `""`} {

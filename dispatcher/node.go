@@ -1,6 +1,10 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
 
 // Node is one start of one dispatcher process.
 type Node struct {
@@ -15,7 +19,7 @@ type Node struct {
 	// Apps are those that the node serves; empty: all.
 	Apps []string `json:"apps,omitempty"`
 	// Labels are what jobs may require of a node.
-	Labels Labels `json:"labels,omitempty"`
+	Labels input.Labels `json:"labels,omitempty"`
 	// StartedAt and HeartbeatAt are by the database's clock.
 	StartedAt   time.Time `json:"started_at"`
 	HeartbeatAt time.Time `json:"heartbeat_at"`
@@ -30,7 +34,7 @@ type Node struct {
 }
 
 // Serves tells whether the node may run jobs of an app that require labels.
-func (n Node) Serves(appID int64, required Labels) bool {
+func (n Node) Serves(appID int64, required input.Labels) bool {
 	mine := len(n.Apps) == 0
 	for _, app := range n.Apps {
 		mine = mine || AppID(app) == appID
@@ -45,10 +49,10 @@ type NodeReport struct {
 	// Fires is how many fires the node claimed in the minute before.
 	Fires int `json:"fires"`
 	// Lag is the latest start of an attempt since the previous heartbeat.
-	Lag Duration `json:"lag"`
+	Lag input.Duration `json:"lag"`
 	// ClockOffset is how far the node's wall clock is ahead of the database's; negative if it
 	// is behind. It does not move fires: the database's clock decides.
-	ClockOffset Duration `json:"clock_offset"`
+	ClockOffset input.Duration `json:"clock_offset"`
 	// CertificateEndsAt is when the first certificate of its API's chain ends; nil: it serves no TLS.
 	CertificateEndsAt *time.Time `json:"certificate_ends_at,omitempty"`
 	// LongSince is when the latest spell of long attempts began, by the database's clock; nil: there is

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // An objective says how many of the fires of a job are to begin in time. It is measured in the ledger, afterwards: each
@@ -22,7 +24,7 @@ import (
 // Objective is how many of the fires of a job are to begin in time.
 type Objective struct {
 	// Within is how long after its scheduled time a fire is in time: 1ms to 24h, and longer than any jitter.
-	Within Duration `json:"within"`
+	Within input.Duration `json:"within"`
 	// Of is the share of fires that are to be in time over ObjectiveWindow, such as "99.9%": from 50% to 99.999%.
 	Of string `json:"of"`
 }
@@ -57,20 +59,20 @@ func (o Objective) allowed() float64 {
 }
 
 // checkObjective adds what is wrong with the objective of j.
-func (j Job) checkObjective(problems *Problems) {
+func (j Job) checkObjective(problems *input.Problems) {
 	if j.Objective == nil {
 		return
 	}
 	const path = "/objective"
-	j.Objective.Within.check(problems, path+"/within", MinObjectiveWithin, MaxObjectiveWithin)
+	j.Objective.Within.CheckRange(problems, path+"/within", MinObjectiveWithin, MaxObjectiveWithin)
 	if parts, ok := j.Objective.share(); !ok || parts < leastObjective || parts > mostObjective {
-		problems.Add(path+"/of", CodeObjectiveForm, "of %s is not a percentage from 50%% to 99.999%% with at most three decimals; "+
-			"write 99.9%%. An objective of 100%% would leave no budget", Echo(j.Objective.Of))
+		problems.Add(path+"/of", input.CodeObjectiveForm, "of %s is not a percentage from 50%% to 99.999%% with at most three decimals; "+
+			"write 99.9%%. An objective of 100%% would leave no budget", input.Echo(j.Objective.Of))
 	}
-	for _, name := range sortedKeys(j.Triggers) {
+	for _, name := range input.SortedKeys(j.Triggers) {
 		if jitter := j.Triggers[name].Jitter; jitter >= j.Objective.Within && jitter > 0 {
-			problems.Add(path+"/within", CodeObjectiveForm, "within %s is not longer than the jitter of trigger %s, %s, by which fires are "+
-				"late on purpose; make it longer", j.Objective.Within, Echo(name), jitter)
+			problems.Add(path+"/within", input.CodeObjectiveForm, "within %s is not longer than the jitter of trigger %s, %s, by which fires are "+
+				"late on purpose; make it longer", j.Objective.Within, input.Echo(name), jitter)
 		}
 	}
 }
@@ -225,5 +227,5 @@ type Objectives interface {
 	// ObjectiveStatus returns how a job does by its objective. ErrNotFound: there is no such job, or it has no objective.
 	ObjectiveStatus(ctx context.Context, app, job string) (ObjectiveStatus, error)
 	// ObjectiveStatuses lists the jobs of an app that have an objective, by name.
-	ObjectiveStatuses(ctx context.Context, app string, page Page) ([]ObjectiveStatus, error)
+	ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]ObjectiveStatus, error)
 }

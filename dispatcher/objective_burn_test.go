@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestBurnOfObjectives(t *testing.T) {
 	t.Parallel()
 	good, bad, none := ObjectiveCounts{Good: 10}, ObjectiveCounts{Late: 5, Missed: 5}, ObjectiveCounts{}
-	job := Job{App: "shop", Name: "tick", Objective: &Objective{Within: Duration(time.Second), Of: "99.9%"}}
+	job := Job{App: "shop", Name: "tick", Objective: &Objective{Within: input.Duration(time.Second), Of: "99.9%"}}
 	for name, tt := range map[string]struct {
 		spans         []ObjectiveCounts // 5m, 30m, 1h, 6h, 3d
 		burns, unsure bool

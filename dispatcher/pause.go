@@ -1,6 +1,10 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
 
 // Pause says who paused a job or a trigger, when, and why. It is empty for what is not paused.
 type Pause struct {
@@ -22,7 +26,7 @@ type PauseRequest struct {
 
 // Validate returns everything wrong with p, as Problems, or nil.
 func (p PauseRequest) Validate() error {
-	var problems Problems
-	checkText(&problems, "/reason", p.Reason)
+	var problems input.Problems
+	input.CheckText(&problems, "/reason", p.Reason)
 	return problems.Err()
 }

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"fmt"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // AppPause is a pause of an app, or of those of its jobs that have some labels: also of jobs that are created, or get the
@@ -26,7 +28,7 @@ type AppPause struct {
 // AppPauseRequest asks for a pause of an app.
 type AppPauseRequest struct {
 	// Labels are those that a job must have to be held; empty: every job of the app is.
-	Labels Labels `json:"labels,omitempty"`
+	Labels input.Labels `json:"labels,omitempty"`
 	// Reason is shown with the pause; free text of at most 1024 characters.
 	Reason string `json:"reason,omitempty"`
 	// Until is when the pause ends by itself; nil: somebody has to end it. The handler of a node ends it, so jobs go on
@@ -39,9 +41,9 @@ const MaxAppPauses = 100
 
 // Validate returns everything wrong with p that does not depend on the time, as Problems, or nil.
 func (p AppPauseRequest) Validate() error {
-	var problems Problems
-	p.Labels.check(&problems, "/labels")
-	checkText(&problems, "/reason", p.Reason)
+	var problems input.Problems
+	p.Labels.Check(&problems, "/labels")
+	input.CheckText(&problems, "/reason", p.Reason)
 	return problems.Err()
 }
 
@@ -50,16 +52,16 @@ func CheckUntil(until *time.Time, now time.Time) error {
 	if until == nil || until.After(now) {
 		return nil
 	}
-	return &Problem{Path: "/until", Code: CodeAtPast, Message: fmt.Sprintf(
+	return &input.Problem{Path: "/until", Code: input.CodeAtPast, Message: fmt.Sprintf(
 		"until %s is not after now, %s; give a later time, or leave it out for a pause that somebody has to end",
-		FormatInstant(*until), FormatInstant(now))}
+		input.FormatInstant(*until), input.FormatInstant(now))}
 }
 
 // Holds tells whether p holds jobs with these labels.
-func (p AppPause) Holds(labels Labels) bool { return labels.Have(p.Labels) }
+func (p AppPause) Holds(labels input.Labels) bool { return labels.Have(p.Labels) }
 
 // HeldBy returns those of the pauses that hold jobs with these labels.
-func HeldBy(pauses []AppPause, labels Labels) (held []AppPause) {
+func HeldBy(pauses []AppPause, labels input.Labels) (held []AppPause) {
 	for _, p := range pauses {
 		if p.Holds(labels) {
 			held = append(held, p)
@@ -78,12 +80,12 @@ func (p AppPause) What() string {
 
 // String says what p holds, by whom, since when, until when, and why.
 func (p AppPause) String() string {
-	text := fmt.Sprintf("%s are paused by %s since %s", p.What(), p.PausedBy, FormatInstant(p.PausedAt))
+	text := fmt.Sprintf("%s are paused by %s since %s", p.What(), p.PausedBy, input.FormatInstant(p.PausedAt))
 	if p.Until != nil {
-		text += ", until " + FormatInstant(*p.Until)
+		text += ", until " + input.FormatInstant(*p.Until)
 	}
 	if p.Reason != "" {
-		text += ": " + Echo(p.Reason)
+		text += ": " + input.Echo(p.Reason)
 	}
 	return text
 }

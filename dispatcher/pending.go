@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -104,7 +105,7 @@ func (c *pendingChange) staying(p pending) []bool {
 func (c *pendingChange) sameUntilNow() bool {
 	goesOn := func(end *time.Time) bool { return end == nil || !end.Before(c.now) }
 	return goesOn(c.before.EndAt) && goesOn(c.after.EndAt) && c.before.RepeatCount == c.after.RepeatCount &&
-		(c.after.RepeatCount == 0 || sameInstant(c.before.CountedFrom, c.after.CountedFrom))
+		(c.after.RepeatCount == 0 || input.SameInstant(c.before.CountedFrom, c.after.CountedFrom))
 }
 
 // pending lists the fires that were due.

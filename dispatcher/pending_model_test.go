@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -115,12 +116,12 @@ func TestEachScheduledTimeIsSettledOnceThroughEdits(t *testing.T) {
 				}))
 			case "bounds":
 				l.declare(withTrigger(func(one *dispatcher.Trigger) {
-					one.Jitter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{0, 30 * time.Second, time.Hour}).Draw(t, "jitter"))
+					one.Jitter = input.Duration(rapid.SampledFrom([]time.Duration{0, 30 * time.Second, time.Hour}).Draw(t, "jitter"))
 					one.RepeatCount = rapid.SampledFrom([]int{0, 0, 2, 5, 9}).Draw(t, "repeat_count")
 					one.MisfirePolicy = rapid.SampledFrom([]dispatcher.MisfirePolicy{
 						dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip,
 					}).Draw(t, "policy")
-					one.CatchUpWindow = dispatcher.Duration(rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "window"))
+					one.CatchUpWindow = input.Duration(rapid.SampledFrom([]time.Duration{time.Minute, time.Hour}).Draw(t, "window"))
 				}))
 			case "switch":
 				l.declare(func(j *dispatcher.Job) { j.Enabled = !j.Enabled })

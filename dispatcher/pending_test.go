@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -25,7 +26,7 @@ func policy(p dispatcher.MisfirePolicy) func(*dispatcher.Trigger) {
 }
 
 func jitter(d time.Duration) func(*dispatcher.Trigger) {
-	return func(t *dispatcher.Trigger) { t.Jitter = dispatcher.Duration(d) }
+	return func(t *dispatcher.Trigger) { t.Jitter = input.Duration(d) }
 }
 
 func repeat(n int) func(*dispatcher.Trigger) {
@@ -33,7 +34,7 @@ func repeat(n int) func(*dispatcher.Trigger) {
 }
 
 func window(d time.Duration) func(*dispatcher.Trigger) {
-	return func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.Duration(d) }
+	return func(t *dispatcher.Trigger) { t.CatchUpWindow = input.Duration(d) }
 }
 
 // decisions writes what was decided about pending fires.

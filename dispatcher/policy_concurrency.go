@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // ConcurrencyPolicy says what happens to a run of a job when all slots are taken. It is not called
@@ -39,12 +41,12 @@ func (j Job) Slots() int {
 }
 
 // checkConcurrency adds what is wrong with how j bounds its runs.
-func (j Job) checkConcurrency(problems *Problems) {
+func (j Job) checkConcurrency(problems *input.Problems) {
 	if j.ConcurrencyPolicy != "" {
-		CheckEnum(problems, "/concurrency_policy", "concurrency_policy", j.ConcurrencyPolicy, ConcurrencyPolicies)
+		input.CheckEnum(problems, "/concurrency_policy", "concurrency_policy", j.ConcurrencyPolicy, ConcurrencyPolicies)
 	}
-	checkRange(problems, "/max_concurrency", j.MaxConcurrency, 0, MaxMaxConcurrency)
-	checkRange(problems, "/queue_limit", j.QueueLimit, 0, MaxQueueLimit)
+	input.CheckRange(problems, "/max_concurrency", j.MaxConcurrency, 0, MaxMaxConcurrency)
+	input.CheckRange(problems, "/queue_limit", j.QueueLimit, 0, MaxQueueLimit)
 }
 
 // Slot is the right of a run to execute when its job bounds how many may. The run holds it until

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestConcurrencyIsChecked(t *testing.T) {
@@ -23,21 +24,21 @@ func TestConcurrencyIsChecked(t *testing.T) {
 		"allow with a most": {func(j *dispatcher.Job) { j.MaxConcurrency = 3 }, "", "", 3},
 		"forbid":            {func(j *dispatcher.Job) { j.ConcurrencyPolicy = dispatcher.ConcurrencyForbid }, "", "", 1},
 		"queue of several":  {func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyQueue, 2 }, "", "", 2},
-		"unknown":           {func(j *dispatcher.Job) { j.ConcurrencyPolicy = "Forbid" }, "/concurrency_policy", dispatcher.CodeEnum, 0},
-		"negative":          {func(j *dispatcher.Job) { j.MaxConcurrency = -1 }, "/max_concurrency", dispatcher.CodeCountRange, 0},
-		"too many":          {func(j *dispatcher.Job) { j.MaxConcurrency = 1001 }, "/max_concurrency", dispatcher.CodeCountRange, 0},
+		"unknown":           {func(j *dispatcher.Job) { j.ConcurrencyPolicy = "Forbid" }, "/concurrency_policy", input.CodeEnum, 0},
+		"negative":          {func(j *dispatcher.Job) { j.MaxConcurrency = -1 }, "/max_concurrency", input.CodeCountRange, 0},
+		"too many":          {func(j *dispatcher.Job) { j.MaxConcurrency = 1001 }, "/max_concurrency", input.CodeCountRange, 0},
 		"at each endpoint":  {func(j *dispatcher.Job) { callGroup(j, dispatcher.ConcurrencyReplace) }, "", "", 0},
 		"unknown at endpoints": {
-			func(j *dispatcher.Job) { callGroup(j, "serial") }, "/target/group/endpoint_concurrency", dispatcher.CodeEnum, 0,
+			func(j *dispatcher.Job) { callGroup(j, "serial") }, "/target/group/endpoint_concurrency", input.CodeEnum, 0,
 		},
-		"too long a queue": {func(j *dispatcher.Job) { j.QueueLimit = 1001 }, "/queue_limit", dispatcher.CodeCountRange, 0},
+		"too long a queue": {func(j *dispatcher.Job) { j.QueueLimit = 1001 }, "/queue_limit", input.CodeCountRange, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := job(minutely)
 			tt.change(&j)
 			err := j.Validate()
-			var problems dispatcher.Problems
+			var problems input.Problems
 			switch errors.As(err, &problems); {
 			case tt.code == "" && (err != nil || j.Slots() != tt.slots):
 				t.Errorf("faults %v and %d slots, want none and %d", err, j.Slots(), tt.slots)

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -17,22 +18,22 @@ const (
 )
 
 // MaxCatchUpWindow is the longest that Trigger.CatchUpWindow can be, and its default.
-const MaxCatchUpWindow = Duration(365 * 24 * time.Hour)
+const MaxCatchUpWindow = input.Duration(365 * 24 * time.Hour)
 
 // MostCaughtUp is how many missed fires of a trigger fire_all runs: the latest. Earlier ones are
 // skipped.
 const MostCaughtUp = 1000
 
 // checkMisfires adds what is wrong with how t treats missed fires.
-func (t Trigger) checkMisfires(problems *Problems) {
+func (t Trigger) checkMisfires(problems *input.Problems) {
 	if t.MisfirePolicy != "" {
-		CheckEnum(problems, "/misfire_policy", "misfire_policy", t.MisfirePolicy, []MisfirePolicy{FireOnce, FireAll, Skip})
+		input.CheckEnum(problems, "/misfire_policy", "misfire_policy", t.MisfirePolicy, []MisfirePolicy{FireOnce, FireAll, Skip})
 	}
 	if t.CatchUpWindow == 0 {
 		return
 	}
 	// A shorter window would skip every fire that counts as missed.
-	t.CatchUpWindow.check(problems, "/catch_up_window", t.MisfireAfter.Std(), MaxCatchUpWindow.Std())
+	t.CatchUpWindow.CheckRange(problems, "/catch_up_window", t.MisfireAfter.Std(), MaxCatchUpWindow.Std())
 }
 
 // MissedRange is a range of missed instants, both ends inclusive.

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -21,19 +22,19 @@ func TestMisfirePolicyIsChecked(t *testing.T) {
 	}{
 		"left out":    {func(*dispatcher.Trigger) {}, "", ""},
 		"fire_all":    {func(t *dispatcher.Trigger) { t.MisfirePolicy = dispatcher.FireAll }, "", ""},
-		"unknown":     {func(t *dispatcher.Trigger) { t.MisfirePolicy = "Skip" }, "/triggers/t/misfire_policy", dispatcher.CodeEnum},
-		"a window":    {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.Duration(time.Minute) }, "", ""},
+		"unknown":     {func(t *dispatcher.Trigger) { t.MisfirePolicy = "Skip" }, "/triggers/t/misfire_policy", input.CodeEnum},
+		"a window":    {func(t *dispatcher.Trigger) { t.CatchUpWindow = input.Duration(time.Minute) }, "", ""},
 		"the longest": {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.MaxCatchUpWindow }, "", ""},
 		"a longer one": {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.MaxCatchUpWindow + 1 },
-			"/triggers/t/catch_up_window", dispatcher.CodeDurationMax},
-		"within the threshold": {func(t *dispatcher.Trigger) { t.CatchUpWindow = dispatcher.Duration(59 * time.Second) },
-			"/triggers/t/catch_up_window", dispatcher.CodeDurationMin},
-		"negative": {func(t *dispatcher.Trigger) { t.CatchUpWindow = -1 }, "/triggers/t/catch_up_window", dispatcher.CodeDurationMin},
+			"/triggers/t/catch_up_window", input.CodeDurationMax},
+		"within the threshold": {func(t *dispatcher.Trigger) { t.CatchUpWindow = input.Duration(59 * time.Second) },
+			"/triggers/t/catch_up_window", input.CodeDurationMin},
+		"negative": {func(t *dispatcher.Trigger) { t.CatchUpWindow = -1 }, "/triggers/t/catch_up_window", input.CodeDurationMin},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			err := job(minutely, withTrigger(tt.change)).Validate()
-			var problems dispatcher.Problems
+			var problems input.Problems
 			switch errors.As(err, &problems); {
 			case tt.code == "" && err != nil:
 				t.Errorf("faults %v, want none", err)

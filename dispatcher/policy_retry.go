@@ -4,6 +4,8 @@ import (
 	"context"
 	"strconv"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Retry says whether and when a run whose attempt failed is attempted again, under the same event id.
@@ -14,15 +16,15 @@ type Retry struct {
 	MaxAttempts int `json:"max_attempts"`
 	// Base bounds the wait before the second attempt; the bound doubles for each further one. Each
 	// wait is drawn evenly between zero and its bound (full jitter).
-	Base Duration `json:"base"`
+	Base input.Duration `json:"base"`
 	// Cap is the longest wait, also when a target asks for more with Retry-After.
-	Cap Duration `json:"cap"`
+	Cap input.Duration `json:"cap"`
 	// Delays are the waits, to the millisecond, in place of Base and its doubling; the last one
 	// repeats. There are fewer than MaxAttempts.
-	Delays []Duration `json:"delays,omitempty"`
+	Delays []input.Duration `json:"delays,omitempty"`
 	// MaxAge is the time after the first attempt began, or was deferred, in which a run may be attempted. A run
 	// that was only deferred until then is attempted once more.
-	MaxAge Duration `json:"max_age"`
+	MaxAge input.Duration `json:"max_age"`
 	// StopAtNextFire ends the run instead of an attempt at or after the next fire of its trigger.
 	StopAtNextFire bool `json:"stop_at_next_fire"`
 }
@@ -31,9 +33,9 @@ type Retry struct {
 const (
 	MostAttempts    = 100
 	DefaultAttempts = 3
-	DefaultBase     = Duration(5 * time.Second)
-	DefaultCap      = Duration(5 * time.Minute)
-	DefaultMaxAge   = Duration(24 * time.Hour)
+	DefaultBase     = input.Duration(5 * time.Second)
+	DefaultCap      = input.Duration(5 * time.Minute)
+	DefaultMaxAge   = input.Duration(24 * time.Hour)
 )
 
 // SetDefaults gives a decoded policy the values of fields that its JSON leaves out.
@@ -55,31 +57,31 @@ func (r Retry) orDefault() Retry {
 }
 
 // check adds everything wrong with r.
-func (r Retry) check(problems *Problems, path string) {
+func (r Retry) check(problems *input.Problems, path string) {
 	if r.IsZero() {
 		return
 	}
 	if r.MaxAttempts < 1 || r.MaxAttempts > MostAttempts {
-		problems.Add(path+"/max_attempts", CodeAttemptsRange,
+		problems.Add(path+"/max_attempts", input.CodeAttemptsRange,
 			"%d attempts are not between 1 and %d; with 1 a failed run is not repeated", r.MaxAttempts, MostAttempts)
 	}
-	r.Base.check(problems, path+"/base", MinDuration, MaxDuration)
-	r.Cap.check(problems, path+"/cap", MinDuration, MaxDuration)
-	r.MaxAge.check(problems, path+"/max_age", time.Second, MaxDuration)
+	r.Base.CheckRange(problems, path+"/base", input.MinDuration, input.MaxDuration)
+	r.Cap.CheckRange(problems, path+"/cap", input.MinDuration, input.MaxDuration)
+	r.MaxAge.CheckRange(problems, path+"/max_age", time.Second, input.MaxDuration)
 	if len(r.Delays) == 0 {
 		if r.Cap < r.Base {
-			problems.Add(path+"/cap", CodeBackoffOrder, "cap %s is less than base %s; waits grow from base to cap", r.Cap, r.Base)
+			problems.Add(path+"/cap", input.CodeBackoffOrder, "cap %s is less than base %s; waits grow from base to cap", r.Cap, r.Base)
 		}
 		return
 	}
 	if wanted := len(r.Delays) + 1; r.MaxAttempts >= 1 && wanted > min(r.MaxAttempts, MostAttempts) {
-		problems.Add(path+"/delays", CodeAttemptsRange,
+		problems.Add(path+"/delays", input.CodeAttemptsRange,
 			"%d delays are for %d attempts, but max_attempts is %d; raise it, or give fewer delays (the last one repeats)",
 			len(r.Delays), wanted, r.MaxAttempts)
 		return
 	}
 	for i, delay := range r.Delays {
-		delay.check(problems, path+"/delays"+Pointer(strconv.Itoa(i)), 0, MaxDuration)
+		delay.CheckRange(problems, path+"/delays"+input.Pointer(strconv.Itoa(i)), 0, input.MaxDuration)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestAllProblemsOfARetryPolicyAreReported(t *testing.T) {
@@ -28,10 +29,10 @@ func TestAllProblemsOfARetryPolicyAreReported(t *testing.T) {
 		"more delays than due":  {func(r *dispatcher.Retry) { r.Delays = durations(1, 2, 3) }, []string{"/retry/delays attempts_range"}},
 		"a negative delay":      {func(r *dispatcher.Retry) { r.Delays = durations(0, -1) }, []string{"/retry/delays/1 duration_min"}},
 		"a delay of days":       {func(r *dispatcher.Retry) { r.Delays = durations(25 * time.Hour) }, []string{"/retry/delays/0 duration_max"}},
-		"base above cap":        {func(r *dispatcher.Retry) { r.Cap = dispatcher.Duration(time.Second) }, []string{"/retry/cap backoff_order"}},
-		"base above cap unused": {func(r *dispatcher.Retry) { r.Cap, r.Delays = dispatcher.Duration(time.Second), durations(0) }, nil},
+		"base above cap":        {func(r *dispatcher.Retry) { r.Cap = input.Duration(time.Second) }, []string{"/retry/cap backoff_order"}},
+		"base above cap unused": {func(r *dispatcher.Retry) { r.Cap, r.Delays = input.Duration(time.Second), durations(0) }, nil},
 		"everything": {func(r *dispatcher.Retry) {
-			*r = dispatcher.Retry{MaxAttempts: 101, Base: 1, Cap: dispatcher.Duration(2 * dispatcher.MaxDuration), MaxAge: 1}
+			*r = dispatcher.Retry{MaxAttempts: 101, Base: 1, Cap: input.Duration(2 * input.MaxDuration), MaxAge: 1}
 		}, []string{"/retry/base duration_min", "/retry/cap duration_max", "/retry/max_age duration_min", "/retry/max_attempts attempts_range"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -41,7 +42,7 @@ func TestAllProblemsOfARetryPolicyAreReported(t *testing.T) {
 			}}}
 			job.SetDefaults()
 			tt.change(&job.Retry)
-			var problems dispatcher.Problems
+			var problems input.Problems
 			problems.AddError("", job.Validate())
 			var got []string
 			for _, f := range problems {
@@ -55,10 +56,10 @@ func TestAllProblemsOfARetryPolicyAreReported(t *testing.T) {
 	}
 }
 
-func durations(all ...time.Duration) []dispatcher.Duration {
-	converted := make([]dispatcher.Duration, len(all))
+func durations(all ...time.Duration) []input.Duration {
+	converted := make([]input.Duration, len(all))
 	for i, d := range all {
-		converted[i] = dispatcher.Duration(d)
+		converted[i] = input.Duration(d)
 	}
 	return converted
 }
@@ -107,9 +108,9 @@ func TestWaitsGrowToTheCap(t *testing.T) {
 func TestWaitIsWithinItsBound(t *testing.T) {
 	t.Parallel()
 	rapid.Check(t, func(t *rapid.T) {
-		base := rapid.Int64Range(int64(dispatcher.MinDuration), int64(dispatcher.MaxDuration)).Draw(t, "base")
-		most := rapid.Int64Range(base, int64(dispatcher.MaxDuration)).Draw(t, "cap")
-		policy := dispatcher.Retry{Base: dispatcher.Duration(base), Cap: dispatcher.Duration(most)}
+		base := rapid.Int64Range(int64(input.MinDuration), int64(input.MaxDuration)).Draw(t, "base")
+		most := rapid.Int64Range(base, int64(input.MaxDuration)).Draw(t, "cap")
+		policy := dispatcher.Retry{Base: input.Duration(base), Cap: input.Duration(most)}
 		failures := rapid.IntRange(1, dispatcher.MostAttempts).Draw(t, "failures")
 		draw := rapid.Float64Range(0, 0.999999).Draw(t, "draw")
 		wait := policy.Delay(failures, draw)

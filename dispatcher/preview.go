@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -46,19 +47,19 @@ type Preview struct {
 // Validate returns everything wrong with p, as Problems with JSON pointers, or nil. Preview
 // checks whether its calendar exists.
 func (p PreviewRequest) Validate() error {
-	var problems Problems
+	var problems input.Problems
 	p.Schedule.check(&problems, p.Identity)
 	switch {
 	case p.App != "":
-		CheckName(&problems, "/app", p.App)
+		input.CheckName(&problems, "/app", p.App)
 	case p.Calendar != "":
-		problems.Add("/app", CodeRequired, "app is missing; it says whose calendar %s is", Echo(p.Calendar))
+		problems.Add("/app", input.CodeRequired, "app is missing; it says whose calendar %s is", input.Echo(p.Calendar))
 	}
 	if p.Jitter > 0 && p.Identity == "" {
-		problems.Add("/identity", CodeRequired, "identity is missing; jitter hashes it: write app/job/trigger")
+		problems.Add("/identity", input.CodeRequired, "identity is missing; jitter hashes it: write app/job/trigger")
 	}
-	checkText(&problems, "/identity", p.Identity)
-	checkRange(&problems, "/count", p.Count, 1, MaxPreview)
+	input.CheckText(&problems, "/identity", p.Identity)
+	input.CheckRange(&problems, "/count", p.Count, 1, MaxPreview)
 	return problems.Err()
 }
 
@@ -71,7 +72,7 @@ func (p PreviewRequest) Preview(ctx context.Context, calendars Calendars, now ti
 	}
 	s, err := p.Parse(p.Identity, from, calendars)
 	if err != nil {
-		var problems Problems
+		var problems input.Problems
 		problems.AddError("", err)
 		return Preview{}, problems
 	}
@@ -82,7 +83,7 @@ func (p PreviewRequest) Preview(ctx context.Context, calendars Calendars, now ti
 		return Preview{}, context.Cause(ctx)
 	}
 	if err != nil {
-		var problems Problems
+		var problems input.Problems
 		problems.AddError("", err)
 		return Preview{}, problems
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -32,7 +33,7 @@ func TestPreviewRefusesInvalidSchedules(t *testing.T) {
 	for _, expression := range []string{"", "delay(30d)", "0 0 30 2 *"} {
 		asked := dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: expression}, Count: 1}
 		declared := job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Expression = expression }))
-		var preview dispatcher.Problems
+		var preview input.Problems
 		preview.AddError("/triggers/t", asked.Validate())
 		if diff := cmp.Diff(declared.Validate(), preview.Err()); diff != "" || len(preview) == 0 {
 			t.Errorf("%q: faults (-trigger +preview):\n%s", expression, diff)

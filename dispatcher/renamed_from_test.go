@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // triggersNamed returns triggers of these names, separated by spaces.
@@ -22,7 +23,7 @@ func triggersNamed(names string) map[string]dispatcher.Trigger {
 // says checks that an error is one problem with this pointer and part of its message; an empty pointer: there is none.
 func says(t *testing.T, err error, pointer, message string) {
 	t.Helper()
-	var problems dispatcher.Problems
+	var problems input.Problems
 	switch errors.As(err, &problems); {
 	case pointer == "" && err != nil:
 		t.Errorf("got %v, want no problem", err)

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -12,7 +13,7 @@ import (
 func RescheduleForCalendar(job Job, changed map[string]bool, before, after Calendars, now time.Time) (map[string]Trigger, []Misfire) {
 	triggers := map[string]Trigger{}
 	var missed []Misfire
-	for _, name := range sortedKeys(job.Triggers) {
+	for _, name := range input.SortedKeys(job.Triggers) {
 		t := job.Triggers[name]
 		if !changed[t.Calendar] || !job.Enabled || !t.Enabled {
 			continue
@@ -52,7 +53,7 @@ func RescheduleForZones(job Job, name string, calendars Calendars, now time.Time
 	if moved, ok := movedLater(s, *t.NextFireTime, now); ok {
 		skipped := Misfire{App: job.App, Job: job.Name, Trigger: name, JobID: job.Key(), TriggerID: job.TriggerKey(name),
 			From: *t.NextFireTime, To: *t.NextFireTime, Count: 1, Decision: DecisionSkip, DecidedAt: now,
-			Reason: "the time zone database was changed, and it moved to " + FormatInstant(moved)}
+			Reason: "the time zone database was changed, and it moved to " + input.FormatInstant(moved)}
 		t.fireAt(s, moved)
 		return t, []Misfire{skipped}
 	}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -19,7 +20,7 @@ type TriggerRevision struct {
 	// Revision is that of the job, CalendarRevision that of the app's calendars.
 	Revision, CalendarRevision int64
 	// Labels are those of the job: they tell which pauses of the app held it.
-	Labels Labels
+	Labels input.Labels
 	// From is when the revision came into force, and Cause is why.
 	From  time.Time
 	Cause Cause
@@ -79,7 +80,7 @@ type Revisions interface {
 	// AppHistory returns ErrNotFound if there is no such app.
 	AppHistory(ctx context.Context, app string, at, now time.Time) (AppHistory, error)
 	// EveryJobName lists the names of an app's jobs in order, deleted ones included.
-	EveryJobName(ctx context.Context, app string, page Page) ([]string, error)
+	EveryJobName(ctx context.Context, app string, page input.Page) ([]string, error)
 	// JobKey returns the key of a job, also of a deleted one; ErrNotFound: there is none of that name.
 	JobKey(ctx context.Context, app, name string) (int64, error)
 	// TriggerHistories returns the histories of the triggers of a job, by its key, in the order of their names, removed
@@ -221,8 +222,8 @@ func FiresAroundInForce(
 	var unreadable *UnreadableError
 	switch {
 	case errors.As(err, &unreadable):
-		return previous, next, &TemplateError{Problems{{
-			Path: Pointer("triggers", history.Name), Code: CodeTemplateField,
+		return previous, next, &TemplateError{input.Problems{{
+			Path: input.Pointer("triggers", history.Name), Code: input.CodeTemplateField,
 			Message: "the schedule of the run cannot be evaluated: " + err.Error(),
 		}}}
 	case err != nil:

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Rollback is a loss of committed data: the database was restored from a backup, or failed over to a
@@ -46,11 +48,11 @@ type Rollbacks interface {
 	Rollback(ctx context.Context) (*Rollback, error)
 	// DeclareRollback declares that the database lost commits. It pauses all active nodes, and nodes
 	// that register later.
-	DeclareRollback(ctx context.Context, reason string, change Change) (Rollback, error)
+	DeclareRollback(ctx context.Context, reason string, change input.Change) (Rollback, error)
 	// ResolveRollback stores the operator's choice. RollbackReplay takes effect at once: the nodes that
 	// the rollback paused are active again. RollbackSkip leaves the work to a node's handler.
 	// ErrConflict: there is no rollback, or an operator chose already.
-	ResolveRollback(ctx context.Context, choice RollbackChoice, change Change) (Rollback, error)
+	ResolveRollback(ctx context.Context, choice RollbackChoice, change input.Change) (Rollback, error)
 	// SkipRolledBack carries out RollbackSkip: first for triggers, in the order of their ids, for at
 	// most limit triggers after an id, then for runs. When nothing is left, the rollback is resolved.
 	// The handler calls it under LockRollback.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Run is the execution of one fire, or of a request to run a job by hand.
@@ -88,15 +90,15 @@ func (r *Run) Waiting() string {
 	case r.State == RunWaitingShards:
 		return "waits for its shards"
 	case r.Callback != nil:
-		return "waits for the callback of its target until " + FormatInstant(r.Callback.Deadline)
+		return "waits for the callback of its target until " + input.FormatInstant(r.Callback.Deadline)
 	case r.State != RunRetrying:
 		return ""
 	case r.WaitsFor != "" && r.ProbeAt == nil:
 		return "waits for host " + r.WaitsFor + ", which responds again"
 	case r.WaitsFor != "":
-		return "waits for host " + r.WaitsFor + ", whose circuit is open; the next probe is at " + FormatInstant(*r.ProbeAt)
+		return "waits for host " + r.WaitsFor + ", whose circuit is open; the next probe is at " + input.FormatInstant(*r.ProbeAt)
 	case r.NextAttemptAt != nil:
-		return "waits for its next attempt at " + FormatInstant(*r.NextAttemptAt)
+		return "waits for its next attempt at " + input.FormatInstant(*r.NextAttemptAt)
 	}
 	return ""
 }
@@ -329,10 +331,10 @@ type Response struct {
 // Phases are how long the parts of an attempt took. 0 means that the part did not happen, as on a
 // kept connection, or did not end.
 type Phases struct {
-	DNS     Duration `json:"dns,omitempty"`
-	Connect Duration `json:"connect,omitempty"`
-	TLS     Duration `json:"tls,omitempty"`
+	DNS     input.Duration `json:"dns,omitempty"`
+	Connect input.Duration `json:"connect,omitempty"`
+	TLS     input.Duration `json:"tls,omitempty"`
 	// FirstByte and LastByte of the response are measured from the start of the attempt.
-	FirstByte Duration `json:"first_byte,omitempty"`
-	LastByte  Duration `json:"last_byte,omitempty"`
+	FirstByte input.Duration `json:"first_byte,omitempty"`
+	LastByte  input.Duration `json:"last_byte,omitempty"`
 }

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // RunInput is what a run was given when it was queued, apart from what follows from its key. Most runs have none.
@@ -86,11 +88,11 @@ func DecodeRunInput(text string) (input RunInput, err error) {
 // CheckPayload returns everything wrong with a payload as Problems, or nil: it is JSON within the bounds of a payload, which
 // every database stores.
 func CheckPayload(payload json.RawMessage) error {
-	var problems Problems
+	var problems input.Problems
 	checkPayload(&problems, payload)
 	if len(problems) == 0 && len(payload) > 0 {
 		const most = 10
-		problems.AddError("/payload", CheckJSONText(payload, most))
+		problems.AddError("/payload", input.CheckJSONText(payload, most))
 	}
 	return problems.Err()
 }

@@ -1,6 +1,10 @@
 package dispatcher
 
-import "encoding/json"
+import (
+	"encoding/json"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
 
 // RunRequest is the body of a request to run a job by hand, which may be left out.
 type RunRequest struct {
@@ -17,10 +21,10 @@ func (j Job) CheckPayloadOf(payload json.RawMessage) error {
 	if err := CheckPayload(payload); err != nil {
 		return err
 	}
-	var problems Problems
+	var problems input.Problems
 	j.Payload = payload
 	problems.AddError("/payload", j.tryTemplates())
-	var warnings Problems
+	var warnings input.Problems
 	if target := j.Target.one(); target != nil {
 		target.warn(j, &warnings)
 	}

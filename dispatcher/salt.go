@@ -6,6 +6,8 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Salt is a secret of an app. It is a part of the ids of runs that follow others and of notifications, so that nobody who knows
@@ -41,15 +43,16 @@ func (s Salt) MarshalText() ([]byte, error) { return base64.StdEncoding.AppendEn
 func (s *Salt) UnmarshalText(text []byte) error {
 	salt, err := base64.StdEncoding.AppendDecode(nil, text)
 	if err != nil {
-		return &Problem{Code: CodeJSONType, Message: "the salt is not base64; take the file as carillon app export wrote it"}
+		return &input.Problem{Code: input.CodeJSONType, Message: "the salt is not base64; take the file as carillon app export wrote it"}
 	}
 	*s = salt
 	return nil
 }
 
 // check adds a problem if s is no salt. The problem does not tell the salt.
-func (s Salt) check(problems *Problems, at string) {
+func (s Salt) check(problems *input.Problems, at string) {
 	if len(s) != 0 && len(s) != SaltBytes {
-		problems.Add(at, CodeCountRange, "the salt has %d bytes, and not %d; take the file as carillon app export wrote it", len(s), SaltBytes)
+		problems.Add(at, input.CodeCountRange, "the salt has %d bytes, and not %d; take the file as carillon app export wrote it", len(s),
+			SaltBytes)
 	}
 }

@@ -3,6 +3,7 @@ package dispatcher
 import (
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -31,7 +32,7 @@ type Schedule struct {
 	// OnExcluded says what happens to fires that Calendar excludes; empty means skip.
 	OnExcluded schedule.OnExcluded `json:"on_excluded,omitempty"`
 	// Jitter spreads fires: each runs later than its scheduled time by up to Jitter, 0 to 24h.
-	Jitter Duration `json:"jitter,omitempty"`
+	Jitter input.Duration `json:"jitter,omitempty"`
 }
 
 // Identity is the name of a trigger that H in its expression and its jitter hash.
@@ -84,15 +85,15 @@ func (s Schedule) IsDelay() bool {
 }
 
 // check adds everything wrong with s; it does not look at the calendar's content.
-func (s Schedule) check(problems *Problems, identity string) {
+func (s Schedule) check(problems *input.Problems, identity string) {
 	_, err := s.Parse(identity, time.Time{}, nil)
 	problems.AddError("", err)
 	switch {
 	case s.Calendar != "":
-		CheckName(problems, "/calendar", s.Calendar)
+		input.CheckName(problems, "/calendar", s.Calendar)
 	case s.OnExcluded != "":
-		problems.Add("/on_excluded", CodeRequired, "on_excluded %s needs a calendar, and none is named; name one in "+
-			"calendar, or leave on_excluded out", Echo(string(s.OnExcluded)))
+		problems.Add("/on_excluded", input.CodeRequired, "on_excluded %s needs a calendar, and none is named; name one in "+
+			"calendar, or leave on_excluded out", input.Echo(string(s.OnExcluded)))
 	}
 }
 
@@ -104,7 +105,7 @@ func (s *Schedule) resolve(parsed *schedule.Schedule) {
 
 // Same reports whether two schedules of one trigger have the same fires, however they are written.
 func (s Schedule) Same(other Schedule) bool {
-	if sameInstant(s.StartAt, other.StartAt) && sameInstant(s.EndAt, other.EndAt) {
+	if input.SameInstant(s.StartAt, other.StartAt) && input.SameInstant(s.EndAt, other.EndAt) {
 		other.StartAt, other.EndAt = s.StartAt, s.EndAt
 	}
 	if s == other {
@@ -117,8 +118,4 @@ func (s Schedule) Same(other Schedule) bool {
 	}
 	two, err := other.Parse(identity, time.Time{}, nil)
 	return err == nil && s.Calendar == other.Calendar && one.SameFires(two)
-}
-
-func sameInstant(a, b *time.Time) bool {
-	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
 }

@@ -11,24 +11,25 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestSensitiveTextsNeverShow(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
-	s := dispatcher.NewSensitive(secret)
+	s := input.NewSensitive(secret)
 	job := job("")
 	job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: s}}}
 	hidden := struct {
-		inner struct{ s dispatcher.Sensitive }
-	}{struct{ s dispatcher.Sensitive }{s}}
+		inner struct{ s input.Sensitive }
+	}{struct{ s input.Sensitive }{s}}
 	var logged bytes.Buffer
 	for _, handler := range []slog.Handler{slog.NewTextHandler(&logged, nil), slog.NewJSONHandler(&logged, nil)} {
 		slog.New(handler).InfoContext(t.Context(), "x", "secret", s, "job", job, "pointer", &s, "auth", job.Target.Webhook.Auth)
 	}
 	shown := []string{logged.String(), fmt.Errorf("x: %v", s).Error(), errors.Join(fmt.Errorf("%w: %s", errors.New("x"), s)).Error()}
 	for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%X", "%d", "%t", "%p", "%08b", "%T"} {
-		for _, v := range []any{s, &s, job.Target.Webhook.Auth.Bearer, job, hidden, []dispatcher.Sensitive{s}, map[string]any{"a": s}} {
+		for _, v := range []any{s, &s, job.Target.Webhook.Auth.Bearer, job, hidden, []input.Sensitive{s}, map[string]any{"a": s}} {
 			shown = append(shown, fmt.Sprintf(verb, v))
 		}
 	}
@@ -55,8 +56,8 @@ func TestOnlyJobsForTheWireHoldSecretValues(t *testing.T) {
 	declared := job("")
 	declared.Target.Webhook.Auth = &dispatcher.Auth{SigV4: &dispatcher.SigV4Auth{Service: "lambda", Region: "eu-west-1",
 		Credentials: &dispatcher.AWSCredentials{
-			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")},
-			SessionToken: &dispatcher.Secret{Value: dispatcher.NewSensitive("hunter3")},
+			AccessKeyID: "AKIAIOSFODNN7EXAMPLE", SecretAccessKey: dispatcher.Secret{Value: input.NewSensitive("hunter2")},
+			SessionToken: &dispatcher.Secret{Value: input.NewSensitive("hunter3")},
 		}}}
 	wire, _ := json.Marshal(declared.ForWire())
 	plain, _ := json.Marshal(declared)
@@ -91,7 +92,7 @@ func TestEverySecretOfATargetIsFound(t *testing.T) {
 func full(typ reflect.Type) reflect.Value {
 	v := reflect.New(typ).Elem()
 	if typ == reflect.TypeFor[dispatcher.Secret]() {
-		v.Set(reflect.ValueOf(dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")}))
+		v.Set(reflect.ValueOf(dispatcher.Secret{Value: input.NewSensitive("hunter2")}))
 		return v
 	}
 	switch typ.Kind() {

@@ -3,7 +3,7 @@ package dispatcher_test
 import (
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestShownTextHidesAndReversesNothing(t *testing.T) {
@@ -17,7 +17,7 @@ func TestShownTextHidesAndReversesNothing(t *testing.T) {
 		"line\nand\ttab":           "line\nand\\ttab",
 		"half \xe2\x80":            "half \ufffd",
 	} {
-		if got := dispatcher.ShownText(text, "\n"); got != want {
+		if got := input.ShownText(text, "\n"); got != want {
 			t.Errorf("ShownText(%q) = %q, want %q", text, got, want)
 		}
 	}

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Statistics are what the runs of each UTC day came to, of an app or of all apps together.
@@ -25,9 +27,9 @@ type DayStatistics struct {
 	// Misfires counts the scheduled times that were missed.
 	Misfires int64 `json:"misfires"`
 	// LateMean and LateMost are how late fires began, over Started fires of triggers: those whose first attempt began.
-	Started  int64    `json:"started"`
-	LateMean Duration `json:"late_mean"`
-	LateMost Duration `json:"late_most"`
+	Started  int64          `json:"started"`
+	LateMean input.Duration `json:"late_mean"`
+	LateMost input.Duration `json:"late_most"`
 	// Final says that the day was counted again after all of it had ended. Until then, runs that take long are not in it.
 	Final bool `json:"final"`
 }

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Alerts are the alerts of apps, their states and events. Writes of definitions are as those of Definitions.
@@ -14,35 +16,35 @@ type Alerts interface {
 	// created. ErrNotFound: the app does not exist. Problems: the definition is wrong, outside the bounds of the app, or one
 	// too many, or its secrets cannot be stored. States of conditions that the alert no longer has, and of jobs that it no
 	// longer selects, end within two handler intervals, with a notification to the new destination.
-	PutAlert(ctx context.Context, alert Alert, change Change) (stored Alert, created bool, err error)
+	PutAlert(ctx context.Context, alert Alert, change input.Change) (stored Alert, created bool, err error)
 	// Alert returns ErrNotFound if there is none of that name.
 	Alert(ctx context.Context, app, name string) (Alert, error)
 	// Alerts lists by name.
-	Alerts(ctx context.Context, app string, page Page) ([]Alert, error)
+	Alerts(ctx context.Context, app string, page input.Page) ([]Alert, error)
 	// DeleteAlert removes an alert with its states. Notifications that wait are not delivered. The events stay.
-	DeleteAlert(ctx context.Context, app, name string, change Change) error
+	DeleteAlert(ctx context.Context, app, name string, change input.Change) error
 
 	// MuteAlert mutes an alert until mute.Until, or until UnmuteAlert, whatever its definition says. It replaces the mute
 	// that stands. Problems: Until is in the past.
-	MuteAlert(ctx context.Context, app, name string, mute AlertMute, change Change) (Alert, error)
+	MuteAlert(ctx context.Context, app, name string, mute AlertMute, change input.Change) (Alert, error)
 	// UnmuteAlert lifts an operator's mute, but no window of the definition. What was kept back is notified within two handler
 	// intervals. Without a mute it changes nothing.
-	UnmuteAlert(ctx context.Context, app, name string, change Change) (Alert, error)
+	UnmuteAlert(ctx context.Context, app, name string, change input.Change) (Alert, error)
 
 	// AlertStates lists the states of an app, by alert, job and condition. ErrNotFound: there is no such app, or alert if the
 	// query names one.
 	AlertStates(ctx context.Context, query AlertStateQuery) ([]AlertState, error)
 	// AcknowledgeAlert acknowledges what holds for a job, and notifies of it once. It returns the states that it acknowledged.
 	// ErrNotFound: there is no such alert. ErrConflict: nothing of it holds for the job. Problems: Until is in the past.
-	AcknowledgeAlert(ctx context.Context, app, alert string, ack AlertAcknowledgement, change Change) ([]AlertState, error)
+	AcknowledgeAlert(ctx context.Context, app, alert string, ack AlertAcknowledgement, change input.Change) ([]AlertState, error)
 	// WithdrawAcknowledgement takes back what AcknowledgeAlert did, for a job and a condition, empty: all. It notifies nobody.
 	// ErrNotFound: there is no such alert.
-	WithdrawAcknowledgement(ctx context.Context, app, alert, job string, condition AlertCondition, change Change) ([]AlertState, error)
+	WithdrawAcknowledgement(ctx context.Context, app, alert, job string, condition AlertCondition, change input.Change) ([]AlertState, error)
 
 	// AlertEvents lists the transitions of an app, latest first; also those of deleted alerts and jobs.
 	AlertEvents(ctx context.Context, query AlertEventQuery) ([]AlertEvent, error)
 	// TestAlert queues a notification with transition test, also while the alert is muted, and returns its run.
-	TestAlert(ctx context.Context, app, alert string, change Change) (Run, error)
+	TestAlert(ctx context.Context, app, alert string, change input.Change) (Run, error)
 }
 
 // AlertStateQuery selects states. Empty fields select all.
@@ -50,8 +52,8 @@ type AlertStateQuery struct {
 	App, Alert, Job string
 	// Firing selects conditions that hold.
 	Firing bool
-	Now    time.Time // MutedUntil is told by it
-	Page   Page      // the cursor is AlertState.Cursor
+	Now    time.Time  // MutedUntil is told by it
+	Page   input.Page // the cursor is AlertState.Cursor
 }
 
 // AlertEventQuery selects events. Empty fields select all.
@@ -59,7 +61,7 @@ type AlertEventQuery struct {
 	App, Alert, Job string
 	// From and To bound when they happened, both inclusive; zero: unbounded.
 	From, To time.Time
-	Page     Page // the cursor is AlertEvent.Cursor
+	Page     input.Page // the cursor is AlertEvent.Cursor
 }
 
 // Cursor is the key of s in lists.

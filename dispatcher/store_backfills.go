@@ -3,12 +3,14 @@ package dispatcher
 import (
 	"context"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // BackfillQuery selects backfills of an app, the latest first. An empty job selects those of all.
 type BackfillQuery struct {
 	App, Job string
-	Page     Page // the cursor is a backfill's id
+	Page     input.Page // the cursor is a backfill's id
 }
 
 // BackfillAction is what an operator does with a backfill.
@@ -24,7 +26,7 @@ const (
 // Backfills run the instants of ranges.
 type Backfills interface {
 	// CreateBackfill begins a backfill of a job. ErrConflict: another one of the job has not ended.
-	CreateBackfill(ctx context.Context, app, job string, plan BackfillPlan, change Change) (Backfill, error)
+	CreateBackfill(ctx context.Context, app, job string, plan BackfillPlan, change input.Change) (Backfill, error)
 	// Backfill returns a backfill, or ErrNotFound.
 	Backfill(ctx context.Context, app, id string) (Backfill, error)
 	// BackfillSkips counts the instants that a backfill by plan would leave out now, because of the runs that the ledger has.
@@ -32,7 +34,7 @@ type Backfills interface {
 	Backfills(ctx context.Context, query BackfillQuery) ([]Backfill, error)
 	// ChangeBackfill pauses, resumes or cancels a backfill. To cancel ends its runs that wait, and leaves those in flight
 	// to end. Repeated, it changes nothing. ErrConflict: the backfill has ended.
-	ChangeBackfill(ctx context.Context, app, id string, action BackfillAction, change Change) (Backfill, error)
+	ChangeBackfill(ctx context.Context, app, id string, action BackfillAction, change input.Change) (Backfill, error)
 	// Backfilled counts the runs of backfills of a job between two instants, both inclusive, by trigger.
 	Backfilled(ctx context.Context, job int64, from, to time.Time) (map[int64]int, error)
 }

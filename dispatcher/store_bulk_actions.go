@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // BulkActions act on all that a filter selects.
@@ -10,13 +12,13 @@ type BulkActions interface {
 	// CountBulk counts what a bulk action would act on.
 	CountBulk(ctx context.Context, app string, spec BulkSpec) (BulkCount, error)
 	// CreateBulkAction begins a bulk action on what was counted. What it does is done by change's actor.
-	CreateBulkAction(ctx context.Context, app string, spec BulkSpec, count BulkCount, change Change) (BulkAction, error)
+	CreateBulkAction(ctx context.Context, app string, spec BulkSpec, count BulkCount, change input.Change) (BulkAction, error)
 	// BulkAction returns one, or ErrNotFound.
 	BulkAction(ctx context.Context, app, id string) (BulkAction, error)
 	// BulkActions lists those of an app, the latest first. The cursor is the id of one.
-	BulkActions(ctx context.Context, app string, page Page) ([]BulkAction, error)
+	BulkActions(ctx context.Context, app string, page input.Page) ([]BulkAction, error)
 	// CancelBulkAction ends one. What is done stays done. Repeated, it changes nothing. ErrConflict: it is complete.
-	CancelBulkAction(ctx context.Context, app, id string, change Change) (BulkAction, error)
+	CancelBulkAction(ctx context.Context, app, id string, change input.Change) (BulkAction, error)
 }
 
 // BulkStep is what one call of StepBulkAction did.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Callback is how a target that accepted an attempt says later how it ended. The run waits in state
@@ -30,7 +32,7 @@ type AwaitedAttempt struct {
 
 // Bounds of callbacks.
 const (
-	DefaultCallbackTimeout = Duration(time.Hour)
+	DefaultCallbackTimeout = input.Duration(time.Hour)
 	// MinCallbackTimeout is the shortest time for a callback.
 	MinCallbackTimeout = time.Second
 	// MostCallbackWait bounds how long a run waits in total, whatever heartbeats come.
@@ -96,12 +98,12 @@ type Callbacks interface {
 	// AwaitedAttempt returns the attempt of an app that has a Callback.ID and whose run waits.
 	AwaitedAttempt(ctx context.Context, app string, id int64) (AwaitedAttempt, error)
 	// CompleteRun ends a run as succeeded. Problems: it returns a state, and its attempt may not.
-	CompleteRun(ctx context.Context, runID string, attempt int, result CallbackResult, change Change) (Run, error)
+	CompleteRun(ctx context.Context, runID string, attempt int, result CallbackResult, change input.Change) (Run, error)
 	// FailRun says that an attempt failed. A node records that soon, and the run is attempted again if its job says so.
-	FailRun(ctx context.Context, runID string, attempt int, result CallbackResult, change Change) (Run, error)
+	FailRun(ctx context.Context, runID string, attempt int, result CallbackResult, change input.Change) (Run, error)
 	// ExtendRun is a heartbeat: the callback may come within that time from now. 0: within the time that it had when the
 	// target accepted the attempt. MostCallbackWait after the attempt began, no heartbeat moves the deadline any more.
-	ExtendRun(ctx context.Context, runID string, attempt int, within time.Duration, progress Progress, change Change) (Run, error)
+	ExtendRun(ctx context.Context, runID string, attempt int, within time.Duration, progress Progress, change input.Change) (Run, error)
 	// CallbackKey returns the key of the installation by which the tokens of callbacks are made. It is drawn at random
 	// when it is first asked for.
 	CallbackKey(ctx context.Context) ([]byte, error)

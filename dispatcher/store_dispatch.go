@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -17,7 +18,7 @@ type Dispatch interface {
 	TriggersByID(ctx context.Context, ids []int64) ([]TriggerVersion, error)
 	// LabelSets returns the sets of labels that jobs require and a live node has, apart from the empty one, in any
 	// order. Triggers that require others are off.
-	LabelSets(ctx context.Context) ([]Labels, error)
+	LabelSets(ctx context.Context) ([]input.Labels, error)
 	// JobsByID returns the jobs that still exist, in any order, with the values of their stored
 	// secrets. A secret that the keys do not open has no value.
 	JobsByID(ctx context.Context, ids []int64) ([]JobVersion, error)
@@ -40,7 +41,7 @@ type Dispatch interface {
 	// OverdueApps returns the enabled apps among apps, empty: all, with triggers that are later than
 	// their MisfireAfter, of jobs that require no other labels.
 	// From saves the database what was due earlier, as that of DueQuery; zero: there is no lower bound.
-	OverdueApps(ctx context.Context, apps []string, labels Labels, from, now time.Time) ([]string, error)
+	OverdueApps(ctx context.Context, apps []string, labels input.Labels, from, now time.Time) ([]string, error)
 	// Settle advances triggers, inserts misfires and their runs in one statement, and
 	// returns the runs that were won. As with Claim, a lost fire is no error.
 	Settle(ctx context.Context, batch SettleBatch) ([]HeldRun, error)
@@ -106,7 +107,7 @@ type DueTrigger struct {
 	// CalendarRevision is that of the app's calendars when NextFireTime was computed; 0 without a
 	// calendar.
 	CalendarRevision int64
-	NodeLabels       Labels // of the job
+	NodeLabels       input.Labels // of the job
 	// Timeout is how long one attempt of the job may take.
 	Timeout      time.Duration
 	MisfireAfter time.Duration

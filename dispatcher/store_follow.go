@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // FollowQuery selects pending ends.
@@ -55,7 +57,7 @@ type DeadLetterQuery struct {
 	State    RunState  // failed, timed_out or lost
 	From, To time.Time // bound the scheduled time, both inclusive; zero: unbounded
 	// Page's cursor is a run's id.
-	Page Page
+	Page input.Page
 }
 
 // DeadLetterCount is how many dead letters there are.
@@ -73,7 +75,7 @@ type Replayed struct {
 	// Next is the cursor for the next call; empty: all had their turn or, with Stopped, none.
 	Next string `json:"next,omitempty"`
 	// Stopped says why the call ended early, such as a quota that is used up; nil: it did not. The next call goes on at Next.
-	Stopped *Problem `json:"stopped,omitempty"`
+	Stopped *input.Problem `json:"stopped,omitempty"`
 }
 
 // DeadLetters are runs that failed for good. A run that is retried is none until it fails again.
@@ -84,5 +86,5 @@ type DeadLetters interface {
 	CountDeadLetters(ctx context.Context, query DeadLetterQuery, most int) (DeadLetterCount, error)
 	// ReplayDeadLetters retries a portion of the runs of a query, as RetryRun does each: at most Page.Limit, from the
 	// cursor on, each in a transaction of its own. So a call that is cut off has retried some, and another one goes on.
-	ReplayDeadLetters(ctx context.Context, query DeadLetterQuery, change Change) (Replayed, error)
+	ReplayDeadLetters(ctx context.Context, query DeadLetterQuery, change input.Change) (Replayed, error)
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"slices"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Groups are the endpoint groups of apps and the endpoints that they have now. Writes of definitions are as those of
@@ -13,26 +15,26 @@ import (
 type Groups interface {
 	// PutGroup creates or replaces a group. It returns it as stored, without the values of its secrets, and whether it was
 	// created. ErrNotFound: the app does not exist. Problems: the definition is wrong, or its secrets cannot be stored.
-	PutGroup(ctx context.Context, group EndpointGroup, change Change) (stored EndpointGroup, created bool, err error)
+	PutGroup(ctx context.Context, group EndpointGroup, change input.Change) (stored EndpointGroup, created bool, err error)
 	// Group returns ErrNotFound if there is none of that name.
 	Group(ctx context.Context, app, name string) (EndpointGroup, error)
 	// Groups lists by name.
-	Groups(ctx context.Context, app string, page Page) ([]EndpointGroup, error)
+	Groups(ctx context.Context, app string, page input.Page) ([]EndpointGroup, error)
 	// DeleteGroup returns an error that is ErrInUse and names the user, while a job's target is the group. Its endpoints go
 	// with it.
-	DeleteGroup(ctx context.Context, app, name string, change Change) error
+	DeleteGroup(ctx context.Context, app, name string, change input.Change) error
 
 	// Endpoints lists the endpoints that a group has at now, by id. ErrNotFound: there is no such group.
-	Endpoints(ctx context.Context, app, group string, now time.Time, page Page) ([]Endpoint, error)
+	Endpoints(ctx context.Context, app, group string, now time.Time, page input.Page) ([]Endpoint, error)
 	// RegisterEndpoint adds an endpoint to a group, or renews it, for Registration.ExpireAfter from now on. It returns the
 	// endpoint, and whether it was not there. ErrNotFound: there is no such group. ErrConflict: the group takes no
 	// registrations, or declares an endpoint of that id. Problems: the endpoint is not one that the group takes.
-	RegisterEndpoint(ctx context.Context, app, group string, endpoint Endpoint, now time.Time, change Change) (Endpoint, bool, error)
+	RegisterEndpoint(ctx context.Context, app, group string, endpoint Endpoint, now time.Time, change input.Change) (Endpoint, bool, error)
 	// DeregisterEndpoint removes an endpoint that registered itself; ErrNotFound if there is none.
-	DeregisterEndpoint(ctx context.Context, app, group, id string, change Change) error
+	DeregisterEndpoint(ctx context.Context, app, group, id string, change input.Change) error
 	// DrainEndpoint sets or lifts an operator's drain of an endpoint; it stays while the endpoint is there. A registration
 	// does not lift it.
-	DrainEndpoint(ctx context.Context, app, group, id string, draining bool, change Change) (Endpoint, error)
+	DrainEndpoint(ctx context.Context, app, group, id string, draining bool, change input.Change) (Endpoint, error)
 }
 
 // Routes is what nodes read of groups.

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // UsageReports count what nodes use of the quotas of apps.
@@ -80,7 +82,7 @@ type Zones interface {
 	// setting by now.
 	ZoneArchive(ctx context.Context, sum string) ([]byte, error)
 	// SetZones makes all nodes compute with an archive of a release, within an interval of the handler; nil: each with its own.
-	SetZones(ctx context.Context, release string, archive []byte, change Change) (ZoneSetting, error)
+	SetZones(ctx context.Context, release string, archive []byte, change input.Change) (ZoneSetting, error)
 	// NoteZones notes which release a node computes with since it has switched. It changes none of the fires: they move once
 	// all nodes compute with one release.
 	NoteZones(ctx context.Context, id NodeID, release string) error

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // RunQuery selects runs, latest scheduled first. Empty fields select all.
@@ -14,7 +16,7 @@ type RunQuery struct {
 	Parent string
 	// From and To bound the scheduled time, both inclusive; zero: unbounded.
 	From, To time.Time
-	Page     Page // the cursor is a run's id
+	Page     input.Page // the cursor is a run's id
 }
 
 // Ledger is the history, and requests about single runs.
@@ -42,16 +44,16 @@ type Ledger interface {
 	// RequestRun queues a manual run of a job, to be adopted by any node. Its scheduled
 	// time is now. A payload takes the place of the job's; nil: the run has that of the job. Problems: the payload is
 	// wrong, or the target of the job does not send it.
-	RequestRun(ctx context.Context, app, job string, payload json.RawMessage, change Change) (Run, error)
+	RequestRun(ctx context.Context, app, job string, payload json.RawMessage, change input.Change) (Run, error)
 	// RetryRun queues a finished or retrying run for its next attempt, with all the attempts that
 	// its job allows. ErrConflict: the run is queued or in progress.
-	RetryRun(ctx context.Context, id string, change Change) (Run, error)
+	RetryRun(ctx context.Context, id string, change input.Change) (Run, error)
 	// CancelRun ends a live run as cancelled; the result of a request in flight becomes a
 	// late result. ErrConflict: it is finished.
-	CancelRun(ctx context.Context, id string, change Change) (Run, error)
+	CancelRun(ctx context.Context, id string, change input.Change) (Run, error)
 	// ReleaseRun frees the slots of a run that has ended, whatever its node does: if a request of it is still in flight,
 	// another run of the job may overlap with that. ErrConflict: it has not ended, or has no slot.
-	ReleaseRun(ctx context.Context, id string, change Change) (Run, error)
+	ReleaseRun(ctx context.Context, id string, change input.Change) (Run, error)
 }
 
 // Purged is what one call of Purge removed.

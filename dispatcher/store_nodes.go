@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // HeartbeatReply is what a heartbeat returns.
@@ -45,5 +47,5 @@ type Fleet interface {
 	Nodes(ctx context.Context) ([]Node, error)
 	// SetNodeState pauses, resumes (NodeActive) or drains a node. ErrConflict: the node is
 	// dead, or a rollback is unresolved.
-	SetNodeState(ctx context.Context, id NodeID, state NodeState, change Change) (Node, error)
+	SetNodeState(ctx context.Context, id NodeID, state NodeState, change input.Change) (Node, error)
 }

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Adoption is how a node takes over runs that no live node works on. It looks first, takes a place for each
@@ -24,8 +26,8 @@ type Adoption interface {
 
 // AdoptQuery selects runs that no live node works on, of jobs that require no other labels.
 type AdoptQuery struct {
-	Apps   []string // empty: all
-	Labels Labels   // of the node
+	Apps   []string     // empty: all
+	Labels input.Labels // of the node
 	Node   NodeID
 	Token  Token
 	Limit  int

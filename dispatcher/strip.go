@@ -1,6 +1,10 @@
 package dispatcher
 
-import "time"
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
 
 // Strip is a row of the latest and the next scheduled times of one trigger, each with what became of it.
 type Strip struct {
@@ -29,11 +33,11 @@ type StripCell struct {
 	// Run is the run of the fire. Of a misfire, it is the catch-up run that stands for it. State, Class, Late and Took are its
 	// own: how late its latest attempt began after the scheduled time, and how long that took. They are left out until they
 	// are known.
-	Run   string   `json:"run,omitempty"`
-	State RunState `json:"state,omitempty"`
-	Class Class    `json:"class,omitempty"`
-	Late  Duration `json:"late,omitempty"`
-	Took  Duration `json:"took,omitempty"`
+	Run   string         `json:"run,omitempty"`
+	State RunState       `json:"state,omitempty"`
+	Class Class          `json:"class,omitempty"`
+	Late  input.Duration `json:"late,omitempty"`
+	Took  input.Duration `json:"took,omitempty"`
 	// Decision is that about a misfire.
 	Decision Decision `json:"decision,omitempty"`
 	// Revision is that of the job in force at the time, 0 if there was none.

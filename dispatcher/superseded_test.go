@@ -3,12 +3,14 @@ package dispatcher
 import (
 	"testing"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // A run that was refused as stale neither counts as a failure nor as the success that ends failures.
 func TestSupersededRunsTellAlertsNothing(t *testing.T) {
 	t.Parallel()
-	alert := Alert{AlertConditionsOf: AlertConditionsOf{NoSuccessFor: Duration(time.Hour)}}
+	alert := Alert{AlertConditionsOf: AlertConditionsOf{NoSuccessFor: input.Duration(time.Hour)}}
 	rule := AlertRule{After: 2, Recovery: true}
 	for _, condition := range []AlertCondition{AlertFailure, AlertNoSuccess} {
 		track := AlertTrack{Condition: condition, MeasuredFrom: alertStart}

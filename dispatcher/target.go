@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Target is what a run calls. Exactly one of its fields is set.
@@ -50,11 +52,11 @@ type target interface {
 	// timeout is what Target.Timeout returns.
 	timeout() time.Duration
 	// templates reads the templates, and adds what is wrong with them; nil: there are none.
-	templates(problems *Problems) *Templates
+	templates(problems *input.Problems) *Templates
 	// replaceSecrets puts a copy with each secret replaced into t; f takes its JSON pointer in t.
 	replaceSecrets(t *Target, f func(path string, s Secret) Secret)
 	// warn adds what is allowed but probably not meant, with JSON pointers in the job.
-	warn(job Job, problems *Problems)
+	warn(job Job, problems *input.Problems)
 }
 
 // given yields what t calls; a valid target calls one thing.
@@ -157,14 +159,15 @@ func (t Target) WithHeaders(headers map[string]string) Target {
 
 // Validate returns everything wrong with t, as Problems with JSON pointers, or nil.
 func (t Target) Validate() error {
-	var problems Problems
+	var problems input.Problems
 	switch all := slices.Collect(t.given); len(all) {
 	case 0:
-		problems.Add("/webhook", CodeRequired, "target names nothing to call; give it a webhook, a lambda, a group, an sqs or an sns")
+		problems.Add("/webhook", input.CodeRequired, "target names nothing to call; give it a webhook, a lambda, a group, an sqs or an sns")
 	case 1:
 		problems.AddError("/"+string(all[0].kind()), all[0].Validate())
 	default:
-		problems.Add("/"+string(all[1].kind()), CodeTargetKind, "target has a %s and a %s; a job calls one thing", all[0].kind(), all[1].kind())
+		problems.Add("/"+string(all[1].kind()), input.CodeTargetKind, "target has a %s and a %s; a job calls one thing", all[0].kind(),
+			all[1].kind())
 	}
 	return problems.Err()
 }
@@ -216,7 +219,7 @@ func (t Target) Templates() (*Templates, error) {
 	if one == nil {
 		return nil, nil
 	}
-	var problems Problems
+	var problems input.Problems
 	templates := one.templates(&problems)
 	return templates, problems.Err()
 }

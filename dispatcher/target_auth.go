@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Auth is how requests authenticate. One of its fields is set.
@@ -61,7 +63,7 @@ var (
 )
 
 // check reports what is wrong with a under path. url is that of the requests.
-func (a *Auth) check(problems *Problems, path, url string) {
+func (a *Auth) check(problems *input.Problems, path, url string) {
 	if a == nil {
 		return
 	}
@@ -72,11 +74,12 @@ func (a *Auth) check(problems *Problems, path, url string) {
 		}
 	}
 	if given != 1 {
-		problems.Add(path, CodeAuthForm, "auth has %d of basic, bearer, api_key, sigv4 and oauth2; give one", given)
+		problems.Add(path, input.CodeAuthForm, "auth has %d of basic, bearer, api_key, sigv4 and oauth2; give one", given)
 	}
 	if b := a.Basic; b != nil {
 		if !basicName.MatchString(b.Username) {
-			problems.Add(path+"/basic/username", CodeTextInvalid, "user name holds a colon or a control character, or more than 256 characters")
+			problems.Add(path+"/basic/username", input.CodeTextInvalid,
+				"user name holds a colon or a control character, or more than 256 characters")
 		}
 		b.Password.check(problems, path+"/basic/password", headerForm)
 	}
@@ -97,24 +100,26 @@ func (a *Auth) check(problems *Problems, path, url string) {
 // headerForm checks a value that goes into a header.
 func headerForm(value string) error {
 	if !httpguts.ValidHeaderFieldValue(value) {
-		return &Problem{Code: CodeHeaderValue, Message: "secret holds a control character such as CR, LF or NUL, which no header can"}
+		return &input.Problem{Code: input.CodeHeaderValue, Message: "secret holds a control character such as CR, LF or NUL, which no header can"}
 	}
 	return nil
 }
 
-func (k *APIKeyAuth) check(problems *Problems, path, target string) {
+func (k *APIKeyAuth) check(problems *input.Problems, path, target string) {
 	switch {
 	case (k.Header == "") == (k.Query == ""):
-		problems.Add(path, CodeAuthForm, "api_key needs header or query, the name that the key is sent under; give one of them")
+		problems.Add(path, input.CodeAuthForm, "api_key needs header or query, the name that the key is sent under; give one of them")
 	case k.Header != "" && !httpguts.ValidHeaderFieldName(k.Header):
-		problems.Add(path+"/header", CodeHeaderName, "header name %s is not a token of letters, digits and !#$%%&'*+-.^_`|~", Echo(k.Header))
+		problems.Add(path+"/header", input.CodeHeaderName, "header name %s is not a token of letters, digits and !#$%%&'*+-.^_`|~",
+			input.Echo(k.Header))
 	case k.Header != "" && reservedHeader(strings.ToLower(k.Header)):
-		problems.Add(path+"/header", CodeHeaderReserved, "header %s is set by Carillon or by HTTP itself; name another", Echo(k.Header))
+		problems.Add(path+"/header", input.CodeHeaderReserved, "header %s is set by Carillon or by HTTP itself; name another",
+			input.Echo(k.Header))
 	case k.Query != "" && !queryKeyName.MatchString(k.Query):
-		problems.Add(path+"/query", CodeTextInvalid, "parameter %s is not 1 to 128 letters, digits, and any of _.~-[]", Echo(k.Query))
+		problems.Add(path+"/query", input.CodeTextInvalid, "parameter %s is not 1 to 128 letters, digits, and any of _.~-[]", input.Echo(k.Query))
 	case k.Query != "":
 		if u, err := url.Parse(target); err == nil && u.Query().Has(k.Query) {
-			problems.Add(path+"/query", CodeAuthForm, "parameter %s is in the URL already; remove it there", Echo(k.Query))
+			problems.Add(path+"/query", input.CodeAuthForm, "parameter %s is in the URL already; remove it there", input.Echo(k.Query))
 		}
 	}
 	form := headerForm
@@ -124,12 +129,13 @@ func (k *APIKeyAuth) check(problems *Problems, path, target string) {
 	k.Key.check(problems, path+"/key", form)
 }
 
-func (s *SigV4Auth) check(problems *Problems, path string) {
+func (s *SigV4Auth) check(problems *input.Problems, path string) {
 	for _, word := range []struct{ name, value, example string }{
 		{"service", s.Service, "lambda for function URLs or execute-api for API Gateway"}, {"region", s.Region, "eu-central-1"},
 	} {
 		if !awsWord.MatchString(word.value) {
-			problems.Add(path+"/"+word.name, CodeTextInvalid, "%s %s is not an AWS name; write it as %s", word.name, Echo(word.value), word.example)
+			problems.Add(path+"/"+word.name, input.CodeTextInvalid, "%s %s is not an AWS name; write it as %s", word.name,
+				input.Echo(word.value), word.example)
 		}
 	}
 	c := s.Credentials
@@ -138,7 +144,7 @@ func (s *SigV4Auth) check(problems *Problems, path string) {
 	}
 	path += "/credentials"
 	if !accessKeyID.MatchString(c.AccessKeyID) {
-		problems.Add(path+"/access_key_id", CodeTextInvalid,
+		problems.Add(path+"/access_key_id", input.CodeTextInvalid,
 			"access key id is not 16 or more capitals and digits (not shown: it may be the secret key)")
 	}
 	c.SecretAccessKey.check(problems, path+"/secret_access_key", headerForm)

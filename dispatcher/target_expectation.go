@@ -4,6 +4,8 @@ import (
 	"errors"
 	"regexp"
 	"regexp/syntax"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Bounds of the expression that a webhook expects its response to match. Matching takes time in
@@ -22,10 +24,10 @@ const (
 // *Problem without a path.
 func CompileExpectation(text string) (*regexp.Regexp, error) {
 	if len(text) > MaxExpectBody {
-		return nil, expectationProblem(CodeTextTooLong, "expression has %d bytes; the maximum is %d", len(text), MaxExpectBody)
+		return nil, expectationProblem(input.CodeTextTooLong, "expression has %d bytes; the maximum is %d", len(text), MaxExpectBody)
 	}
 	if n := nesting(text); n > maxExpectationNested {
-		return nil, expectationProblem(CodeRegexpSize, "brackets of the expression are nested %d deep; the maximum is %d",
+		return nil, expectationProblem(input.CodeRegexpSize, "brackets of the expression are nested %d deep; the maximum is %d",
 			n, maxExpectationNested)
 	}
 	parsed, err := syntax.Parse(text, syntax.Perl)
@@ -33,31 +35,31 @@ func CompileExpectation(text string) (*regexp.Regexp, error) {
 		reason := err.Error()
 		var wrong *syntax.Error
 		if errors.As(err, &wrong) {
-			reason = wrong.Code.String() + ": " + Echo(wrong.Expr)
+			reason = wrong.Code.String() + ": " + input.Echo(wrong.Expr)
 		}
-		return nil, expectationProblem(CodeRegexp, "the expression is not valid RE2 syntax: %s", reason)
+		return nil, expectationProblem(input.CodeRegexp, "the expression is not valid RE2 syntax: %s", reason)
 	}
 	size := programSize(parsed)
 	if size <= mostCompiled {
 		program, err := syntax.Compile(parsed.Simplify())
 		if err != nil {
-			return nil, expectationProblem(CodeRegexp, "the expression is not valid RE2 syntax: %s", Echo(err.Error()))
+			return nil, expectationProblem(input.CodeRegexp, "the expression is not valid RE2 syntax: %s", input.Echo(err.Error()))
 		}
 		size = len(program.Inst)
 	}
 	if size > MaxExpectProgram && parsed.Op != syntax.OpLiteral {
-		return nil, expectationProblem(CodeRegexpSize, "the expression compiles to %d instructions or more; the maximum is %d: "+
+		return nil, expectationProblem(input.CodeRegexpSize, "the expression compiles to %d instructions or more; the maximum is %d: "+
 			"use fewer or smaller repeat counts such as {100}, or match a shorter part of the body", size, MaxExpectProgram)
 	}
 	compiled, err := regexp.Compile(text)
 	if err != nil {
-		return nil, expectationProblem(CodeRegexp, "the expression is not valid RE2 syntax: %s", Echo(err.Error()))
+		return nil, expectationProblem(input.CodeRegexp, "the expression is not valid RE2 syntax: %s", input.Echo(err.Error()))
 	}
 	return compiled, nil
 }
 
-func expectationProblem(code, format string, args ...any) *Problem {
-	var one Problems
+func expectationProblem(code, format string, args ...any) *input.Problem {
+	var one input.Problems
 	one.Add("", code, format, args...)
 	return &one[0]
 }

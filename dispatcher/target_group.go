@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // GroupTarget is an HTTP request to an endpoint of a group, which the strategy of the group chooses. How endpoints are
@@ -17,7 +19,7 @@ type GroupTarget struct {
 	Method       string            `json:"method,omitempty"`
 	Headers      map[string]string `json:"headers,omitempty"`
 	Body         string            `json:"body,omitempty"`
-	Timeout      Duration          `json:"timeout,omitempty"`
+	Timeout      input.Duration    `json:"timeout,omitempty"`
 	SuccessCodes []SuccessCode     `json:"success_codes,omitzero"`
 	ExpectBody   string            `json:"expect_body,omitempty"`
 	CloudEvents  CloudEvents       `json:"cloud_events,omitempty"`
@@ -71,22 +73,22 @@ func (g *GroupTarget) request() *Webhook {
 
 // Validate returns everything wrong with g, as Problems with JSON pointers, or nil.
 func (g *GroupTarget) Validate() error {
-	var problems Problems
-	CheckName(&problems, "/name", g.Name)
+	var problems input.Problems
+	input.CheckName(&problems, "/name", g.Name)
 	if g.XXLJob != nil {
 		g.XXLJob.check(&problems, "/xxl_job", g)
 		problems.AddError("", paramProblems(g.webhook().Validate()))
 	} else if g.Path != "" && g.Path[0] != '/' && g.Path[0] != '?' {
-		problems.Add("/path", CodeURLSyntax,
+		problems.Add("/path", input.CodeURLSyntax,
 			"path begins neither with / nor with ?; the URL of the endpoint and the path of the group precede it")
 	} else {
 		problems.AddError("", pathProblems(g.webhook().Validate()))
 	}
 	if g.Strategy != "" {
-		CheckEnum(&problems, "/strategy", "strategy", g.Strategy, Strategies)
+		input.CheckEnum(&problems, "/strategy", "strategy", g.Strategy, Strategies)
 	}
 	if g.EndpointConcurrency != "" {
-		CheckEnum(&problems, "/endpoint_concurrency", "endpoint_concurrency", g.EndpointConcurrency, ConcurrencyPolicies)
+		input.CheckEnum(&problems, "/endpoint_concurrency", "endpoint_concurrency", g.EndpointConcurrency, ConcurrencyPolicies)
 	}
 	g.checkHashKey(&problems)
 	return problems.Err()
@@ -94,7 +96,7 @@ func (g *GroupTarget) Validate() error {
 
 // pathProblems names the path in problems of a URL that was made of it.
 func pathProblems(err error) error {
-	problems, _ := err.(Problems) //nolint:errorlint // Validate returns Problems
+	problems, _ := err.(input.Problems) //nolint:errorlint // Validate returns Problems
 	for i := range problems {
 		if problems[i].Path == "/url" {
 			problems[i].Path = "/path"
@@ -105,7 +107,7 @@ func pathProblems(err error) error {
 
 // paramProblems names the parameter of a run in problems of a body that was made of it.
 func paramProblems(err error) error {
-	problems, _ := err.(Problems) //nolint:errorlint // Validate returns Problems
+	problems, _ := err.(input.Problems) //nolint:errorlint // Validate returns Problems
 	for i := range problems {
 		if problems[i].Path == "/body" {
 			problems[i].Path = "/xxl_job/param"
@@ -131,8 +133,8 @@ func (g *GroupTarget) origin() string { return "" }
 
 func (g *GroupTarget) timeout() time.Duration { return g.webhook().timeout() }
 
-func (g *GroupTarget) templates(problems *Problems) *Templates {
-	var wrong Problems
+func (g *GroupTarget) templates(problems *input.Problems) *Templates {
+	var wrong input.Problems
 	webhook := g.webhook()
 	templates := webhook.templates(&wrong)
 	if g.XXLJob != nil {
@@ -153,7 +155,7 @@ func (g *GroupTarget) templates(problems *Problems) *Templates {
 
 func (g *GroupTarget) replaceSecrets(*Target, func(path string, s Secret) Secret) {}
 
-func (g *GroupTarget) warn(job Job, problems *Problems) {
+func (g *GroupTarget) warn(job Job, problems *input.Problems) {
 	g.warnOfCallback(problems)
 	if g.XXLJob == nil {
 		g.webhook().warnOfBody(job, problems)

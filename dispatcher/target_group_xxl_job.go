@@ -7,6 +7,8 @@ import (
 	"encoding/json"
 	"strconv"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // XXLJobRun is what an executor of a group of kind xxl_job runs.
@@ -19,9 +21,9 @@ type XXLJobRun struct {
 	// Blocking is what an executor does if it runs the job already; empty means queue.
 	Blocking ExecutorBlocking `json:"blocking,omitempty"`
 	// ExecutorTimeout is for how long a run may take until its executor interrupts it, in whole seconds; 0: for any time.
-	ExecutorTimeout Duration `json:"executor_timeout,omitempty"`
+	ExecutorTimeout input.Duration `json:"executor_timeout,omitempty"`
 	// CallbackTimeout is how long after it accepted a run an executor may call back; 0 means DefaultCallbackTimeout.
-	CallbackTimeout Duration `json:"callback_timeout,omitempty"`
+	CallbackTimeout input.Duration `json:"callback_timeout,omitempty"`
 }
 
 // ExecutorBlocking is what an executor does with a run of a job that it runs already.
@@ -48,23 +50,23 @@ func (x *XXLJobRun) SetDefaults() {
 }
 
 // check reports what is wrong with the target of a group of executors. The parameter is checked as a template elsewhere.
-func (x *XXLJobRun) check(problems *Problems, at string, g *GroupTarget) {
+func (x *XXLJobRun) check(problems *input.Problems, at string, g *GroupTarget) {
 	if !xxlJobName.MatchString(x.Handler) {
-		problems.Add(at+"/handler", CodeRequired, "handler is missing, or holds a space or a control character, or more than "+
+		problems.Add(at+"/handler", input.CodeRequired, "handler is missing, or holds a space or a control character, or more than "+
 			"255 characters; give the name of a JobHandler")
 	}
 	if x.Blocking != "" {
-		CheckEnum(problems, at+"/blocking", "blocking", x.Blocking, ExecutorBlockings)
+		input.CheckEnum(problems, at+"/blocking", "blocking", x.Blocking, ExecutorBlockings)
 	}
 	if t := x.ExecutorTimeout; t != 0 {
-		t.check(problems, at+"/executor_timeout", time.Second, MaxDuration)
+		t.CheckRange(problems, at+"/executor_timeout", time.Second, input.MaxDuration)
 		if t.Std()%time.Second != 0 {
-			problems.Add(at+"/executor_timeout", CodeDurationMin, "executor_timeout %s is not in whole seconds, which is all that "+
+			problems.Add(at+"/executor_timeout", input.CodeDurationMin, "executor_timeout %s is not in whole seconds, which is all that "+
 				"executors know", t)
 		}
 	}
 	if t := x.CallbackTimeout; t != 0 {
-		t.check(problems, at+"/callback_timeout", time.Second, MostCallbackWait)
+		t.CheckRange(problems, at+"/callback_timeout", time.Second, MostCallbackWait)
 	}
 	for _, other := range []struct {
 		name  string
@@ -75,7 +77,7 @@ func (x *XXLJobRun) check(problems *Problems, at string, g *GroupTarget) {
 		{"callback", g.Callback != nil}, {"endpoint_concurrency", g.EndpointConcurrency != ""},
 	} {
 		if other.given {
-			problems.Add("/"+other.name, CodeGroupKind, "the protocol of executors leaves no choice of %s; leave it out, or leave "+
+			problems.Add("/"+other.name, input.CodeGroupKind, "the protocol of executors leaves no choice of %s; leave it out, or leave "+
 				"xxl_job out", other.name)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func executorTarget() *dispatcher.GroupTarget {
@@ -66,10 +67,10 @@ func TestExecutorThatInterruptsRunsTooLateIsWarnedOf(t *testing.T) {
 	for timeout, warned := range map[time.Duration]bool{0: false, 59 * time.Second: false, time.Minute: true, time.Hour: true} {
 		job := dispatcher.Job{App: "shop", Name: "sync"}
 		job.Target.Group = &dispatcher.GroupTarget{Name: "robots", Timeout: dispatcher.DefaultTimeout,
-			Callback: &dispatcher.CallbackPolicy{Timeout: dispatcher.Duration(time.Minute)},
-			XXLJob:   &dispatcher.XXLJobRun{Handler: "demoJobHandler", ExecutorTimeout: dispatcher.Duration(timeout)}}
+			Callback: &dispatcher.CallbackPolicy{Timeout: input.Duration(time.Minute)},
+			XXLJob:   &dispatcher.XXLJobRun{Handler: "demoJobHandler", ExecutorTimeout: input.Duration(timeout)}}
 		warnings := job.Warn(dispatcher.Calendars{})
-		if got := len(warnings) == 1 && warnings[0].Code == dispatcher.CodeExecutorTimeout &&
+		if got := len(warnings) == 1 && warnings[0].Code == input.CodeExecutorTimeout &&
 			warnings[0].Path == "/target/group/xxl_job/executor_timeout"; got != warned || !warned && len(warnings) > 0 {
 			t.Errorf("executor_timeout %s: warnings %+v, want one: %v", timeout, warnings, warned)
 		}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 	"unicode"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Lambda is an AWS Lambda function, invoked with the credentials of the node.
@@ -27,7 +29,7 @@ type Lambda struct {
 	Concurrency int `json:"concurrency,omitempty"`
 	// Timeout bounds one attempt. It should be longer than the function's own timeout: a function
 	// may go on after its attempt timed out.
-	Timeout Duration `json:"timeout,omitempty"`
+	Timeout input.Duration `json:"timeout,omitempty"`
 	// Callback lets a function that is invoked with InvokeEvent finish the attempt; nil: it succeeds once Lambda has
 	// queued the event.
 	Callback *CallbackPolicy `json:"callback,omitempty"`
@@ -79,7 +81,7 @@ func (l Lambda) timeout() time.Duration {
 
 // SetDefaults gives a decoded target the values of fields that its JSON leaves out.
 func (l *Lambda) SetDefaults() {
-	l.Invocation, l.Timeout = InvokeRequestResponse, Duration(MaxLambdaTimeout)
+	l.Invocation, l.Timeout = InvokeRequestResponse, input.Duration(MaxLambdaTimeout)
 }
 
 const functionName = `([a-zA-Z0-9_-]{1,64})(:(\$LATEST|[a-zA-Z0-9_-]{1,128}))?`
@@ -117,36 +119,37 @@ func (l Lambda) FunctionRegion() string {
 
 // Validate returns everything wrong with l, as Problems with JSON pointers, or nil.
 func (l Lambda) Validate() error {
-	var problems Problems
+	var problems input.Problems
 	l.checkFunction(&problems)
 	if l.Region != "" && !regionForm.MatchString(l.Region) {
-		problems.Add("/region", CodeLambdaARN, "region %s is not of the form eu-central-1", Echo(l.Region))
+		problems.Add("/region", input.CodeLambdaARN, "region %s is not of the form eu-central-1", input.Echo(l.Region))
 	}
-	CheckEnum(&problems, "/invocation", "invocation", l.Invocation, []Invocation{InvokeRequestResponse, InvokeEvent})
+	input.CheckEnum(&problems, "/invocation", "invocation", l.Invocation, []Invocation{InvokeRequestResponse, InvokeEvent})
 	l.checkContext(&problems)
 	if role := l.AssumeRole; role != nil {
 		role.check(&problems, "/assume_role", l.FunctionRegion())
 	}
 	if l.Concurrency < 0 || l.Concurrency > 10_000 {
-		problems.Add("/concurrency", CodeCountRange, "concurrency %d is not between 0 and 10000; 0 means no limit of its own", l.Concurrency)
+		problems.Add("/concurrency", input.CodeCountRange, "concurrency %d is not between 0 and 10000; 0 means no limit of its own",
+			l.Concurrency)
 	}
-	l.Timeout.check(&problems, "/timeout", MinDuration, MaxLambdaTimeout)
+	l.Timeout.CheckRange(&problems, "/timeout", input.MinDuration, MaxLambdaTimeout)
 	if l.Callback.check(&problems, "/callback"); l.Callback != nil && l.Invocation == InvokeRequestResponse {
-		problems.Add("/callback", CodeEnum, "the result of a function invoked with RequestResponse is the end of its attempt; "+
+		problems.Add("/callback", input.CodeEnum, "the result of a function invoked with RequestResponse is the end of its attempt; "+
 			"use Event, or remove callback")
 	}
 	return problems.Err()
 }
 
-func (l Lambda) checkFunction(problems *Problems) {
+func (l Lambda) checkFunction(problems *input.Problems) {
 	const at, form = "/function", "write it as NAME, ACCOUNT:function:NAME or " +
 		"arn:aws:lambda:REGION:ACCOUNT:function:NAME, each with or without :QUALIFIER"
 	if l.Function == "" {
-		problems.Add(at, CodeRequired, "function is missing; %s", form)
+		problems.Add(at, input.CodeRequired, "function is missing; %s", form)
 		return
 	}
 	if !slices.ContainsFunc(functionForms, func(r *regexp.Regexp) bool { return r.MatchString(l.Function) }) {
-		problems.Add(at, CodeLambdaARN, "function %s is neither a name nor an ARN of a Lambda function; %s", Echo(l.Function), form)
+		problems.Add(at, input.CodeLambdaARN, "function %s is neither a name nor an ARN of a Lambda function; %s", input.Echo(l.Function), form)
 		return
 	}
 	parts := strings.Split(l.Function, ":")
@@ -155,53 +158,54 @@ func (l Lambda) checkFunction(problems *Problems) {
 	}
 	switch partition, region := parts[1], parts[3]; {
 	case partitionOf(region) != partition:
-		problems.Add(at, CodeLambdaARN, "region %s is in partition %s, not in %s", Echo(region), partitionOf(region), Echo(partition))
+		problems.Add(at, input.CodeLambdaARN, "region %s is in partition %s, not in %s", input.Echo(region), partitionOf(region),
+			input.Echo(partition))
 	case l.Region != "" && l.Region != region:
-		problems.Add("/region", CodeLambdaARN, "region %s is not the region of the function's ARN, which is %s; leave it out",
-			Echo(l.Region), Echo(region))
+		problems.Add("/region", input.CodeLambdaARN, "region %s is not the region of the function's ARN, which is %s; leave it out",
+			input.Echo(l.Region), input.Echo(region))
 	}
 }
 
-func (l Lambda) checkContext(problems *Problems) {
+func (l Lambda) checkContext(problems *input.Problems) {
 	const at, most = "/client_context", 3583 // of base64, by Lambda's API
 	if len(l.ClientContext) == 0 {
 		return
 	}
 	if !json.Valid(l.ClientContext) || !strings.HasPrefix(strings.TrimSpace(string(l.ClientContext)), "{") {
-		problems.Add(at, CodeJSONType, "client context is not a JSON object")
+		problems.Add(at, input.CodeJSONType, "client context is not a JSON object")
 		return
 	}
 	if n := base64.StdEncoding.EncodedLen(len(l.ClientContext)); n > most {
-		problems.Add(at, CodeTextTooLong, "client context has %d bytes in base64; the maximum is %d", n, most)
+		problems.Add(at, input.CodeTextTooLong, "client context has %d bytes in base64; the maximum is %d", n, most)
 	}
 	if l.Invocation == InvokeEvent {
-		problems.Add(at, CodeEnum, "Lambda passes no client context to functions invoked with Event; remove it, or use RequestResponse")
+		problems.Add(at, input.CodeEnum, "Lambda passes no client context to functions invoked with Event; remove it, or use RequestResponse")
 	}
 }
 
-func (r AssumeRole) check(problems *Problems, at, region string) {
+func (r AssumeRole) check(problems *input.Problems, at, region string) {
 	switch {
 	case r.RoleARN == "":
-		problems.Add(at+"/role_arn", CodeRequired, "role is missing; write it as arn:aws:iam::ACCOUNT:role/NAME")
+		problems.Add(at+"/role_arn", input.CodeRequired, "role is missing; write it as arn:aws:iam::ACCOUNT:role/NAME")
 	case !roleForm.MatchString(r.RoleARN):
-		problems.Add(at+"/role_arn", CodeRoleARN, "role %s is not of the form arn:aws:iam::ACCOUNT:role/NAME", Echo(r.RoleARN))
+		problems.Add(at+"/role_arn", input.CodeRoleARN, "role %s is not of the form arn:aws:iam::ACCOUNT:role/NAME", input.Echo(r.RoleARN))
 	case region != "" && strings.Split(r.RoleARN, ":")[1] != partitionOf(region):
-		problems.Add(at+"/role_arn", CodeRoleARN, "role %s is in another partition than region %s, which is in %s",
-			Echo(r.RoleARN), Echo(region), partitionOf(region))
+		problems.Add(at+"/role_arn", input.CodeRoleARN, "role %s is in another partition than region %s, which is in %s",
+			input.Echo(r.RoleARN), input.Echo(region), partitionOf(region))
 	}
 	if len(r.SessionTags) > maxSessionTags {
-		problems.Add(at+"/session_tags", CodeTooMany, "%d session tags are given; the maximum is %d, because AWS allows 50 and "+
+		problems.Add(at+"/session_tags", input.CodeTooMany, "%d session tags are given; the maximum is %d, because AWS allows 50 and "+
 			"two are Carillon's", len(r.SessionTags), maxSessionTags)
 		return
 	}
-	for _, key := range sortedKeys(r.SessionTags) {
+	for _, key := range input.SortedKeys(r.SessionTags) {
 		switch n, m := len(key), len(r.SessionTags[key]); {
 		case ReservedSessionTag(key):
-			problems.Add(at+"/session_tags"+Pointer(key), CodeSessionTag,
-				"session tag %s begins with carillon: or aws:, which only Carillon and AWS set; name it otherwise", Echo(key))
+			problems.Add(at+"/session_tags"+input.Pointer(key), input.CodeSessionTag,
+				"session tag %s begins with carillon: or aws:, which only Carillon and AWS set; name it otherwise", input.Echo(key))
 		case n == 0 || n > 128 || m > 256 || strings.ContainsFunc(key+r.SessionTags[key], unicode.IsControl):
-			problems.Add(at+"/session_tags"+Pointer(key), CodeLabelFormat, "session tag %s does not have a name of 1 to 128 bytes "+
-				"and a value of at most 256 bytes, both without control characters", Echo(key))
+			problems.Add(at+"/session_tags"+input.Pointer(key), input.CodeLabelFormat, "session tag %s does not have a name of 1 to 128 bytes "+
+				"and a value of at most 256 bytes, both without control characters", input.Echo(key))
 		}
 	}
 }
@@ -243,19 +247,19 @@ func (l *Lambda) account() string {
 // origin is empty: a function has no secrets.
 func (l *Lambda) origin() string { return "" }
 
-func (l *Lambda) templates(*Problems) *Templates { return nil }
+func (l *Lambda) templates(*input.Problems) *Templates { return nil }
 
 func (l *Lambda) replaceSecrets(*Target, func(string, Secret) Secret) {}
 
-func (l *Lambda) warn(Job, *Problems) {}
+func (l *Lambda) warn(Job, *input.Problems) {}
 
 // WarnOfRegion warns of a function whose ARN names another region than the node's: calls cross regions, or the ARN was
 // copied from another installation. A job that names the region in its own field means it. Empty: the node has none.
-func (j Job) WarnOfRegion(node string) []Problem {
+func (j Job) WarnOfRegion(node string) []input.Problem {
 	l := j.Target.Lambda
 	if l == nil || node == "" || l.Region != "" || l.FunctionRegion() == "" || l.FunctionRegion() == node {
 		return nil
 	}
-	return j.unanswered([]Problem{{Path: "/target/lambda/function", Code: CodeLambdaRegion, Message: "the function is in " +
+	return j.unanswered([]input.Problem{{Path: "/target/lambda/function", Code: input.CodeLambdaRegion, Message: "the function is in " +
 		l.FunctionRegion() + ", and the nodes are in " + node + "; if that is meant, name the region in region, too"}})
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Tags by which trust policies tell apps apart are not a job's to set, in whatever case: AWS ignores it.
@@ -22,20 +23,20 @@ func TestSessionTagsOfCarillonAreReserved(t *testing.T) {
 	}{
 		"none":            {nil, ""},
 		"others":          {map[string]string{"team": "crm", "carillon": "x", "x-carillon:app": "y"}, ""},
-		"the app":         {map[string]string{"carillon:app": "b"}, dispatcher.CodeSessionTag},
-		"in another case": {map[string]string{"Carillon:JOB": "b"}, dispatcher.CodeSessionTag},
-		"any of those":    {map[string]string{"carillon:tenant": "b"}, dispatcher.CodeSessionTag},
-		"those of AWS":    {map[string]string{"aws:PrincipalTag": "b"}, dispatcher.CodeSessionTag},
-		"too many":        {many, dispatcher.CodeTooMany},
-		"no name":         {map[string]string{"": "b"}, dispatcher.CodeLabelFormat},
+		"the app":         {map[string]string{"carillon:app": "b"}, input.CodeSessionTag},
+		"in another case": {map[string]string{"Carillon:JOB": "b"}, input.CodeSessionTag},
+		"any of those":    {map[string]string{"carillon:tenant": "b"}, input.CodeSessionTag},
+		"those of AWS":    {map[string]string{"aws:PrincipalTag": "b"}, input.CodeSessionTag},
+		"too many":        {many, input.CodeTooMany},
+		"no name":         {map[string]string{"": "b"}, input.CodeLabelFormat},
 	} {
 		var l dispatcher.Lambda
 		l.SetDefaults()
 		l.Function, l.AssumeRole = "f", &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/r", SessionTags: tt.tags}
-		var problems dispatcher.Problems
+		var problems input.Problems
 		errors.As(l.Validate(), &problems)
 		if tt.code == "" && len(problems) > 0 || tt.code != "" && (len(problems) != 1 ||
-			!slices.ContainsFunc(problems, func(p dispatcher.Problem) bool { return p.Code == tt.code })) {
+			!slices.ContainsFunc(problems, func(p input.Problem) bool { return p.Code == tt.code })) {
 			t.Errorf("%s: problems = %v, want %q", name, problems, tt.code)
 		}
 	}

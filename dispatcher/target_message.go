@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Message is what an attempt sends to a queue or topic.
@@ -65,17 +67,17 @@ func (t *messageTemplates) all() []*template {
 var attributeName = regexp.MustCompile(`^[A-Za-z0-9_-]+(\.[A-Za-z0-9_-]+)*$`)
 
 // check adds everything wrong with m.
-func (m message) check(problems *Problems) {
-	var wrong Problems
+func (m message) check(problems *input.Problems) {
+	var wrong input.Problems
 	if len(m.body) > MaxPayload {
-		wrong.Add("/body", CodePayloadTooLarge, "body has %d bytes; the maximum is 256 KiB", len(m.body))
+		wrong.Add("/body", input.CodePayloadTooLarge, "body has %d bytes; the maximum is 256 KiB", len(m.body))
 	}
 	for _, text := range []struct {
 		name, value string
 		most        int
 	}{{"subject", m.subject, maxSubjectText}, {"message_group_id", m.group, maxSubjectText}} {
 		if len(text.value) > text.most {
-			wrong.Add("/"+text.name, CodeTextTooLong, "%s has %d bytes; the maximum is %d, templates included",
+			wrong.Add("/"+text.name, input.CodeTextTooLong, "%s has %d bytes; the maximum is %d, templates included",
 				text.name, len(text.value), text.most)
 		}
 	}
@@ -90,37 +92,41 @@ func (m message) check(problems *Problems) {
 	problems.AddError("", wrong.Err())
 }
 
-func (m message) checkAttributes(problems *Problems) {
+func (m message) checkAttributes(problems *input.Problems) {
 	const at = "/attributes"
 	if len(m.attributes) > maxAttributes {
-		problems.Add(at, CodeTooMany, "%d attributes are given; the maximum is %d, because AWS allows 10 and one is Carillon's",
+		problems.Add(at, input.CodeTooMany, "%d attributes are given; the maximum is %d, because AWS allows 10 and one is Carillon's",
 			len(m.attributes), maxAttributes)
 		return
 	}
-	for _, name := range sortedKeys(m.attributes) {
+	for _, name := range input.SortedKeys(m.attributes) {
 		switch lower := strings.ToLower(name); {
 		case len(name) > maxAttributeName || !attributeName.MatchString(name):
-			problems.Add(at+Pointer(name), CodeAttributeName, "attribute name %s does not have 1 to %d letters, digits and any of _-, or single "+
-				"dots between them", Echo(name), maxAttributeName)
+			problems.Add(at+input.Pointer(name), input.CodeAttributeName,
+				"attribute name %s does not have 1 to %d letters, digits and any of _-, or single "+
+					"dots between them", input.Echo(name), maxAttributeName)
 		case lower == AttributeCarillon || strings.HasPrefix(lower, "aws.") || strings.HasPrefix(lower, "amazon."):
-			problems.Add(at+Pointer(name), CodeAttributeName, "attribute name %s is set by Carillon or reserved by AWS; name it otherwise",
-				Echo(name))
+			problems.Add(at+input.Pointer(name), input.CodeAttributeName,
+				"attribute name %s is set by Carillon or reserved by AWS; name it otherwise",
+				input.Echo(name))
 		}
 		if value := m.attributes[name]; value == "" {
-			problems.Add(at+Pointer(name), CodeRequired, "attribute %s has no value, which AWS refuses; give it one, or remove it", Echo(name))
+			problems.Add(at+input.Pointer(name), input.CodeRequired, "attribute %s has no value, which AWS refuses; give it one, or remove it",
+				input.Echo(name))
 		} else if len(value) > maxAttributeValue {
-			problems.Add(at+Pointer(name), CodePayloadTooLarge, "value of attribute %s has %d bytes; the maximum is 8 KiB", Echo(name), len(value))
+			problems.Add(at+input.Pointer(name), input.CodePayloadTooLarge, "value of attribute %s has %d bytes; the maximum is 8 KiB",
+				input.Echo(name), len(value))
 		}
 	}
 }
 
 // templates reads the texts of m and adds what is wrong with their templates. It does not read texts that are too long.
-func (m message) templates(problems *Problems) *Templates {
+func (m message) templates(problems *input.Problems) *Templates {
 	return m.templatesWith(problems, TemplateFields)
 }
 
 // templatesWith is templates for those that may use fields.
-func (m message) templatesWith(problems *Problems, fields []string) *Templates {
+func (m message) templatesWith(problems *input.Problems, fields []string) *Templates {
 	t := &messageTemplates{message: m, attributes: map[string]*template{}}
 	read := func(path, text string, most int) *template {
 		if text == "" || len(text) > most {
@@ -131,11 +137,11 @@ func (m message) templatesWith(problems *Problems, fields []string) *Templates {
 	t.body = read("/body", m.body, MaxPayload)
 	t.subject = read("/subject", m.subject, maxSubjectText)
 	t.group = read("/message_group_id", m.group, maxSubjectText)
-	for _, name := range sortedKeys(m.attributes) {
+	for _, name := range input.SortedKeys(m.attributes) {
 		if len(m.attributes) > maxAttributes {
 			break
 		}
-		if one := read("/attributes"+Pointer(name), m.attributes[name], maxAttributeValue); one != nil {
+		if one := read("/attributes"+input.Pointer(name), m.attributes[name], maxAttributeValue); one != nil {
 			t.attributes[name] = one
 		}
 	}
@@ -145,13 +151,13 @@ func (m message) templatesWith(problems *Problems, fields []string) *Templates {
 }
 
 // warn warns of a payload that is given and not sent.
-func (m message) warn(job Job, problems *Problems) {
-	var wrong Problems
+func (m message) warn(job Job, problems *input.Problems) {
+	var wrong input.Problems
 	templates := m.templates(&wrong)
 	if len(wrong) > 0 || len(job.Payload) == 0 || m.body == "" || templates.any(func(t *template) bool { return t.payload }) {
 		return
 	}
-	problems.Add("/payload", CodePayloadUnused, "the payload is not sent, because the message has a body and no template that uses the "+
+	problems.Add("/payload", input.CodePayloadUnused, "the payload is not sent, because the message has a body and no template that uses the "+
 		"payload; write {{json .Payload}} where it belongs, or remove it")
 }
 
@@ -165,7 +171,7 @@ func (c Call) Message() (Message, error) {
 	if err == nil {
 		filled, err = templates.message.fill(&c)
 	}
-	var problems Problems
+	var problems input.Problems
 	if errors.As(err, &problems) {
 		err = &TemplateError{problems}
 	}
@@ -174,20 +180,21 @@ func (c Call) Message() (Message, error) {
 
 // fill fills in templates. The error is Problems with pointers in the target.
 func (t *messageTemplates) fill(c *Call) (Message, error) {
-	var problems Problems
+	var problems input.Problems
 	m := Message{Attributes: map[string]string{}}
 	if t.body == nil {
 		m.Body = string(c.Body())
 		checkCharacters(&problems, "/body", "body", m.Body)
 	} else if m.Body = t.body.text(&problems, "/body", "body", c, MaxPayload); m.Body == "" && len(problems) == 0 {
-		problems.Add("/body", CodeRequired, "body is empty once its template is filled in; AWS refuses a message without a body")
+		problems.Add("/body", input.CodeRequired, "body is empty once its template is filled in; AWS refuses a message without a body")
 	}
 	if t.subject != nil {
 		text, _ := t.subject.render(c, maxSubjectText, false)
 		m.Subject = subjectOf(text)
 	}
-	for _, name := range sortedKeys(t.attributes) {
-		value := t.attributes[name].text(&problems, "/attributes"+Pointer(name), "value of attribute "+Echo(name), c, maxAttributeValue)
+	for _, name := range input.SortedKeys(t.attributes) {
+		value := t.attributes[name].text(&problems, "/attributes"+input.Pointer(name), "value of attribute "+input.Echo(name), c,
+			maxAttributeValue)
 		if value != "" { // AWS refuses an empty one, and a field may have no value
 			m.Attributes[name] = value
 		}
@@ -196,16 +203,16 @@ func (t *messageTemplates) fill(c *Call) (Message, error) {
 	m.Attributes[AttributeCarillon] = string(about)
 	t.order(&problems, &m, c)
 	if size := m.size(); size > t.most {
-		problems.Add("", CodePayloadTooLarge, "message has %d bytes with its attributes; the maximum is %d KiB", size, t.most>>10)
+		problems.Add("", input.CodePayloadTooLarge, "message has %d bytes with its attributes; the maximum is %d KiB", size, t.most>>10)
 	}
 	return m, problems.Err()
 }
 
 // text returns the text for a call, or adds why it cannot be part of a message.
-func (t *template) text(problems *Problems, path, what string, c *Call, most int) string {
+func (t *template) text(problems *input.Problems, path, what string, c *Call, most int) string {
 	text, fits := t.render(c, most, false)
 	if !fits {
-		problems.Add(path, CodePayloadTooLarge, "%s has more than %d KiB once its template is filled in", what, most>>10)
+		problems.Add(path, input.CodePayloadTooLarge, "%s has more than %d KiB once its template is filled in", what, most>>10)
 		return ""
 	}
 	checkCharacters(problems, path, what, text)
@@ -213,7 +220,7 @@ func (t *template) text(problems *Problems, path, what string, c *Call, most int
 }
 
 // order sets the ids by which queues order messages and drop repeated ones.
-func (t *messageTemplates) order(problems *Problems, m *Message, c *Call) {
+func (t *messageTemplates) order(problems *input.Problems, m *Message, c *Call) {
 	if t.fifo {
 		m.GroupID, m.DeduplicationID = defaultGroup(c.App, c.Job), c.EventID
 	}
@@ -225,9 +232,9 @@ func (t *messageTemplates) order(problems *Problems, m *Message, c *Call) {
 	m.GroupID = id
 	switch {
 	case !fits || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r > '~' }):
-		problems.Add("/message_group_id", CodeTextInvalid, "message_group_id is not %s once its template is filled in", rule)
+		problems.Add("/message_group_id", input.CodeTextInvalid, "message_group_id is not %s once its template is filled in", rule)
 	case id == "" && t.fifo:
-		problems.Add("/message_group_id", CodeRequired, "message_group_id is empty once its template is filled in; a FIFO queue or topic "+
+		problems.Add("/message_group_id", input.CodeRequired, "message_group_id is empty once its template is filled in; a FIFO queue or topic "+
 			"needs one: %s", rule)
 	}
 }
@@ -263,14 +270,14 @@ func (t *messageTemplates) try(sample Call) error {
 }
 
 // checkCharacters reports a text with characters that neither SQS nor SNS takes: those that XML 1.0 does not allow.
-func checkCharacters(problems *Problems, path, what, text string) {
+func checkCharacters(problems *input.Problems, path, what, text string) {
 	if !utf8.ValidString(text) {
-		problems.Add(path, CodeTextInvalid, "%s is not UTF-8", what)
+		problems.Add(path, input.CodeTextInvalid, "%s is not UTF-8", what)
 		return
 	}
 	if at := strings.IndexFunc(text, notInMessages); at >= 0 {
 		r, _ := utf8.DecodeRuneInString(text[at:])
-		problems.Add(path, CodeTextInvalid, "%s holds the character U+%04X, which neither SQS nor SNS takes; remove it, or write it as an "+
+		problems.Add(path, input.CodeTextInvalid, "%s holds the character U+%04X, which neither SQS nor SNS takes; remove it, or write it as an "+
 			"escape of JSON", what, r)
 	}
 }
@@ -281,7 +288,7 @@ func notInMessages(r rune) bool {
 
 // subjectOf returns the beginning of a text as the subject of a message.
 func subjectOf(text string) string {
-	text = strings.TrimSpace(oneLine(text))
+	text = strings.TrimSpace(input.OneLine(text))
 	if utf8.RuneCountInString(text) <= maxSubject {
 		return text
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const (
@@ -97,7 +98,7 @@ func TestQueuesAndTopicsAreChecked(t *testing.T) {
 			"/sqs/timeout duration_min"}},
 		"two kinds": {dispatcher.Target{SQS: queue(queueARN).SQS, SNS: topic(topicARN).SNS}, []string{"/sns target_kind"}},
 	} {
-		var problems dispatcher.Problems
+		var problems input.Problems
 		errors.As(tt.target.Validate(), &problems)
 		var got []string
 		for _, p := range problems {
@@ -173,10 +174,10 @@ func TestMessageThatAWSWouldRefuseIsNotSent(t *testing.T) {
 		code    string // empty: it is sent
 	}{
 		"the largest payload to a queue": {queueTo(func(*dispatcher.SQS) {}), large, ""},
-		"the largest payload to a topic": {topicTo(func(*dispatcher.SNS) {}), large, dispatcher.CodePayloadTooLarge},
-		"a noncharacter":                 {queueTo(func(*dispatcher.SQS) {}), json.RawMessage("\"\uFFFF\""), dispatcher.CodeTextInvalid},
+		"the largest payload to a topic": {topicTo(func(*dispatcher.SNS) {}), large, input.CodePayloadTooLarge},
+		"a noncharacter":                 {queueTo(func(*dispatcher.SQS) {}), json.RawMessage("\"\uFFFF\""), input.CodeTextInvalid},
 		"a body too large": {queueTo(func(s *dispatcher.SQS) { s.Body = "{{json .Payload}}x" }), large,
-			dispatcher.CodePayloadTooLarge},
+			input.CodePayloadTooLarge},
 	} {
 		job := dispatcher.Job{App: "shop", Name: "report", Target: tt.target, Payload: tt.payload}
 		call := callOf(tt.target)
@@ -187,7 +188,7 @@ func TestMessageThatAWSWouldRefuseIsNotSent(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tt.code)
 		}
 		err = job.Validate()
-		if declared := hasCode(err, dispatcher.CodePayloadTooLarge) || hasCode(err, dispatcher.CodeTextInvalid); declared != (tt.code != "") {
+		if declared := hasCode(err, input.CodePayloadTooLarge) || hasCode(err, input.CodeTextInvalid); declared != (tt.code != "") {
 			t.Errorf("%s: refused when declared: %v", name, declared)
 		}
 	}
@@ -227,19 +228,19 @@ func TestQueuesTopicsAndRolesAreBounded(t *testing.T) {
 		bounds dispatcher.Bounds
 		want   []string
 	}{
-		"by default, no queue": {queue, dispatcher.Bounds{}, []string{dispatcher.CodeBoundQueue, dispatcher.CodeBoundRole}},
-		"by default, no topic": {topic, dispatcher.Bounds{}, []string{dispatcher.CodeBoundTopic, dispatcher.CodeBoundRole}},
+		"by default, no queue": {queue, dispatcher.Bounds{}, []string{input.CodeBoundQueue, input.CodeBoundRole}},
+		"by default, no topic": {topic, dispatcher.Bounds{}, []string{input.CodeBoundTopic, input.CodeBoundRole}},
 		"patterns of queues": {queue, dispatcher.Bounds{SQS: dispatcher.SQSBounds{
 			Queues: []string{"arn:aws:sqs:*:123456789012:ord*"}, Roles: []string{"arn:aws:iam::*:role/shop-*"}}}, nil},
 		"another queue": {queue, dispatcher.Bounds{SQS: dispatcher.SQSBounds{Queues: []string{queueARN + "-b"}, Roles: []string{"*"}}},
-			[]string{dispatcher.CodeBoundQueue}},
+			[]string{input.CodeBoundQueue}},
 		"topics are no queues": {queue, dispatcher.Bounds{SNS: dispatcher.SNSBounds{Topics: []string{"*"}, Roles: []string{"*"}}},
-			[]string{dispatcher.CodeBoundQueue, dispatcher.CodeBoundRole}},
+			[]string{input.CodeBoundQueue, input.CodeBoundRole}},
 		"roles of functions are not those of topics": {topic, dispatcher.Bounds{
 			SNS: dispatcher.SNSBounds{Topics: []string{topicARN}}, Lambda: dispatcher.LambdaBounds{Roles: []string{"*"}}},
-			[]string{dispatcher.CodeBoundRole}},
+			[]string{input.CodeBoundRole}},
 	} {
-		var problems dispatcher.Problems
+		var problems input.Problems
 		errors.As(tt.bounds.CheckJob(dispatcher.Job{App: "shop", Target: tt.target}), &problems)
 		var got []string
 		for _, p := range problems {
@@ -251,7 +252,7 @@ func TestQueuesTopicsAndRolesAreBounded(t *testing.T) {
 	}
 	wrong := dispatcher.Bounds{SQS: dispatcher.SQSBounds{Queues: []string{"orders"}, Roles: []string{"r"}},
 		SNS: dispatcher.SNSBounds{Topics: []string{"orders"}, Roles: []string{"r"}}}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if errors.As(wrong.Validate(), &problems); len(problems) != 4 {
 		t.Errorf("patterns that are no ARNs: %v, want 4 problems", problems)
 	}

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // OAuth2Auth sends a bearer token that the node gets from an authorization server with the client credentials grant
@@ -77,53 +79,54 @@ var (
 	oauth2Scope = regexp.MustCompile(`^[\x21\x23-\x5b\x5d-\x7e]{1,256}$`) // RFC 6749, section 3.3
 )
 
-func (o *OAuth2Auth) check(problems *Problems, path string) {
+func (o *OAuth2Auth) check(problems *input.Problems, path string) {
 	o.checkTokenURL(problems, path+"/token_url")
 	if o.ClientID == "" {
-		problems.Add(path+"/client_id", CodeRequired, "client id is empty; the authorization server gives it with the secret or for the key")
+		problems.Add(path+"/client_id", input.CodeRequired,
+			"client id is empty; the authorization server gives it with the secret or for the key")
 	} else if !oauth2Word.MatchString(o.ClientID) {
-		problems.Add(path+"/client_id", CodeTextInvalid, "client id is not 1 to 256 visible characters of ASCII without spaces")
+		problems.Add(path+"/client_id", input.CodeTextInvalid, "client id is not 1 to 256 visible characters of ASCII without spaces")
 	}
 	if o.ClientAuth != "" {
-		CheckEnum(problems, path+"/client_auth", "client authentication", o.ClientAuth, OAuth2ClientAuths)
+		input.CheckEnum(problems, path+"/client_auth", "client authentication", o.ClientAuth, OAuth2ClientAuths)
 	}
 	o.checkCredentials(problems, path)
 	switch n := len(o.Scopes); {
 	case n > MaxScopes:
-		problems.Add(path+"/scopes", CodeTooMany, "%d scopes are given; the maximum is %d", n, MaxScopes)
+		problems.Add(path+"/scopes", input.CodeTooMany, "%d scopes are given; the maximum is %d", n, MaxScopes)
 	case n == 0 && o.Scopes != nil:
-		problems.Add(path+"/scopes", CodeRequired, "scopes are an empty list; name one, or remove the list and let the server choose")
+		problems.Add(path+"/scopes", input.CodeRequired, "scopes are an empty list; name one, or remove the list and let the server choose")
 	}
 	for i, scope := range o.Scopes[:min(len(o.Scopes), MaxScopes)] {
 		if !oauth2Scope.MatchString(scope) {
-			problems.Add(path+"/scopes/"+strconv.Itoa(i), CodeTextInvalid,
+			problems.Add(path+"/scopes/"+strconv.Itoa(i), input.CodeTextInvalid,
 				"scope %s is not 1 to 256 visible characters of ASCII without spaces, quotes and backslashes; give one at a time",
-				Echo(scope))
+				input.Echo(scope))
 		}
 	}
-	if len(o.Audience) > maxURL || strings.ContainsFunc(o.Audience, isControl) || !ascii(o.Audience) {
-		problems.Add(path+"/audience", CodeTextInvalid,
+	if len(o.Audience) > maxURL || strings.ContainsFunc(o.Audience, input.IsControl) || !ascii(o.Audience) {
+		problems.Add(path+"/audience", input.CodeTextInvalid,
 			"audience has more than %d characters, or some that are not visible ASCII", maxURL)
 	}
 	(&TLS{CACertificates: o.CACertificates}).check(problems, path)
 }
 
-func (o *OAuth2Auth) checkTokenURL(problems *Problems, at string) {
+func (o *OAuth2Auth) checkTokenURL(problems *input.Problems, at string) {
 	if isTemplate(o.TokenURL) {
-		problems.Add(at, CodeTemplateHost, "token URL cannot be a template: tokens are shared by the runs of an app")
+		problems.Add(at, input.CodeTemplateHost, "token URL cannot be a template: tokens are shared by the runs of an app")
 		return
 	}
 	checkURL(problems, at, o.TokenURL)
 }
 
 // checkCredentials requires the secret or the key, as client_auth says, and nothing that it does not use.
-func (o *OAuth2Auth) checkCredentials(problems *Problems, path string) {
+func (o *OAuth2Auth) checkCredentials(problems *input.Problems, path string) {
 	if o.ClientAuth != ClientAuthPrivateKeyJWT {
 		switch {
 		case o.PrivateKey != nil || o.KeyID != "" || o.Algorithm != "":
-			problems.Add(path, CodeAuthForm, "private_key, key_id and algorithm are for client_auth private_key_jwt; set that, or remove them")
+			problems.Add(path, input.CodeAuthForm, "private_key, key_id and algorithm are for client_auth private_key_jwt; set that, or remove them")
 		case o.ClientSecret == nil:
-			problems.Add(path+"/client_secret", CodeRequired, "client_secret is missing; client_auth %s needs it",
+			problems.Add(path+"/client_secret", input.CodeRequired, "client_secret is missing; client_auth %s needs it",
 				cmp.Or(o.ClientAuth, ClientAuthBasic))
 		default:
 			o.ClientSecret.check(problems, path+"/client_secret", headerForm)
@@ -131,16 +134,16 @@ func (o *OAuth2Auth) checkCredentials(problems *Problems, path string) {
 		return
 	}
 	if o.Algorithm != "" {
-		CheckEnum(problems, path+"/algorithm", "algorithm", o.Algorithm, AssertionAlgorithms)
+		input.CheckEnum(problems, path+"/algorithm", "algorithm", o.Algorithm, AssertionAlgorithms)
 	}
 	if o.KeyID != "" && !oauth2Word.MatchString(o.KeyID) {
-		problems.Add(path+"/key_id", CodeTextInvalid, "key id is not 1 to 256 visible characters of ASCII without spaces")
+		problems.Add(path+"/key_id", input.CodeTextInvalid, "key id is not 1 to 256 visible characters of ASCII without spaces")
 	}
 	switch {
 	case o.ClientSecret != nil:
-		problems.Add(path, CodeAuthForm, "client_auth private_key_jwt uses private_key and no client_secret; remove client_secret")
+		problems.Add(path, input.CodeAuthForm, "client_auth private_key_jwt uses private_key and no client_secret; remove client_secret")
 	case o.PrivateKey == nil:
-		problems.Add(path+"/private_key", CodeRequired, "private_key is missing; client_auth %s needs it", o.ClientAuth)
+		problems.Add(path+"/private_key", input.CodeRequired, "private_key is missing; client_auth %s needs it", o.ClientAuth)
 	default:
 		o.PrivateKey.check(problems, path+"/private_key", func(value string) error {
 			_, err := ParseAssertionKey(value, o.Algorithm)
@@ -153,7 +156,7 @@ func (o *OAuth2Auth) checkCredentials(problems *Problems, path string) {
 // empty one means RS256. The error is a *Problem without a path that repeats none of the text.
 func ParseAssertionKey(text string, algorithm AssertionAlgorithm) (crypto.Signer, error) {
 	problem := func(format string, args ...any) error {
-		return &Problem{Code: CodeSecretForm, Message: fmt.Sprintf(format, args...)}
+		return &input.Problem{Code: input.CodeSecretForm, Message: fmt.Sprintf(format, args...)}
 	}
 	if len(text) > maxAssertionKey {
 		return nil, problem("private key has %d bytes; the maximum is 16 KiB", len(text))
@@ -188,7 +191,7 @@ func ParseAssertionKey(text string, algorithm AssertionAlgorithm) (crypto.Signer
 	}
 	if !fits {
 		return nil, problem("private key does not sign with %s; RS256 and PS256 need an RSA key, ES256 one on P-256, ES384 one on P-384, "+
-			"EdDSA an Ed25519 key", Echo(string(algorithm)))
+			"EdDSA an Ed25519 key", input.Echo(string(algorithm)))
 	}
 	return parsed.(crypto.Signer), nil //nolint:forcetypeassert // each of the types above is one
 }
@@ -232,8 +235,9 @@ func (o *OAuth2Auth) eachSecret(f func(path string, s Secret) Secret) *OAuth2Aut
 }
 
 // warn warns of a token endpoint that is called in plain text.
-func (o *OAuth2Auth) warn(problems *Problems, at string) {
+func (o *OAuth2Auth) warn(problems *input.Problems, at string) {
 	if o != nil && (&Webhook{URL: o.TokenURL}).isPlain() {
-		problems.Add(at+"/token_url", CodeAuthPlaintext, "the token URL is http, so the token and the secret can be read on the way; use https")
+		problems.Add(at+"/token_url", input.CodeAuthPlaintext,
+			"the token URL is http, so the token and the secret can be read on the way; use https")
 	}
 }

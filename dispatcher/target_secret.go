@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Secret is a value that only the sender and the target may know. One of its fields is set.
@@ -15,7 +17,7 @@ type Secret struct {
 	Reference string `json:"reference,omitempty"`
 	// Value is the secret itself, of at most MaxSecret bytes. It is
 	// stored encrypted and never returned.
-	Value Sensitive `json:"value,omitzero"`
+	Value input.Sensitive `json:"value,omitzero"`
 	// Stored stands for a value that was given before: a PUT with it keeps that value, as long as the
 	// target keeps its Origin.
 	Stored bool `json:"stored,omitempty"`
@@ -29,7 +31,7 @@ const MaxSecret = 64 << 10
 const SecretEnvPrefix = "SECRET_"
 
 // check reports what is wrong with s under path; form, if not nil, checks a value.
-func (s Secret) check(problems *Problems, at string, form func(string) error) {
+func (s Secret) check(problems *input.Problems, at string, form func(string) error) {
 	given := make([]string, 0, 3)
 	for field, is := range map[string]bool{"reference": s.Reference != "", "value": !s.Value.IsZero(), "stored": s.Stored} {
 		if is {
@@ -39,10 +41,10 @@ func (s Secret) check(problems *Problems, at string, form func(string) error) {
 	slices.Sort(given)
 	switch {
 	case len(given) == 0:
-		problems.Add(at, CodeRequired, "secret is missing; refer to it as %s, or give its value", SecretForms)
+		problems.Add(at, input.CodeRequired, "secret is missing; refer to it as %s, or give its value", SecretForms)
 	case len(given) > 1:
 		// Only what is sent back as the API returned it has stored.
-		problems.Add(at, CodeSecretForm, "secret has %s; give one of them", strings.Join(given, " and "))
+		problems.Add(at, input.CodeSecretForm, "secret has %s; give one of them", strings.Join(given, " and "))
 	case s.Reference != "":
 		checkReference(problems, at+"/reference", s.Reference)
 	case !s.Value.IsZero():
@@ -50,14 +52,14 @@ func (s Secret) check(problems *Problems, at string, form func(string) error) {
 	}
 }
 
-func checkSecretValue(problems *Problems, at, value string, form func(string) error) {
+func checkSecretValue(problems *input.Problems, at, value string, form func(string) error) {
 	switch {
 	case value == "":
-		problems.Add(at, CodeSecretLength, "value of a secret is empty; the length is 1 byte to 64 KiB")
+		problems.Add(at, input.CodeSecretLength, "value of a secret is empty; the length is 1 byte to 64 KiB")
 	case len(value) > MaxSecret:
-		problems.Add(at, CodeSecretLength, "value of a secret has %d bytes; the maximum is 64 KiB", len(value))
+		problems.Add(at, input.CodeSecretLength, "value of a secret has %d bytes; the maximum is 64 KiB", len(value))
 	case !utf8.ValidString(value):
-		problems.Add(at, CodeTextInvalid, "value of a secret is not UTF-8")
+		problems.Add(at, input.CodeTextInvalid, "value of a secret is not UTF-8")
 	case form != nil:
 		problems.AddError(at, form(value))
 	}
@@ -77,14 +79,14 @@ func (t Target) Secrets() map[string]Secret {
 // to another origin, so that nobody can redirect a stored secret to a host of their own. The pointers
 // are those in t.
 func (t Target) CheckKept(old Target) error {
-	var problems Problems
+	var problems input.Problems
 	given, before := t.Secrets(), old.Secrets()
-	for _, path := range sortedKeys(given) {
+	for _, path := range input.SortedKeys(given) {
 		from, to := old.Origin(path), t.Origin(path)
 		if given[path].Stored && before[path].Stored && from != to {
-			problems.Add(path+"/stored", CodeSecretOrigin,
+			problems.Add(path+"/stored", input.CodeSecretOrigin,
 				"the stored value was given for %s and is not sent to %s; give it again (in Terraform, with another value_version), "+
-					"or refer to the secret as %s", Echo(from), Echo(to), SecretForms)
+					"or refer to the secret as %s", input.Echo(from), input.Echo(to), SecretForms)
 		}
 	}
 	return problems.Err()

@@ -6,6 +6,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // SecretSource says where a secret is kept that jobs refer to.
@@ -66,7 +68,7 @@ func splitReference(text string) (r SecretReference, known bool) {
 // ParseSecretReference reads a reference. Its error has everything that is wrong with it, as Problems, and never echoes a
 // text that is no reference: it may be the secret.
 func ParseSecretReference(text string) (SecretReference, error) {
-	var problems Problems
+	var problems input.Problems
 	checkReference(&problems, "", text)
 	r, _ := splitReference(text)
 	return r, problems.Err()
@@ -101,17 +103,17 @@ var (
 )
 
 // checkReference reports what is wrong with a reference. It never echoes a text that is not one: it may be the secret.
-func checkReference(problems *Problems, at, reference string) {
+func checkReference(problems *input.Problems, at, reference string) {
 	r, known := splitReference(reference)
 	if !known {
-		problems.Add(at, CodeSecretReference, "secret is not of the form %s (not shown: it may be the secret itself)", SecretForms)
+		problems.Add(at, input.CodeSecretReference, "secret is not of the form %s (not shown: it may be the secret itself)", SecretForms)
 		return
 	}
-	report := func(format string, args ...any) { problems.Add(at, CodeSecretReference, format, args...) }
+	report := func(format string, args ...any) { problems.Add(at, input.CodeSecretReference, format, args...) }
 	switch r.Source {
 	case SecretEnv:
 		if !secretVariable.MatchString(r.Name) {
-			report("variable %s is not one that jobs may refer to; its name has to begin with %s", Echo(r.Name), SecretEnvPrefix)
+			report("variable %s is not one that jobs may refer to; its name has to begin with %s", input.Echo(r.Name), SecretEnvPrefix)
 		}
 	case SecretFile:
 		checkSecretFile(report, r.Name)
@@ -122,10 +124,10 @@ func checkReference(problems *Problems, at, reference string) {
 
 func checkSecretFile(report func(string, ...any), path string) {
 	switch {
-	case len(path) > 512 || strings.ContainsFunc(path, isControl):
+	case len(path) > 512 || strings.ContainsFunc(path, input.IsControl):
 		report("path of a secret is longer than 512 characters, or holds a control character")
 	case !fs.ValidPath(path) || path == ".":
-		report("path %s is not below the nodes' directory of secrets; write it relative to that, without ..", Echo(path))
+		report("path %s is not below the nodes' directory of secrets; write it relative to that, without ..", input.Echo(path))
 	}
 }
 
@@ -135,20 +137,20 @@ func (r SecretReference) checkManaged(report func(string, ...any), text string) 
 	switch {
 	case r.Source == SecretVault:
 		if err := checkVaultPath(r.Name); err != nil {
-			report("path %s %s", Echo(r.Name), err)
+			report("path %s %s", input.Echo(r.Name), err)
 		}
 	case r.Source == SecretsManager && isARN && !secretARN.MatchString(r.Name):
-		report("%s is not the ARN of a secret; write it as arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME", Echo(r.Name))
+		report("%s is not the ARN of a secret; write it as arn:aws:secretsmanager:REGION:ACCOUNT:secret:NAME", input.Echo(r.Name))
 	case r.Source == SecretsManager && !isARN && !secretName.MatchString(r.Name):
-		report("%s is not the name of a secret: 1 to 512 letters, digits and any of /_+=.@-, or an ARN", Echo(r.Name))
+		report("%s is not the name of a secret: 1 to 512 letters, digits and any of /_+=.@-, or an ARN", input.Echo(r.Name))
 	case r.Source == SecretParameterStore && isARN && !parameterARN.MatchString(r.Name):
-		report("%s is not the ARN of a parameter; write it as arn:aws:ssm:REGION:ACCOUNT:parameter/NAME", Echo(r.Name))
+		report("%s is not the ARN of a parameter; write it as arn:aws:ssm:REGION:ACCOUNT:parameter/NAME", input.Echo(r.Name))
 	case r.Source == SecretParameterStore && !isARN && !parameterName.MatchString(r.Name):
 		report("%s is not the name of a parameter: 1 to 1000 letters, digits and any of /_.-, or an ARN; the version follows an @",
-			Echo(r.Name))
+			input.Echo(r.Name))
 	}
 	if hasKey := strings.Contains(text, "#"); hasKey && !secretKey.MatchString(r.Key) {
-		report("key %s is not 1 to 256 characters without # and @; leave out # to use the whole secret", Echo(r.Key))
+		report("key %s is not 1 to 256 characters without # and @; leave out # to use the whole secret", input.Echo(r.Key))
 	} else if !hasKey && r.Source == SecretVault {
 		report("key is missing: a secret of Vault has several; name one, as in vault:secret/data/billing#token")
 	}
@@ -158,11 +160,11 @@ func (r SecretReference) checkManaged(report func(string, ...any), text string) 
 	switch {
 	case r.Source == SecretsManager && !stagingLabel.MatchString(r.Version):
 		report("version %s is not a staging label such as AWSCURRENT or AWSPREVIOUS: 1 to 256 letters, digits and any of _+=.-",
-			Echo(r.Version))
+			input.Echo(r.Version))
 	case r.Source == SecretParameterStore && !parameterVersion.MatchString(r.Version):
-		report("version %s is neither the number nor a label of a version of a parameter", Echo(r.Version))
+		report("version %s is neither the number nor a label of a version of a parameter", input.Echo(r.Version))
 	case r.Source == SecretVault && !vaultVersion.MatchString(r.Version):
-		report("version %s is not the number of a version in Vault, 1 or more", Echo(r.Version))
+		report("version %s is not the number of a version in Vault, 1 or more", input.Echo(r.Version))
 	}
 }
 

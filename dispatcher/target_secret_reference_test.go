@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestReferencesToManagersHaveParts(t *testing.T) {
@@ -82,14 +84,14 @@ func TestWrongReferencesSayAllThatIsWrong(t *testing.T) {
 		},
 	} {
 		_, err := ParseSecretReference(text)
-		var problems Problems
+		var problems input.Problems
 		if !errors.As(err, &problems) {
 			t.Errorf("%s: error = %v, want problems", text, err)
 			continue
 		}
 		var got []string
 		for _, problem := range problems {
-			if got = append(got, problem.Message); problem.Code != CodeSecretReference {
+			if got = append(got, problem.Message); problem.Code != input.CodeSecretReference {
 				t.Errorf("%s: code %s", text, problem.Code)
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Signing is how requests are signed, by the Standard Webhooks specification.
@@ -17,21 +19,21 @@ type Signing struct {
 // MaxSigningSecrets bounds the signatures of a request.
 const MaxSigningSecrets = 5
 
-func (s *Signing) check(problems *Problems, path string) {
+func (s *Signing) check(problems *input.Problems, path string) {
 	if s == nil {
 		return
 	}
 	path += "/secrets"
 	switch n := len(s.Secrets); {
 	case n == 0:
-		problems.Add(path, CodeRequired, "signing has no secret; give it at least one, under a name")
+		problems.Add(path, input.CodeRequired, "signing has no secret; give it at least one, under a name")
 	case n > MaxSigningSecrets:
-		problems.Add(path, CodeTooMany, "signing has %d secrets; the maximum is %d", n, MaxSigningSecrets)
+		problems.Add(path, input.CodeTooMany, "signing has %d secrets; the maximum is %d", n, MaxSigningSecrets)
 		return
 	}
-	for _, name := range sortedKeys(s.Secrets) {
-		at := path + Pointer(name)
-		CheckName(problems, at, name)
+	for _, name := range input.SortedKeys(s.Secrets) {
+		at := path + input.Pointer(name)
+		input.CheckName(problems, at, name)
 		s.Secrets[name].check(problems, at, func(value string) error {
 			_, err := ParseSigningKey(value)
 			return err
@@ -45,7 +47,7 @@ func (s *Signing) eachSecret(f func(path string, s Secret) Secret) *Signing {
 	}
 	secrets := make(map[string]Secret, len(s.Secrets))
 	for name, secret := range s.Secrets {
-		secrets[name] = f("/secrets"+Pointer(name), secret)
+		secrets[name] = f("/secrets"+input.Pointer(name), secret)
 	}
 	return &Signing{Secrets: secrets}
 }
@@ -61,22 +63,22 @@ type SigningKey struct {
 // is a *Problem without a path that repeats none of the text.
 func ParseSigningKey(text string) (SigningKey, error) {
 	problem := func(code, format string, args ...any) (SigningKey, error) {
-		return SigningKey{}, &Problem{Code: code, Message: fmt.Sprintf(format, args...)}
+		return SigningKey{}, &input.Problem{Code: code, Message: fmt.Sprintf(format, args...)}
 	}
 	encoded, symmetric := strings.CutPrefix(text, "whsec_")
 	if !symmetric {
 		var private bool
 		if encoded, private = strings.CutPrefix(text, "whsk_"); !private {
-			return problem(CodeSecretForm, "signing secret begins with neither whsec_ nor whsk_")
+			return problem(input.CodeSecretForm, "signing secret begins with neither whsec_ nor whsk_")
 		}
 	}
 	raw, err := base64.StdEncoding.DecodeString(encoded)
 	if err != nil {
-		return problem(CodeSecretLength, "what follows the prefix of the signing secret is not base64 of a key")
+		return problem(input.CodeSecretLength, "what follows the prefix of the signing secret is not base64 of a key")
 	}
 	switch n := len(raw); {
 	case symmetric && (n < 24 || n > 64):
-		return problem(CodeSecretLength, "signing secret has %d bytes; the length is 24 to 64", n)
+		return problem(input.CodeSecretLength, "signing secret has %d bytes; the length is 24 to 64", n)
 	case symmetric:
 		return SigningKey{HMAC: raw}, nil
 	case n == ed25519.SeedSize:
@@ -84,7 +86,7 @@ func ParseSigningKey(text string) (SigningKey, error) {
 	case n == ed25519.PrivateKeySize:
 		return SigningKey{Private: raw}, nil
 	default:
-		return problem(CodeSecretLength, "signing secret has %d bytes; an ed25519 private key has 32, or 64 with the public one", n)
+		return problem(input.CodeSecretLength, "signing secret has %d bytes; an ed25519 private key has 32, or 64 with the public one", n)
 	}
 }
 

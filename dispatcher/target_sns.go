@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // SNS is an Amazon SNS topic that gets a message, published with the credentials of the node. An attempt succeeds once the
@@ -21,7 +23,7 @@ type SNS struct {
 	// AssumeRole is a role to publish as; nil: the node's own.
 	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
 	// Timeout bounds one attempt.
-	Timeout Duration `json:"timeout,omitempty"`
+	Timeout input.Duration `json:"timeout,omitempty"`
 	// TraceContext puts the W3C trace context of the attempt into the message's attribute carillon.
 	TraceContext bool `json:"trace_context,omitempty"`
 }
@@ -36,13 +38,13 @@ func (s *SNS) SetDefaults() { s.Timeout = DefaultTimeout }
 
 // Validate returns everything wrong with s, as Problems with JSON pointers, or nil.
 func (s SNS) Validate() error {
-	var problems Problems
-	checkResource(&problems, "/topic_arn", resource{"topic", "an SNS topic", CodeTopicARN, "sns", topicForm}, s.TopicARN)
+	var problems input.Problems
+	checkResource(&problems, "/topic_arn", resource{"topic", "an SNS topic", input.CodeTopicARN, "sns", topicForm}, s.TopicARN)
 	if s.AssumeRole != nil {
 		s.AssumeRole.check(&problems, "/assume_role", arnPart(s.TopicARN, arnRegion))
 	}
 	s.message().check(&problems)
-	s.Timeout.check(&problems, "/timeout", MinDuration, MaxDuration)
+	s.Timeout.CheckRange(&problems, "/timeout", input.MinDuration, input.MaxDuration)
 	return problems.Err()
 }
 
@@ -61,8 +63,8 @@ func (s *SNS) origin() string { return "" }
 
 func (s *SNS) timeout() time.Duration { return cmp.Or(s.Timeout, DefaultTimeout).Std() }
 
-func (s *SNS) templates(problems *Problems) *Templates { return s.message().templates(problems) }
+func (s *SNS) templates(problems *input.Problems) *Templates { return s.message().templates(problems) }
 
 func (s *SNS) replaceSecrets(*Target, func(string, Secret) Secret) {}
 
-func (s *SNS) warn(job Job, problems *Problems) { s.message().warn(job, problems) }
+func (s *SNS) warn(job Job, problems *input.Problems) { s.message().warn(job, problems) }

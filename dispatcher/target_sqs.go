@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // SQS is an Amazon SQS queue that gets a message, sent with the credentials of the node. An attempt succeeds once the queue
@@ -24,7 +26,7 @@ type SQS struct {
 	// AssumeRole is a role to send as; nil: the node's own.
 	AssumeRole *AssumeRole `json:"assume_role,omitempty"`
 	// Timeout bounds one attempt.
-	Timeout Duration `json:"timeout,omitempty"`
+	Timeout input.Duration `json:"timeout,omitempty"`
 	// TraceContext puts the W3C trace context of the attempt into the message's attribute carillon.
 	TraceContext bool `json:"trace_context,omitempty"`
 }
@@ -39,13 +41,13 @@ func (s *SQS) SetDefaults() { s.Timeout = DefaultTimeout }
 
 // Validate returns everything wrong with s, as Problems with JSON pointers, or nil.
 func (s SQS) Validate() error {
-	var problems Problems
-	checkResource(&problems, "/queue_arn", resource{"queue", "an SQS queue", CodeQueueARN, "sqs", queueForm}, s.QueueARN)
+	var problems input.Problems
+	checkResource(&problems, "/queue_arn", resource{"queue", "an SQS queue", input.CodeQueueARN, "sqs", queueForm}, s.QueueARN)
 	if s.AssumeRole != nil {
 		s.AssumeRole.check(&problems, "/assume_role", arnPart(s.QueueARN, arnRegion))
 	}
 	s.message().check(&problems)
-	s.Timeout.check(&problems, "/timeout", MinDuration, MaxDuration)
+	s.Timeout.CheckRange(&problems, "/timeout", input.MinDuration, input.MaxDuration)
 	return problems.Err()
 }
 
@@ -64,11 +66,11 @@ func (s *SQS) origin() string { return "" }
 
 func (s *SQS) timeout() time.Duration { return cmp.Or(s.Timeout, DefaultTimeout).Std() }
 
-func (s *SQS) templates(problems *Problems) *Templates { return s.message().templates(problems) }
+func (s *SQS) templates(problems *input.Problems) *Templates { return s.message().templates(problems) }
 
 func (s *SQS) replaceSecrets(*Target, func(string, Secret) Secret) {}
 
-func (s *SQS) warn(job Job, problems *Problems) { s.message().warn(job, problems) }
+func (s *SQS) warn(job Job, problems *input.Problems) { s.message().warn(job, problems) }
 
 // The parts of an ARN.
 const (
@@ -93,18 +95,18 @@ type resource struct {
 	form                         *regexp.Regexp
 }
 
-func checkResource(problems *Problems, at string, of resource, arn string) {
+func checkResource(problems *input.Problems, at string, of resource, arn string) {
 	form := "write it as arn:aws:" + of.service + ":REGION:ACCOUNT:NAME"
 	region, partition := arnPart(arn, arnRegion), arnPart(arn, arnPartition)
 	switch {
 	case arn == "":
-		problems.Add(at, CodeRequired, "%s is missing; %s", of.name, form)
+		problems.Add(at, input.CodeRequired, "%s is missing; %s", of.name, form)
 	case !of.form.MatchString(arn):
-		problems.Add(at, of.code, "%s %s is not the ARN of %s; %s", of.name, Echo(arn), of.article, form)
+		problems.Add(at, of.code, "%s %s is not the ARN of %s; %s", of.name, input.Echo(arn), of.article, form)
 	case !regionForm.MatchString(region):
-		problems.Add(at, of.code, "region %s is not of the form eu-central-1", Echo(region))
+		problems.Add(at, of.code, "region %s is not of the form eu-central-1", input.Echo(region))
 	case partitionOf(region) != partition:
-		problems.Add(at, of.code, "region %s is in partition %s, not in %s", Echo(region), partitionOf(region), Echo(partition))
+		problems.Add(at, of.code, "region %s is in partition %s, not in %s", input.Echo(region), partitionOf(region), input.Echo(partition))
 	}
 }
 

@@ -5,6 +5,8 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // TLS tunes the connections to an https target.
@@ -22,7 +24,7 @@ type TLS struct {
 // TLSVersions are the values of MinVersion.
 var TLSVersions = []string{"1.2", "1.3"}
 
-func (t *TLS) check(problems *Problems, path string) {
+func (t *TLS) check(problems *input.Problems, path string) {
 	if t == nil {
 		return
 	}
@@ -30,24 +32,24 @@ func (t *TLS) check(problems *Problems, path string) {
 		switch at := path + "/" + one.name; {
 		case one.text == "":
 		case len(one.text) > MaxSecret:
-			problems.Add(at, CodeTextTooLong, "certificates have %d bytes; the maximum is 64 KiB", len(one.text))
+			problems.Add(at, input.CodeTextTooLong, "certificates have %d bytes; the maximum is 64 KiB", len(one.text))
 		case !certificates(one.text):
-			problems.Add(at, CodeTLSCertificate, "text is not only PEM certificates (BEGIN CERTIFICATE)")
+			problems.Add(at, input.CodeTLSCertificate, "text is not only PEM certificates (BEGIN CERTIFICATE)")
 		}
 	}
 	if (t.ClientCertificate == "") != (t.ClientKey == nil) {
-		problems.Add(path, CodeTLSCertificate, "client_certificate and client_key go together; one of them is missing")
+		problems.Add(path, input.CodeTLSCertificate, "client_certificate and client_key go together; one of them is missing")
 	}
 	if t.ClientKey != nil {
 		t.ClientKey.check(problems, path+"/client_key", func(value string) error {
 			if _, err := tls.X509KeyPair([]byte(t.ClientCertificate), []byte(value)); err != nil {
-				return &Problem{Code: CodeTLSCertificate, Message: "client key is not the PEM private key of the client certificate"}
+				return &input.Problem{Code: input.CodeTLSCertificate, Message: "client key is not the PEM private key of the client certificate"}
 			}
 			return nil
 		})
 	}
 	if t.MinVersion != "" {
-		CheckEnum(problems, path+"/min_version", "version", t.MinVersion, TLSVersions)
+		input.CheckEnum(problems, path+"/min_version", "version", t.MinVersion, TLSVersions)
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/net/http/httpguts"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -25,7 +26,7 @@ type Webhook struct {
 	// bytes. Empty: the payload is the body.
 	Body string `json:"body,omitempty"`
 	// Timeout bounds one attempt from dialling to the last byte; 0 means 30s.
-	Timeout Duration `json:"timeout,omitempty"`
+	Timeout input.Duration `json:"timeout,omitempty"`
 	// Signing signs the requests; nil: they are not signed.
 	Signing *Signing `json:"signing,omitempty"`
 	// Auth authenticates the requests; nil: it does not.
@@ -45,7 +46,7 @@ type Webhook struct {
 }
 
 // DefaultTimeout bounds an attempt whose job names no timeout.
-const DefaultTimeout = Duration(30 * time.Second)
+const DefaultTimeout = input.Duration(30 * time.Second)
 
 // Bounds of a webhook. They apply to templates and to their results.
 const (
@@ -70,14 +71,14 @@ func (w Webhook) Validate() error { return w.validate(sampleCall(nil)) }
 
 // validate is Validate with the call that templates are tried with.
 func (w Webhook) validate(sample Call) error {
-	var problems Problems
+	var problems input.Problems
 	if !isTemplate(w.URL) {
 		checkURL(&problems, "/url", w.URL)
 	}
 	if !slices.Contains(Methods, w.Method) {
-		problems.Add("/method", CodeMethodUnknown, "method %s is %s", Echo(w.Method), schedule.NotOneOf(w.Method, Methods))
+		problems.Add("/method", input.CodeMethodUnknown, "method %s is %s", input.Echo(w.Method), schedule.NotOneOf(w.Method, Methods))
 	}
-	w.Timeout.check(&problems, "/timeout", MinDuration, MaxDuration)
+	w.Timeout.CheckRange(&problems, "/timeout", input.MinDuration, input.MaxDuration)
 	checkHeaders(&problems, "/headers", w.Headers, w.setsHeader)
 	w.Signing.check(&problems, "/signing")
 	w.Auth.check(&problems, "/auth", w.checkTemplates(&problems, sample))
@@ -85,10 +86,11 @@ func (w Webhook) validate(sample Call) error {
 	w.checkExpectations(&problems)
 	w.Callback.check(&problems, "/callback")
 	if w.CloudEvents != "" {
-		CheckEnum(&problems, "/cloud_events", "mode", w.CloudEvents, CloudEventsModes)
+		input.CheckEnum(&problems, "/cloud_events", "mode", w.CloudEvents, CloudEventsModes)
 	}
 	if w.CloudEvents == CloudEventsStructured && w.sendsNoBody() {
-		problems.Add("/cloud_events", CodeBodyMethod, "method %s sends no body, which a structured event needs; use binary, or POST", w.Method)
+		problems.Add("/cloud_events", input.CodeBodyMethod, "method %s sends no body, which a structured event needs; use binary, or POST",
+			w.Method)
 	}
 	return problems.Err()
 }
@@ -132,10 +134,10 @@ func (w *Webhook) replaceSecrets(t *Target, f func(path string, s Secret) Secret
 }
 
 // warn warns of a secret that is sent in plain text, and of a body or payload that is not sent.
-func (w *Webhook) warn(job Job, problems *Problems) {
+func (w *Webhook) warn(job Job, problems *input.Problems) {
 	w.warnOfBody(job, problems)
 	if w.Auth != nil && w.Auth.SigV4 == nil && w.isPlain() {
-		problems.Add("/target/webhook/auth", CodeAuthPlaintext, "the URL is http, so the secret can be read on the way; use https")
+		problems.Add("/target/webhook/auth", input.CodeAuthPlaintext, "the URL is http, so the secret can be read on the way; use https")
 	}
 	w.Auth.oauth2().warn(problems, "/target/webhook/auth/oauth2")
 }
@@ -159,20 +161,21 @@ func loopbackName(host string) bool {
 }
 
 // warnOfBody adds a body or payload that is given and not sent.
-func (w *Webhook) warnOfBody(job Job, problems *Problems) {
+func (w *Webhook) warnOfBody(job Job, problems *input.Problems) {
 	if w.sendsNoBody() && w.Body != "" {
-		problems.Add("/target/webhook/body", CodeBodyMethod, "method %s sends no body, so this one is not sent; use POST, PUT or PATCH", w.Method)
+		problems.Add("/target/webhook/body", input.CodeBodyMethod, "method %s sends no body, so this one is not sent; use POST, PUT or PATCH",
+			w.Method)
 	}
-	var wrong Problems
+	var wrong input.Problems
 	templates := w.templates(&wrong)
 	switch used := templates.any(func(t *template) bool { return t.payload }); {
 	case len(wrong) > 0 || len(job.Payload) == 0 || used:
 	case w.Body != "":
-		problems.Add("/payload", CodePayloadUnused,
+		problems.Add("/payload", input.CodePayloadUnused,
 			"the payload is not sent, because the webhook has a body and no template that uses the payload; "+
 				"write {{json .Payload}} where it belongs, or remove it")
 	case w.sendsNoBody():
-		problems.Add("/payload", CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
+		problems.Add("/payload", input.CodeBodyMethod, "method %s sends no body, so the payload is not sent; use POST, PUT or PATCH", w.Method)
 	}
 }
 
@@ -191,29 +194,30 @@ func (w Webhook) BodyOf(payload []byte) []byte {
 
 // checkHeaders applies RFC 9110, section 5, and our bounds; also reports further reserved headers.
 // Values are never echoed, because they may be credentials.
-func checkHeaders(problems *Problems, path string, headers map[string]string, also func(lower string) bool) {
+func checkHeaders(problems *input.Problems, path string, headers map[string]string, also func(lower string) bool) {
 	if len(headers) > maxHeaders {
-		problems.Add(path, CodeHeaderSize, "%d headers are given; the maximum is %d", len(headers), maxHeaders)
+		problems.Add(path, input.CodeHeaderSize, "%d headers are given; the maximum is %d", len(headers), maxHeaders)
 		return
 	}
 	folded := map[string]string{}
-	for _, name := range sortedKeys(headers) {
-		at := path + Pointer(name)
+	for _, name := range input.SortedKeys(headers) {
+		at := path + input.Pointer(name)
 		lower := strings.ToLower(name)
 		switch {
 		case !httpguts.ValidHeaderFieldName(name):
-			problems.Add(at, CodeHeaderName, "header name %s is not a token of letters, digits and !#$%%&'*+-.^_`|~", Echo(name))
+			problems.Add(at, input.CodeHeaderName, "header name %s is not a token of letters, digits and !#$%%&'*+-.^_`|~", input.Echo(name))
 		case reservedHeader(lower) || also(lower), reservedHeader(foldHeader(lower)) || also(foldHeader(lower)):
-			problems.Add(at, CodeHeaderReserved, "header %s is set by Carillon or by HTTP itself; remove it", Echo(name))
+			problems.Add(at, input.CodeHeaderReserved, "header %s is set by Carillon or by HTTP itself; remove it", input.Echo(name))
 		case folded[lower] != "":
-			problems.Add(at, CodeHeaderName, "header %s is given twice, also as %s; case does not matter", Echo(name), Echo(folded[lower]))
+			problems.Add(at, input.CodeHeaderName, "header %s is given twice, also as %s; case does not matter", input.Echo(name),
+				input.Echo(folded[lower]))
 		}
 		folded[lower] = name
 		switch value := headers[name]; {
 		case len(value) > maxHeaderValue:
-			problems.Add(at, CodeHeaderSize, "value of header %s has %d bytes; the maximum is 8 KiB", Echo(name), len(value))
+			problems.Add(at, input.CodeHeaderSize, "value of header %s has %d bytes; the maximum is 8 KiB", input.Echo(name), len(value))
 		case !httpguts.ValidHeaderFieldValue(value):
-			problems.Add(at, CodeHeaderValue, "value of header %s holds a control character such as CR, LF or NUL", Echo(name))
+			problems.Add(at, input.CodeHeaderValue, "value of header %s holds a control character such as CR, LF or NUL", input.Echo(name))
 		}
 	}
 }

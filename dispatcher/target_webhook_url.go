@@ -8,51 +8,53 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/net/idna"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // checkURL never echoes the URL: it may hold a password or a key.
-func checkURL(problems *Problems, path, text string) {
+func checkURL(problems *input.Problems, path, text string) {
 	if len(text) > maxURL {
-		problems.Add(path, CodeURLTooLong, "URL has %d characters; the maximum is %d", len(text), maxURL)
+		problems.Add(path, input.CodeURLTooLong, "URL has %d characters; the maximum is %d", len(text), maxURL)
 		return
 	}
 	if text == "" {
-		problems.Add(path, CodeRequired, "URL is empty; write it as https://host/path")
+		problems.Add(path, input.CodeRequired, "URL is empty; write it as https://host/path")
 		return
 	}
 	if strings.ContainsFunc(text, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-		problems.Add(path, CodeURLSyntax, "URL holds a space or control character; percent-encode it")
+		problems.Add(path, input.CodeURLSyntax, "URL holds a space or control character; percent-encode it")
 		return
 	}
 	if port, given := writtenPort(text); given && !validPort(port) {
-		problems.Add(path, CodeURLPort, "the port is not a plain number from 1 to 65535; if you name none, leave out the colon, too")
+		problems.Add(path, input.CodeURLPort, "the port is not a plain number from 1 to 65535; if you name none, leave out the colon, too")
 		return
 	}
 	u, err := url.Parse(text)
 	if err != nil {
-		problems.Add(path, CodeURLSyntax, "URL cannot be parsed; write it as https://host/path")
+		problems.Add(path, input.CodeURLSyntax, "URL cannot be parsed; write it as https://host/path")
 		return
 	}
 	if u.User != nil {
-		problems.Add(path, CodeURLUserinfo, "URL carries a user name or password; send it as a header instead")
+		problems.Add(path, input.CodeURLUserinfo, "URL carries a user name or password; send it as a header instead")
 	}
 	switch {
 	case u.Scheme == "" && u.Host != "":
-		problems.Add(path, CodeURLHost, "URL has no scheme; write it as https://host/path")
+		problems.Add(path, input.CodeURLHost, "URL has no scheme; write it as https://host/path")
 	case u.Scheme != "http" && u.Scheme != "https":
-		problems.Add(path, CodeURLScheme, "URL scheme %s is not http or https", Echo(u.Scheme))
+		problems.Add(path, input.CodeURLScheme, "URL scheme %s is not http or https", input.Echo(u.Scheme))
 	case !ascii(u.Hostname()):
 		checkUnicodeHost(problems, path, u.Hostname())
 	case !validHost(u):
-		problems.Add(path, CodeURLHost, "URL has no valid host; write it as https://host/path")
+		problems.Add(path, input.CodeURLHost, "URL has no valid host; write it as https://host/path")
 	case neverCalledHost(u.Hostname()):
-		problems.Add(path, CodeEgressDenied, "host %s is never called: it is reserved, or a cloud serves metadata and "+
-			"credentials there", Echo(u.Hostname()))
+		problems.Add(path, input.CodeEgressDenied, "host %s is never called: it is reserved, or a cloud serves metadata and "+
+			"credentials there", input.Echo(u.Hostname()))
 	case OddAddress(u.Hostname()):
-		problems.Add(path, CodeEgressDenied, "host %s is an address in an ambiguous form; write it as 192.0.2.1", Echo(u.Hostname()))
+		problems.Add(path, input.CodeEgressDenied, "host %s is an address in an ambiguous form; write it as 192.0.2.1", input.Echo(u.Hostname()))
 	}
 	if u.Fragment != "" || strings.HasSuffix(text, "#") {
-		problems.Add(path, CodeURLFragment, "URL has a fragment, which is never sent; remove the part from # on")
+		problems.Add(path, input.CodeURLFragment, "URL has a fragment, which is never sent; remove the part from # on")
 	}
 }
 
@@ -79,18 +81,18 @@ func validPort(text string) bool {
 
 // checkUnicodeHost refuses a host that is not ASCII. What name or address it stands for depends on who reads it, and it
 // may look like another one.
-func checkUnicodeHost(problems *Problems, path, host string) {
+func checkUnicodeHost(problems *input.Problems, path, host string) {
 	name, err := idna.Lookup.ToASCII(host)
 	if err != nil {
-		problems.Add(path, CodeURLHost, "host %s holds characters that no host name has; write it in ASCII", Echo(host))
+		problems.Add(path, input.CodeURLHost, "host %s holds characters that no host name has; write it in ASCII", input.Echo(host))
 		return
 	}
 	if _, err := netip.ParseAddr(name); err == nil || OddAddress(name) || neverCalledHost(name) {
-		problems.Add(path, CodeEgressDenied, "host %s is an address or a reserved name, %s, in characters that only look like it",
-			Echo(host), Echo(name))
+		problems.Add(path, input.CodeEgressDenied, "host %s is an address or a reserved name, %s, in characters that only look like it",
+			input.Echo(host), input.Echo(name))
 		return
 	}
-	problems.Add(path, CodeURLHost, "host %s is not ASCII; write its punycode form, %s", Echo(host), Echo(name))
+	problems.Add(path, input.CodeURLHost, "host %s is not ASCII; write its punycode form, %s", input.Echo(host), input.Echo(name))
 }
 
 func ascii(text string) bool {

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // template is a checked text with actions between {{ and }} that stand for facts about a call.
@@ -252,7 +254,7 @@ func (r *rendering) put(e *expression) {
 	switch {
 	case !e.field.instant() || !some:
 	case e.layout == "":
-		text = FormatInstant(at)
+		text = input.FormatInstant(at)
 	default:
 		text = formatDate(e.layout, at.In(e.zone))
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -17,19 +18,19 @@ func isTemplate(text string) bool { return strings.Contains(text, "{{") }
 
 // parseTemplate parses a template that may use fields, and adds all its problems under path. A problem names the place and
 // never repeats the text, which may be a credential.
-func parseTemplate(problems *Problems, path, text string, fields []string) *template {
+func parseTemplate(problems *input.Problems, path, text string, fields []string) *template {
 	p := templateParser{problems: problems, path: path, text: text, fields: fields, used: map[field]bool{}}
 	tree := parse.New("template")
 	tree.Mode = parse.SkipFuncCheck // templateParser checks functions better
 	defined := map[string]*parse.Tree{}
 	if _, err := tree.Parse(text, "{{", "}}", defined); err != nil {
-		problems.Add(path, CodeTemplateSyntax, "template cannot be read%s; each {{ needs its }} and each if its end; "+
+		problems.Add(path, input.CodeTemplateSyntax, "template cannot be read%s; each {{ needs its }} and each if its end; "+
 			"write literal braces as {{\"{{\"}}", syntaxError(err))
 		return nil
 	}
 	for name := range defined {
 		if name != tree.Name {
-			problems.Add(path, CodeTemplateForm, "template defines another, which is not allowed; %s", allowedForms)
+			problems.Add(path, input.CodeTemplateForm, "template defines another, which is not allowed; %s", allowedForms)
 			return nil
 		}
 	}
@@ -59,7 +60,7 @@ func syntaxError(err error) string {
 
 // templateParser turns a parse tree into parts, and refuses what is not allowed.
 type templateParser struct {
-	problems   *Problems
+	problems   *input.Problems
 	path, text string
 	fields     []string // those that it may use
 	used       map[field]bool
@@ -99,7 +100,7 @@ func (p *templateParser) list(list *parse.ListNode) []part {
 			parts = append(parts, part{when: p.condition(n), then: p.list(n.List), otherwise: p.list(n.ElseList)})
 		case *parse.CommentNode:
 		default:
-			p.problem(n, CodeTemplateForm, "this construct is not allowed; %s", allowedForms)
+			p.problem(n, input.CodeTemplateForm, "this construct is not allowed; %s", allowedForms)
 		}
 	}
 	return parts
@@ -109,7 +110,7 @@ func (p *templateParser) list(list *parse.ListNode) []part {
 func (p *templateParser) condition(n *parse.IfNode) field {
 	e := p.pipe(n.Pipe)
 	if e != nil && *e != (expression{field: e.field}) || e != nil && e.field == fieldNone {
-		p.problem(n, CodeTemplateForm, "if asks whether there is a value in a field; write {{if .PreviousFire}}")
+		p.problem(n, input.CodeTemplateForm, "if asks whether there is a value in a field; write {{if .PreviousFire}}")
 	}
 	if e == nil {
 		return fieldNone
@@ -120,17 +121,17 @@ func (p *templateParser) condition(n *parse.IfNode) field {
 // finish checks what an action writes.
 func (p *templateParser) finish(n parse.Node, e *expression) {
 	if e.field == fieldPayload && !e.json {
-		p.problem(n, CodeTemplateFunc, "the payload is JSON; write it as {{json .Payload}}")
+		p.problem(n, input.CodeTemplateFunc, "the payload is JSON; write it as {{json .Payload}}")
 	}
 	if e.field == fieldState && !e.json {
-		p.problem(n, CodeTemplateFunc, "the state is JSON; write it as {{json .State}}")
+		p.problem(n, input.CodeTemplateFunc, "the state is JSON; write it as {{json .State}}")
 	}
 }
 
 // pipe returns the expression of a pipeline; nil if it has a problem.
 func (p *templateParser) pipe(pipe *parse.PipeNode) *expression {
 	if len(pipe.Decl) > 0 {
-		p.problem(pipe, CodeTemplateForm, "variables are not allowed; %s", allowedForms)
+		p.problem(pipe, input.CodeTemplateForm, "variables are not allowed; %s", allowedForms)
 		return nil
 	}
 	var e *expression
@@ -143,7 +144,7 @@ func (p *templateParser) pipe(pipe *parse.PipeNode) *expression {
 		case is:
 			e = p.call(function, operands, e)
 		case i > 0 || len(operands) > 0:
-			p.problem(command, CodeTemplateForm, "what is no function takes nothing; %s", allowedForms)
+			p.problem(command, input.CodeTemplateForm, "what is no function takes nothing; %s", allowedForms)
 			return nil
 		default:
 			e = p.operand(command.Args[0])
@@ -164,9 +165,9 @@ func (p *templateParser) operand(node parse.Node) *expression {
 	case *parse.IdentifierNode:
 		return p.call(n, nil, nil)
 	case *parse.DotNode:
-		p.problem(n, CodeTemplateField, "a lone dot is no field; %s", p.allowedFields())
+		p.problem(n, input.CodeTemplateField, "a lone dot is no field; %s", p.allowedFields())
 	default:
-		p.problem(n, CodeTemplateForm, "this is neither a field nor a text in quotes; %s", allowedForms)
+		p.problem(n, input.CodeTemplateForm, "this is neither a field nor a text in quotes; %s", allowedForms)
 	}
 	return nil
 }
@@ -179,13 +180,13 @@ func (p *templateParser) field(n *parse.FieldNode) *expression {
 	name := n.Ident[0]
 	switch {
 	case !slices.Contains(p.fields, name) && slices.Contains(CallbackTemplateFields, name):
-		p.problem(n, CodeTemplateField, "%s", p.noCallback())
+		p.problem(n, input.CodeTemplateField, "%s", p.noCallback())
 		return nil
 	case !slices.Contains(p.fields, name):
-		p.problem(n, CodeTemplateField, "there is no such field; %s", p.allowedFields())
+		p.problem(n, input.CodeTemplateField, "there is no such field; %s", p.allowedFields())
 		return nil
 	case len(n.Ident) > 1:
-		p.problem(n, CodeTemplateField, "fields have no parts; {{json .Payload}} is the whole payload")
+		p.problem(n, input.CodeTemplateField, "fields have no parts; {{json .Payload}} is the whole payload")
 		return nil
 	}
 	p.used[field(name)] = true
@@ -206,7 +207,7 @@ func (p *templateParser) noCallback() string {
 // used once, in a fixed order, because quotes within quotes would grow without end.
 func (p *templateParser) call(function *parse.IdentifierNode, operands []parse.Node, piped *expression) *expression {
 	if !slices.Contains(templateFunctions, function.Ident) {
-		p.problem(function, CodeTemplateFunc, "there is no such function; allowed are %s", strings.Join(templateFunctions, ", "))
+		p.problem(function, input.CodeTemplateFunc, "there is no such function; allowed are %s", strings.Join(templateFunctions, ", "))
 		return nil
 	}
 	e := piped
@@ -218,15 +219,15 @@ func (p *templateParser) call(function *parse.IdentifierNode, operands []parse.N
 	}
 	switch {
 	case e == nil:
-		p.problem(function, CodeTemplateFunc, "%s is not told of what; write {{%s .ScheduledAt}}", function.Ident, function.Ident)
+		p.problem(function, input.CodeTemplateFunc, "%s is not told of what; write {{%s .ScheduledAt}}", function.Ident, function.Ident)
 		return nil
 	case function.Ident == functionDate:
 		return p.date(function, operands, e)
 	case len(operands) > 0:
-		p.problem(function, CodeTemplateFunc, "%s takes one value", function.Ident)
+		p.problem(function, input.CodeTemplateFunc, "%s takes one value", function.Ident)
 		return nil
 	case e.escaped || e.json && function.Ident == functionJSON:
-		p.problem(function, CodeTemplateFunc, "%s is not applied to what %s has made", function.Ident,
+		p.problem(function, input.CodeTemplateFunc, "%s is not applied to what %s has made", function.Ident,
 			strings.Join(templateFunctions[:2], " or "))
 		return nil
 	}
@@ -244,18 +245,18 @@ func (p *templateParser) date(function *parse.IdentifierNode, operands []parse.N
 		}
 	}
 	if !e.field.instant() || e.layout != "" || e.json || e.escaped || len(texts) != len(operands) || len(texts) < 1 || len(texts) > 2 {
-		p.problem(function, CodeTemplateFunc, "date takes a layout in quotes, perhaps a time zone in quotes, and an instant; %s", form)
+		p.problem(function, input.CodeTemplateFunc, "date takes a layout in quotes, perhaps a time zone in quotes, and an instant; %s", form)
 		return nil
 	}
 	if !checkDate(texts[0]) {
-		p.problem(function, CodeTemplateFunc, "the layout of date has no directive, or one that is unknown; there are %s", dateDirectives)
+		p.problem(function, input.CodeTemplateFunc, "the layout of date has no directive, or one that is unknown; there are %s", dateDirectives)
 		return nil
 	}
 	e.layout, e.zone = texts[0], time.UTC
 	if len(texts) == 2 {
 		zone, known := schedule.Location(texts[1])
 		if !known || texts[1] == "" {
-			p.problem(function, CodeTemplateFunc, "the time zone of date is not an IANA zone; use a name such as Europe/Berlin")
+			p.problem(function, input.CodeTemplateFunc, "the time zone of date is not an IANA zone; use a name such as Europe/Berlin")
 			return nil
 		}
 		e.zone = zone

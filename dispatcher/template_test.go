@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // templatedCall is one attempt of a webhook with these templates.
@@ -219,7 +220,7 @@ func TestInvalidTemplatesAreRefused(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			var problems dispatcher.Problems
+			var problems input.Problems
 			if err := templated(tt.set).Validate(); !errors.As(err, &problems) || len(problems) != 1 {
 				t.Fatalf("faults = %v, want %s", err, tt.want)
 			}
@@ -238,7 +239,7 @@ func TestAllProblemsOfTemplatesAreReported(t *testing.T) {
 		w.URL, w.Body = "https://{{.A}}/{{.B}}", "{{.C}}{{d .E}}{{range .F}}{{end}}{{if .G}}{{.H}}{{end}}"
 		w.Headers = map[string]string{"X-I": "{{.I}}", "Host": "{{.Job}}"}
 	})
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if !errors.As(w.Validate(), &problems) {
 		t.Fatal("it is valid")
 	}
@@ -271,7 +272,7 @@ func TestValidationRendersTemplatesWithThePayload(t *testing.T) {
 			t.Parallel()
 			w := templated(func(w *dispatcher.Webhook) { w.URL, w.Body = tt.url, tt.body })
 			err := dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &w}, Payload: json.RawMessage(tt.payload)}.Validate()
-			var problems dispatcher.Problems
+			var problems input.Problems
 			if errors.As(err, &problems); len(problems) > 1 || (tt.want == "") != (err == nil) || err != nil &&
 				problems[0].Path+" "+problems[0].Code != tt.want {
 				t.Errorf("faults = %v, want %q", err, tt.want)
@@ -332,7 +333,7 @@ func TestLongTemplatesStayWithinBounds(t *testing.T) {
 	} {
 		w := templated(func(w *dispatcher.Webhook) { w.Body = tt.body })
 		payload := json.RawMessage("[" + strings.Repeat(" ", 250<<10) + "]")
-		var problems dispatcher.Problems
+		var problems input.Problems
 		errors.As(dispatcher.Job{App: "a", Name: "j", Target: dispatcher.Target{Webhook: &w}, Payload: payload}.Validate(), &problems)
 		if len(problems) != tt.problems {
 			t.Errorf("%s: %d faults, want %d", name, len(problems), tt.problems)

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/net/http/httpguts"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Templates are the checked templates of a webhook, of the requests to an endpoint group, or of a message.
@@ -45,30 +47,30 @@ func (t *Templates) any(is func(*template) bool) bool {
 }
 
 // templates reads the templates of w and adds their problems.
-func (w *Webhook) templates(problems *Problems) *Templates {
+func (w *Webhook) templates(problems *input.Problems) *Templates {
 	return w.templatesWith(problems, TemplateFields)
 }
 
 // templatesWith is templates for those that may use fields, and with callback those of the callback. It does not read texts
 // that are too long.
-func (w *Webhook) templatesWith(problems *Problems, fields []string) *Templates {
+func (w *Webhook) templatesWith(problems *input.Problems, fields []string) *Templates {
 	t, ofURL := Templates{webhook: w}, fields
 	if w.Callback != nil {
 		fields, ofURL = withCallback(fields), withCallbackURL(fields)
 	}
 	if isTemplate(w.URL) && len(w.URL) <= maxURL {
 		if !urlBeginning.MatchString(w.URL) {
-			problems.Add("/url", CodeTemplateHost, "scheme, host and port of a URL cannot be templates; begin with "+
+			problems.Add("/url", input.CodeTemplateHost, "scheme, host and port of a URL cannot be templates; begin with "+
 				"https://host/ and use templates after that")
 		}
 		t.url = parseTemplate(problems, "/url", w.URL, ofURL)
 	}
-	for _, name := range sortedKeys(w.Headers) {
+	for _, name := range input.SortedKeys(w.Headers) {
 		if value := w.Headers[name]; isTemplate(value) && len(value) <= maxHeaderValue && len(w.Headers) <= maxHeaders {
 			if t.headers == nil {
 				t.headers = map[string]*template{}
 			}
-			t.headers[name] = parseTemplate(problems, "/headers"+Pointer(name), value, fields)
+			t.headers[name] = parseTemplate(problems, "/headers"+input.Pointer(name), value, fields)
 		}
 	}
 	if w.Body != "" && len(w.Body) <= MaxPayload {
@@ -90,12 +92,12 @@ func withCallbackURL(fields []string) []string {
 }
 
 // checkTemplates checks all templates of w, and returns the URL filled in with a sample.
-func (w *Webhook) checkTemplates(problems *Problems, sample Call) (url string) {
+func (w *Webhook) checkTemplates(problems *input.Problems, sample Call) (url string) {
 	if isTemplate(w.URL) && len(w.URL) > maxURL {
 		checkURL(problems, "/url", w.URL)
 	}
 	if len(w.Body) > MaxPayload {
-		problems.Add("/body", CodePayloadTooLarge, "body has %d bytes; the maximum is 256 KiB", len(w.Body))
+		problems.Add("/body", input.CodePayloadTooLarge, "body has %d bytes; the maximum is 256 KiB", len(w.Body))
 	}
 	templates := w.templatesWith(problems, sample.templateFields())
 	if templates == nil || len(*problems) > 0 {
@@ -110,7 +112,7 @@ func (w *Webhook) checkTemplates(problems *Problems, sample Call) (url string) {
 // tryTemplates fills in the valid templates of j with sample values. The error is Problems with
 // pointers in the target.
 func (j Job) tryTemplates() error {
-	var problems Problems
+	var problems input.Problems
 	templates, _ := j.Target.Templates()
 	if templates != nil && len(j.Payload) <= MaxPayload && json.Valid(j.Payload) {
 		sample := sampleCall(j.Payload)
@@ -173,7 +175,7 @@ func (c Call) least() Call {
 }
 
 // TemplateError says why a filled-in template cannot be sent. It repeats none of the text.
-type TemplateError struct{ Problems }
+type TemplateError struct{ input.Problems }
 
 func (e *TemplateError) Error() string { return "template: " + e.Problems.Error() }
 
@@ -191,7 +193,7 @@ func (c Call) Request() (url string, headers map[string]string, body []byte, err
 // move c to the heap.
 func (c Call) filledIn() (url string, headers map[string]string, body []byte, err error) {
 	url, headers, body, err = c.fill(c.Templates)
-	var problems Problems
+	var problems input.Problems
 	if errors.As(err, &problems) {
 		err = &TemplateError{problems}
 	}
@@ -200,27 +202,27 @@ func (c Call) filledIn() (url string, headers map[string]string, body []byte, er
 
 // fill fills in templates. The error is Problems with pointers in the webhook.
 func (c *Call) fill(t *Templates) (url string, headers map[string]string, body []byte, err error) {
-	var problems Problems
+	var problems input.Problems
 	url = t.webhook.URL
 	if t.url != nil {
 		var fits bool
 		if url, fits = t.url.render(c, maxURL, true); fits {
 			checkURL(&problems, "/url", url)
 		} else {
-			problems.Add("/url", CodeURLTooLong, "URL has more than %d characters once its template is filled in", maxURL)
+			problems.Add("/url", input.CodeURLTooLong, "URL has more than %d characters once its template is filled in", maxURL)
 		}
 	}
 	if headers = t.webhook.Headers; t.headers != nil {
 		headers = maps.Clone(headers)
 	}
-	for _, name := range sortedKeys(t.headers) {
+	for _, name := range input.SortedKeys(t.headers) {
 		value, fits := t.headers[name].render(c, maxHeaderValue, false)
 		if headers[name] = value; !fits {
-			problems.Add("/headers"+Pointer(name), CodeHeaderSize,
-				"value of header %s has more than 8 KiB once its template is filled in", Echo(name))
+			problems.Add("/headers"+input.Pointer(name), input.CodeHeaderSize,
+				"value of header %s has more than 8 KiB once its template is filled in", input.Echo(name))
 		} else if !httpguts.ValidHeaderFieldValue(value) {
-			problems.Add("/headers"+Pointer(name), CodeHeaderValue,
-				"value of header %s holds a control character such as CR, LF or NUL once its template is filled in", Echo(name))
+			problems.Add("/headers"+input.Pointer(name), input.CodeHeaderValue,
+				"value of header %s holds a control character such as CR, LF or NUL once its template is filled in", input.Echo(name))
 		}
 	}
 	if t.body == nil {
@@ -228,9 +230,9 @@ func (c *Call) fill(t *Templates) (url string, headers map[string]string, body [
 	} else {
 		text, fits := t.body.render(c, MaxPayload, false)
 		if body = []byte(text); !fits {
-			problems.Add("/body", CodePayloadTooLarge, "body has more than 256 KiB once its template is filled in")
+			problems.Add("/body", input.CodePayloadTooLarge, "body has more than 256 KiB once its template is filled in")
 		} else if t.webhook.CloudEvents == CloudEventsStructured && !json.Valid(body) {
-			problems.Add("/body", CodeJSONSyntax, "body is the data of a structured CloudEvent, so it has to be JSON "+
+			problems.Add("/body", input.CodeJSONSyntax, "body is the data of a structured CloudEvent, so it has to be JSON "+
 				"once its template is filled in; put texts in as {{json .Job}}, or use binary")
 		}
 	}

@@ -3,6 +3,8 @@ package dispatcher
 import (
 	"context"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Timeline is a page of the jobs of an app, each with what happened and what is planned between two times.
@@ -13,8 +15,8 @@ type Timeline struct {
 	Now  time.Time `json:"now"`
 	// Step is the width of the stretches into which marks of a crowded row are grouped. They begin at Now, in both
 	// directions, so none holds both what happened and what is planned.
-	Step  Duration      `json:"step"`
-	Items []TimelineRow `json:"items"`
+	Step  input.Duration `json:"step"`
+	Items []TimelineRow  `json:"items"`
 	// Next is the cursor of the page after this one, empty for the last.
 	Next string `json:"next,omitempty"`
 }
@@ -70,7 +72,7 @@ type TimelineQuery struct {
 	// Job is the only one that is wanted; empty: all.
 	Job      string
 	From, To time.Time
-	Page     Page // by name, at most MostTimelineRows
+	Page     input.Page // by name, at most MostTimelineRows
 	Now      time.Time
 }
 

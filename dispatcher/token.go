@@ -3,8 +3,9 @@ package dispatcher
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // APIToken is a bearer token of the HTTP API. The token itself is shown once, at its creation or rotation.
@@ -45,14 +46,14 @@ type TokenRotation struct {
 	Hash [32]byte `json:"-"`
 	// Overlap is how long the old secret works, too, but not past the token's expiry. There is one old secret at most: another
 	// rotation ends it.
-	Overlap Duration `json:"overlap"`
+	Overlap input.Duration `json:"overlap"`
 	// ExpiresAt replaces the expiry of the token; nil keeps it.
 	ExpiresAt *time.Time `json:"expires_at,omitempty"`
 }
 
 // The overlap of a rotation.
 const (
-	DefaultTokenOverlap = Duration(24 * time.Hour)
+	DefaultTokenOverlap = input.Duration(24 * time.Hour)
 	maxTokenOverlap     = 30 * 24 * time.Hour
 )
 
@@ -64,8 +65,8 @@ func (r *TokenRotation) SetDefaults() { r.Overlap = DefaultTokenOverlap }
 
 // Validate returns everything wrong with a rotation, as Problems, or nil.
 func (r TokenRotation) Validate() error {
-	var problems Problems
-	r.Overlap.check(&problems, "/overlap", 0, maxTokenOverlap)
+	var problems input.Problems
+	r.Overlap.CheckRange(&problems, "/overlap", 0, maxTokenOverlap)
 	return problems.Err()
 }
 
@@ -86,10 +87,10 @@ func (t APIToken) Administers(now time.Time) bool {
 
 // CheckExpiry refuses, as Problems, an expiry that has passed at now: a token that is to cease to work is revoked.
 func CheckExpiry(at *time.Time, now time.Time) error {
-	var problems Problems
+	var problems input.Problems
 	if at != nil && !now.Before(*at) {
-		problems.Add("/expires_at", CodeAtPast, "expires_at %s has passed, it is %s; revoke the token if it is to cease to work at once",
-			FormatInstant(*at), FormatInstant(now))
+		problems.Add("/expires_at", input.CodeAtPast, "expires_at %s has passed, it is %s; revoke the token if it is to cease to work at once",
+			input.FormatInstant(*at), input.FormatInstant(now))
 	}
 	return problems.Err()
 }
@@ -99,44 +100,32 @@ func (t APIToken) May(scope Scope) bool { return slices.Contains(t.Scopes, scope
 
 // Validate returns everything wrong with what the creator of a token chooses, as Problems, or nil.
 func (t APIToken) Validate() error {
-	var problems Problems
-	CheckName(&problems, "/name", t.Name)
-	checkText(&problems, "/description", t.Description)
+	var problems input.Problems
+	input.CheckName(&problems, "/name", t.Name)
+	input.CheckText(&problems, "/description", t.Description)
 	if n := len(t.Apps); n > maxTokenApps {
-		problems.Add("/apps", CodeTooMany, "%d apps are more than the %d that a token can be bound to; make one for each group of apps",
+		problems.Add("/apps", input.CodeTooMany, "%d apps are more than the %d that a token can be bound to; make one for each group of apps",
 			n, maxTokenApps)
 		return problems.Err()
 	}
 	if t.Apps != nil && len(t.Apps) == 0 { // a list that came out empty must not make a token for everything
-		problems.Add("/apps", CodeRequired, "apps is an empty list, so the token would work for no app; name the apps, or leave apps out "+
+		problems.Add("/apps", input.CodeRequired, "apps is an empty list, so the token would work for no app; name the apps, or leave apps out "+
 			"for a token that is bound to none and works for all")
 	}
 	for i, app := range t.Apps {
-		CheckName(&problems, fmt.Sprintf("/apps/%d", i), app)
+		input.CheckName(&problems, fmt.Sprintf("/apps/%d", i), app)
 	}
 	if len(t.Scopes) == 0 {
-		problems.Add("/scopes", CodeRequired, "scopes are missing; give at least one of %s", listed(Scopes()))
+		problems.Add("/scopes", input.CodeRequired, "scopes are missing; give at least one of %s", input.Listed(Scopes()))
 	}
 	for i, scope := range t.Scopes {
 		at := fmt.Sprintf("/scopes/%d", i)
-		CheckEnum(&problems, at, "scope", scope, Scopes())
+		input.CheckEnum(&problems, at, "scope", scope, Scopes())
 		if scope == ScopeAdmin && len(t.Apps) > 0 {
-			problems.Add(at, CodeTokenAdmin, "a token that is bound to apps cannot have the scope admin; leave out admin or the apps")
+			problems.Add(at, input.CodeTokenAdmin, "a token that is bound to apps cannot have the scope admin; leave out admin or the apps")
 		}
 	}
 	return problems.Err()
-}
-
-// listed joins words for a message.
-func listed[S ~string](words []S) string {
-	if len(words) == 0 {
-		return "none"
-	}
-	names := make([]string, len(words))
-	for i, word := range words {
-		names[i] = string(word)
-	}
-	return strings.Join(names, ", ")
 }
 
 // Scope is one thing that a token allows.

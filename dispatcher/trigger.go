@@ -2,10 +2,10 @@ package dispatcher
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -13,12 +13,12 @@ import (
 type Trigger struct {
 	Schedule
 	// MisfireAfter is how late a fire may be before it counts as missed; 0 means 60s.
-	MisfireAfter Duration `json:"misfire_after,omitempty"`
+	MisfireAfter input.Duration `json:"misfire_after,omitempty"`
 	// MisfirePolicy says what happens to missed fires; empty means FireOnce.
 	MisfirePolicy MisfirePolicy `json:"misfire_policy"`
 	// CatchUpWindow is how old a missed fire may be and still be caught up, from MisfireAfter to
 	// MaxCatchUpWindow; 0 means MaxCatchUpWindow. Older ones are skipped.
-	CatchUpWindow Duration `json:"catch_up_window,omitempty"`
+	CatchUpWindow input.Duration `json:"catch_up_window,omitempty"`
 	// Enabled is whether the trigger fires; see Job.Enabled.
 	Enabled bool `json:"enabled"`
 
@@ -49,7 +49,7 @@ type Trigger struct {
 }
 
 // DefaultMisfireAfter is how late a fire may be before it counts as missed.
-const DefaultMisfireAfter = Duration(60 * time.Second)
+const DefaultMisfireAfter = input.Duration(60 * time.Second)
 
 // TriggerState is the state of a trigger.
 type TriggerState string
@@ -69,9 +69,9 @@ func (t *Trigger) SetDefaults() {
 }
 
 // check adds everything wrong with t, which is named identity.
-func (t Trigger) check(problems *Problems, identity string) {
+func (t Trigger) check(problems *input.Problems, identity string) {
 	t.Schedule.check(problems, identity)
-	t.MisfireAfter.check(problems, "/misfire_after", time.Second, MaxDuration)
+	t.MisfireAfter.CheckRange(problems, "/misfire_after", time.Second, input.MaxDuration)
 	t.checkMisfires(problems)
 }
 
@@ -112,7 +112,7 @@ func (t *Trigger) fireAt(s *schedule.Schedule, next time.Time) {
 // warn returns what is allowed in the schedule but probably a mistake, with the warning codes of
 // package schedule. It looks at daylight saving for a year from since, or from the last fire if that
 // is later.
-func (t Trigger) warn(identity string, calendars Calendars, since time.Time) Problems {
+func (t Trigger) warn(identity string, calendars Calendars, since time.Time) input.Problems {
 	s, err := t.Parse(identity, t.AnchorAt, calendars)
 	if err != nil {
 		return nil //nolint:nilerr // Validate reports it
@@ -120,16 +120,14 @@ func (t Trigger) warn(identity string, calendars Calendars, since time.Time) Pro
 	if t.PrevFireTime != nil && t.PrevFireTime.After(since) {
 		since = *t.PrevFireTime
 	}
-	var found Problems
+	var found input.Problems
 	for _, w := range s.Warnings(since) {
-		found = append(found, Problem{Path: "/" + cmp.Or(w.Field, "expression"), Code: w.Code, Message: w.Message})
+		found = append(found, input.Problem{Path: "/" + cmp.Or(w.Field, "expression"), Code: w.Code, Message: w.Message})
 	}
-	told := slices.ContainsFunc(found, func(f Problem) bool { return f.Code == schedule.WarnNoFire })
+	told := slices.ContainsFunc(found, func(f input.Problem) bool { return f.Code == schedule.WarnNoFire })
 	budget := schedule.NewSteps(schedule.WarningSteps)
 	if _, fires, err := s.FindWithin(budget, since); err == nil && !fires && !told && t.PrevFireTime == nil {
 		found.Add("/expression", schedule.WarnNoFire, "end_at, repeat_count and calendar leave no fire, so the trigger never fires")
 	}
 	return found
 }
-
-func sortedKeys[V any](m map[string]V) []string { return slices.Sorted(maps.Keys(m)) }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestDeclaringASecretAgainIsAChange(t *testing.T) {
@@ -19,7 +20,7 @@ func TestDeclaringASecretAgainIsAChange(t *testing.T) {
 	if !stored.Declares(stored) {
 		t.Error("a secret that keeps its stored value is taken for a change")
 	}
-	if stored.Declares(with(dispatcher.Secret{Value: dispatcher.NewSensitive("value")})) {
+	if stored.Declares(with(dispatcher.Secret{Value: input.NewSensitive("value")})) {
 		t.Error("a value that is given is taken for the one that is stored: a client could guess it")
 	}
 	if stored.Declares(with(dispatcher.Secret{Reference: "env:SECRET_SHOP_KEY"})) {

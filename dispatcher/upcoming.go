@@ -4,14 +4,15 @@ import (
 	"strings"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // UpcomingFires counts the fires to come, by the steps of time in which they are due.
 type UpcomingFires struct {
 	// Step is the length of one step, and From is when the first begins.
-	Step Duration  `json:"step"`
-	From time.Time `json:"from"`
+	Step input.Duration `json:"step"`
+	From time.Time      `json:"from"`
 	// Counts has one number for each step; empty while Computing without an earlier result.
 	Counts []int64 `json:"counts"`
 	// ComputedAt is when they were counted; nil: they never were.
@@ -66,7 +67,7 @@ func (c *UpcomingCounter) LeaveOut() { c.partial = true }
 
 // Fires returns what was counted.
 func (c *UpcomingCounter) Fires(now time.Time) UpcomingFires {
-	return UpcomingFires{Step: Duration(UpcomingStep), From: c.from, Counts: c.counts, ComputedAt: &now, Partial: c.partial}
+	return UpcomingFires{Step: input.Duration(UpcomingStep), From: c.from, Counts: c.counts, ComputedAt: &now, Partial: c.partial}
 }
 
 // sharedSchedule is what the fires of a trigger follow from, if neither its name nor its bounds play a part.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // upcoming returns a trigger with its first fire after now.
@@ -36,7 +37,7 @@ func TestUpcomingCountsEachStep(t *testing.T) {
 		"in office hours":    {Expression: "* 9-17 * * *", Timezone: "America/New_York"},
 		"daily":              {Expression: "30 3 * * *", Timezone: "Europe/Berlin"},
 		"hashed":             {Expression: "H/10 * * * *", Timezone: "UTC"},
-		"spread by jitter":   {Expression: "*/10 * * * *", Timezone: "UTC", Jitter: dispatcher.Duration(4 * time.Minute)},
+		"spread by jitter":   {Expression: "*/10 * * * *", Timezone: "UTC", Jitter: input.Duration(4 * time.Minute)},
 		"a few times only":   {Expression: "0 * * * *", Timezone: "UTC", RepeatCount: 3},
 		"beyond the horizon": {Expression: "0 0 1 7 *", Timezone: "UTC"},
 	} {

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // alertModel is a carillon_alert in configuration, plan and state. A mute of an operator and what fires now are not in it:
@@ -130,8 +131,8 @@ func expandFailures(ctx context.Context, e *expander, object types.Object) *disp
 	}
 	var f dispatcher.AlertFailures
 	f.SetDefaults()
-	f.After = e.whole("/failure/after", m.After, f.After, dispatcher.CodeCountRange, "give a whole number, at least 1")
-	f.RepeatEvery = e.whole("/failure/repeat_every", m.RepeatEvery, 0, dispatcher.CodeCountRange, "give a whole number, or 0 for never")
+	f.After = e.whole("/failure/after", m.After, f.After, input.CodeCountRange, "give a whole number, at least 1")
+	f.RepeatEvery = e.whole("/failure/repeat_every", m.RepeatEvery, 0, input.CodeCountRange, "give a whole number, or 0 for never")
 	return &f
 }
 
@@ -152,7 +153,7 @@ func expandMute(ctx context.Context, e *expander, pointer string, object types.O
 }
 
 // optionalTime is someTime for a duration that has no default.
-func (e *expander) optionalTime(pointer string, v durationString) dispatcher.Duration {
+func (e *expander) optionalTime(pointer string, v durationString) input.Duration {
 	if v.IsNull() {
 		return 0
 	}
@@ -201,7 +202,7 @@ func flattenAlertRetry(
 }
 
 // flattenSomeTime is flattenDuration for a duration of which zero stands for none.
-func flattenSomeTime(d dispatcher.Duration) durationString {
+func flattenSomeTime(d input.Duration) durationString {
 	if d == 0 {
 		return durationString{types.StringNull()}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // destinationAt is the pointer of the destination, below which all secrets of an alert are.
@@ -28,8 +29,8 @@ func (r *alertResource) ValidateConfig(
 	alert := expandAlert(ctx, &e, config)
 	// ModifyPlan knows whether there is a stored value.
 	alert.Destination = alert.Destination.WithSecrets(withOmitted(alert.Destination.Secrets()))
-	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/app", alert.App) // Validate leaves it out: the API has it in the URL
+	var problems input.Problems
+	input.CheckName(&problems, "/app", alert.App) // Validate leaves it out: the API has it in the URL
 	problems.AddError("", alert.Validate())
 	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
 }
@@ -85,7 +86,7 @@ func (r *alertResource) checkBounds(ctx context.Context, diags *diag.Diagnostics
 	if e.isUnknown("/app") || bounds == nil || diags.HasError() {
 		return
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	problems.AddError(destinationAt, bounds.CheckDestination(alert.App, alert.Destination))
 	reportProblems(diags, (&expander{unknown: e.unknown, incomplete: e.incomplete}).problemsWith(problems.Err()))
 }
@@ -98,14 +99,14 @@ func (r *alertResource) warnOfUnknownJobs(ctx context.Context, diags *diag.Diagn
 	if len(r.conn.unknown) > 0 || alert.App == "" || alert.Name == "" || diags.HasError() {
 		return
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	for i, name := range alert.Jobs {
-		at := dispatcher.Pointer("jobs", strconv.Itoa(i))
+		at := input.Pointer("jobs", strconv.Itoa(i))
 		if e.isUnknown(at) || name == "" {
 			continue
 		}
 		if _, exists, _, known := r.conn.followersOf(ctx, alert.App, name); known && !exists {
-			addUnknownName(&problems, at, dispatcher.CodeAlertJobUnknown, "job", alert.App, name, r.conn.someJobs(ctx, alert.App))
+			addUnknownName(&problems, at, input.CodeAlertJobUnknown, "job", alert.App, name, r.conn.someJobs(ctx, alert.App))
 		}
 	}
 	r.conn.warnOfMistakes(diags, alert.App, alert.Name, e.aboutKnown(problems), "more alerts")
@@ -125,7 +126,7 @@ func alertSecretsToWrite(
 }
 
 // missingAlertSecrets is missingSecretProblems for an alert.
-func missingAlertSecrets(ctx context.Context, config alertModel, state *alertModel) dispatcher.Problems {
+func missingAlertSecrets(ctx context.Context, config alertModel, state *alertModel) input.Problems {
 	var e expander
 	alert := expandAlert(ctx, &e, config)
 	secrets := alertSecretsToWrite(ctx, &e, alert, config, state)
@@ -133,7 +134,7 @@ func missingAlertSecrets(ctx context.Context, config alertModel, state *alertMod
 }
 
 // keptAlertSecrets is keptSecretProblems for an alert.
-func keptAlertSecrets(ctx context.Context, plan, config, state alertModel) dispatcher.Problems {
+func keptAlertSecrets(ctx context.Context, plan, config, state alertModel) input.Problems {
 	var e expander
 	alert, old := expandAlert(ctx, &e, plan), expandAlert(ctx, &expander{}, state)
 	if !e.allKnown("/destination/webhook/url") || !e.allKnown("/destination/webhook/auth/oauth2/token_url") {
@@ -145,7 +146,7 @@ func keptAlertSecrets(ctx context.Context, plan, config, state alertModel) dispa
 			stored[pointer] = dispatcher.Secret{Stored: true}
 		}
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	written := alert.WithSecrets(alertSecretsToWrite(ctx, &e, alert, config, &state)).Destination
 	problems.AddError(destinationAt, written.CheckKept(old.WithSecrets(stored).Destination))
 	for i, p := range problems {

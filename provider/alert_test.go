@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -33,7 +34,7 @@ func TestAlertStory(t *testing.T) {
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "The alert selects no job: billing/on-call")
 	mustChangeNothing(t, d)
 	alert, err := f.outside.Alert(t.Context(), "billing", "default")
-	if err != nil || alert.Failure.After != 2 || !alert.Missed || alert.LateAfter != dispatcher.Duration(5*time.Minute) || alert.Recovery ||
+	if err != nil || alert.Failure.After != 2 || !alert.Missed || alert.LateAfter != input.Duration(5*time.Minute) || alert.Recovery ||
 		len(alert.Mutes) != 2 || alert.Retry.MaxAttempts != 5 || !alert.IsDefault() {
 		t.Errorf("alert = %+v, %v", alert, err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 type boundsModel struct {
@@ -232,9 +233,9 @@ func expandBounds(ctx context.Context, e *expander, object types.Object) *dispat
 // count expands a number of which zero is not a value: the API takes it for the default.
 func (e *expander) count(pointer string, v types.Number) int {
 	before := len(e.problems)
-	n := e.whole(pointer, v, 0, dispatcher.CodeCountRange, "give a whole number")
+	n := e.whole(pointer, v, 0, input.CodeCountRange, "give a whole number")
 	if n == 0 && !v.IsNull() && !v.IsUnknown() && len(e.problems) == before {
-		e.problems.Add(pointer, dispatcher.CodeCountRange, "0 is less than the minimum of 1; leave it out for the default")
+		e.problems.Add(pointer, input.CodeCountRange, "0 is less than the minimum of 1; leave it out for the default")
 	}
 	return n
 }

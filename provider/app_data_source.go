@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var _ datasource.DataSourceWithConfigure = (*appDataSource)(nil)
@@ -96,8 +97,8 @@ func (d *appDataSource) Read(ctx context.Context, req datasource.ReadRequest, re
 		return
 	}
 	name := config.Name.ValueString()
-	var problems dispatcher.Problems
-	if dispatcher.CheckName(&problems, "/name", name); len(problems) > 0 {
+	var problems input.Problems
+	if input.CheckName(&problems, "/name", name); len(problems) > 0 {
 		reportProblems(&resp.Diagnostics, problems)
 		return
 	}

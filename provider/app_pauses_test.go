@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/helper/resource"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -29,7 +30,7 @@ func TestAppDataSourceShowsPauses(t *testing.T) {
 		resource.TestStep{
 			PreConfig: func() {
 				for _, asked := range []dispatcher.AppPauseRequest{
-					{Labels: dispatcher.Labels{"team": "payments"}, Reason: "a migration", Until: &until}, {},
+					{Labels: input.Labels{"team": "payments"}, Reason: "a migration", Until: &until}, {},
 				} {
 					if _, err := f.outside.PauseApp(t.Context(), "crm", asked); err != nil {
 						t.Fatal(err)

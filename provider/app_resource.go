@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var (
@@ -178,7 +179,7 @@ func warnOfBreaks(diags *diag.Diagnostics, app dispatcher.App) {
 	}
 	var lines strings.Builder
 	for _, job := range app.Breaks.Jobs {
-		fmt.Fprintf(&lines, "\n  %s: %s", job.Job, dispatcher.Problems(job.Problems))
+		fmt.Fprintf(&lines, "\n  %s: %s", job.Job, input.Problems(job.Problems))
 	}
 	if count := app.Breaks.Count; count > 0 {
 		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("%d jobs are outside the bounds of app %q", count, app.Name),
@@ -186,7 +187,7 @@ func warnOfBreaks(diags *diag.Diagnostics, app dispatcher.App) {
 	}
 	lines.Reset()
 	for _, alert := range app.Breaks.Alerts {
-		fmt.Fprintf(&lines, "\n  %s: %s", alert.Alert, dispatcher.Problems(alert.Problems))
+		fmt.Fprintf(&lines, "\n  %s: %s", alert.Alert, input.Problems(alert.Problems))
 	}
 	if count := len(app.Breaks.Alerts); count > 0 {
 		diags.AddAttributeWarning(path.Root("bounds"), fmt.Sprintf("%d alerts are outside the bounds of app %q", count, app.Name),
@@ -236,8 +237,8 @@ func (r *appResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 func (r *appResource) ImportState(
 	ctx context.Context, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
-	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "", req.ID)
+	var problems input.Problems
+	input.CheckName(&problems, "", req.ID)
 	if len(problems) > 0 {
 		resp.Diagnostics.AddError("Invalid import id (import_id)",
 			"Import an app by its name, such as billing: "+problems.Error())
@@ -255,8 +256,8 @@ func expandApp(ctx context.Context, e *expander, m appModel) dispatcher.App {
 	app.Enabled = e.bool("/enabled", m.Enabled, app.Enabled)
 	// The API takes zero for "left out", so a zero that somebody wrote is reported here.
 	app.Retention = e.duration("/retention", m.Retention, app.Retention)
-	if given, err := dispatcher.ParseDuration(m.Retention.ValueString()); err == nil && given == 0 {
-		e.problems.Add("/retention", dispatcher.CodeDurationMin,
+	if given, err := input.ParseDuration(m.Retention.ValueString()); err == nil && given == 0 {
+		e.problems.Add("/retention", input.CodeDurationMin,
 			"duration 0s is less than the minimum of %s", dispatcher.MinRetention)
 	}
 	app.Bounds, app.Defaults = expandBounds(ctx, e, m.Bounds), expandDefaults(ctx, e, m)

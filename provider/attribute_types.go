@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // The attribute types of this file hold strings that can be written in several ways.
@@ -31,8 +31,8 @@ type equivalence interface {
 type durations struct{}
 
 func (durations) equivalent(_ context.Context, a, b string) bool {
-	x, errX := dispatcher.ParseDuration(a)
-	y, errY := dispatcher.ParseDuration(b)
+	x, errX := input.ParseDuration(a)
+	y, errY := input.ParseDuration(b)
 	return errX == nil && errY == nil && x == y
 }
 
@@ -42,8 +42,8 @@ func (durations) equivalent(_ context.Context, a, b string) bool {
 type instants struct{}
 
 func (instants) equivalent(_ context.Context, a, b string) bool {
-	x, errX := dispatcher.ParseInstant(a)
-	y, errY := dispatcher.ParseInstant(b)
+	x, errX := input.ParseInstant(a)
+	y, errY := input.ParseInstant(b)
 	return errX == nil && errY == nil && x.Equal(y)
 }
 
@@ -59,7 +59,7 @@ func (documents) equivalent(ctx context.Context, a, b string) bool {
 }
 
 // formatDuration writes a duration without the zero parts that Go adds: 1m, not 1m0s.
-func formatDuration(d dispatcher.Duration) string {
+func formatDuration(d input.Duration) string {
 	text := d.String()
 	if strings.HasSuffix(text, "m0s") {
 		text = strings.TrimSuffix(text, "0s")

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/provider"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -161,7 +162,7 @@ func TestGeneratedConfigurationOfAnImportIsValidAndComplete(t *testing.T) {
 	t.Parallel()
 	story(t, func(t *testing.T, f *fixture) {
 		f.directory(t, contents(t, everything), providerBlock("")).must(t, "apply", "-auto-approve")
-		stored := dispatcher.Secret{Value: dispatcher.NewSensitive("CANARY")}
+		stored := dispatcher.Secret{Value: input.NewSensitive("CANARY")}
 		_, err := f.outside.PutJob(t.Context(), dispatcher.Job{App: "crm", Name: "secret", Target: dispatcher.Target{
 			Webhook: &dispatcher.Webhook{URL: "https://hooks.example.com/", Auth: &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: stored}}},
 		}}, client.Condition{})

@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -183,7 +184,7 @@ func TestRemovedCalendarOfTriggerIsPlannedAgain(t *testing.T) {
 			PreConfig: do(t, func(ctx context.Context) error {
 				return f.change(ctx, func(j *dispatcher.Job) {
 					t := j.Triggers["t"]
-					t.Calendar, t.Jitter = "", dispatcher.Duration(time.Minute)
+					t.Calendar, t.Jitter = "", input.Duration(time.Minute)
 					j.Triggers["t"] = t
 				})
 			}),

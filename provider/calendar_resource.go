@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var (
@@ -84,8 +85,8 @@ func (r *calendarResource) ValidateConfig(
 	}
 	var e expander
 	calendar := expandCalendar(ctx, &e, config)
-	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/app", calendar.App) // Validate leaves it out: the API has it in the URL
+	var problems input.Problems
+	input.CheckName(&problems, "/app", calendar.App) // Validate leaves it out: the API has it in the URL
 	problems.AddError("", calendar.Validate())
 	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
 }
@@ -193,7 +194,7 @@ func (r *calendarResource) ImportState(
 
 // plannedCalendar returns the calendar to write, and the problems that could not be found at
 // plan because their values were unknown.
-func plannedCalendar(ctx context.Context, plan calendarModel) (dispatcher.Calendar, dispatcher.Problems) {
+func plannedCalendar(ctx context.Context, plan calendarModel) (dispatcher.Calendar, input.Problems) {
 	var e expander
 	calendar := expandCalendar(ctx, &e, plan)
 	return calendar, e.problemsWith(calendar.Validate())

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -96,7 +97,7 @@ func TestRunDataSourceReadsAttempts(t *testing.T) {
 				Response: &dispatcher.Response{
 					RequestID: "req-1", Headers: map[string]string{"server": "x"}, Body: "sorry", FunctionError: "Handled", LogTail: "END",
 					Endpoint: "worker-1", CallbackResult: "42 rows",
-					Phases: dispatcher.Phases{Connect: dispatcher.Duration(time.Millisecond), LastByte: dispatcher.Duration(time.Second)},
+					Phases: dispatcher.Phases{Connect: input.Duration(time.Millisecond), LastByte: input.Duration(time.Second)},
 				},
 			},
 		}})

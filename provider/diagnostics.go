@@ -9,11 +9,11 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 	"github.com/hashicorp/terraform-plugin-framework/path"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // reportProblems adds an error for each problem, at the attribute that it points to.
-func reportProblems(diags *diag.Diagnostics, problems []dispatcher.Problem) {
+func reportProblems(diags *diag.Diagnostics, problems []input.Problem) {
 	for _, p := range problems {
 		diags.AddAttributeError(attributePath(p.Path), title(p.Code, "Invalid value"), withCode(messageWithPath(p), p.Code))
 	}
@@ -22,7 +22,7 @@ func reportProblems(diags *diag.Diagnostics, problems []dispatcher.Problem) {
 // messageWithPath puts the attribute's path before the message, because Terraform itself shows
 // only the outermost attribute. A message about a calendar's rule begins with its JSON pointer;
 // the path replaces it.
-func messageWithPath(p dispatcher.Problem) string {
+func messageWithPath(p input.Problem) string {
 	at, message := attributePath(p.Path).String(), p.Message
 	rest, pointed := strings.CutPrefix(message, strings.TrimPrefix(p.Path, "/"))
 	if pointed && strings.Count(p.Path, "/") > 1 {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // isNotFound reports whether the API says that the thing does not exist. The 404 of a proxy or
@@ -21,7 +22,7 @@ import (
 func isNotFound(err error) bool {
 	var response *client.Error
 	return errors.As(err, &response) && response.Status == http.StatusNotFound &&
-		hasCode(response, dispatcher.CodeNotFound)
+		hasCode(response, input.CodeNotFound)
 }
 
 // isConflict reports whether an update or delete failed because the thing is no longer at the
@@ -31,11 +32,11 @@ func isConflict(err error) bool { return errors.Is(err, dispatcher.ErrPreconditi
 // isInUse reports whether a delete failed because a job refers to the endpoint group or job.
 func isInUse(err error) bool {
 	var response *client.Error
-	return errors.As(err, &response) && (hasCode(response, dispatcher.CodeGroupInUse) || hasCode(response, dispatcher.CodeJobInUse))
+	return errors.As(err, &response) && (hasCode(response, input.CodeGroupInUse) || hasCode(response, input.CodeJobInUse))
 }
 
 func hasCode(response *client.Error, code string) bool {
-	return slices.ContainsFunc(response.Problems, func(p dispatcher.Problem) bool { return p.Code == code })
+	return slices.ContainsFunc(response.Problems, func(p input.Problem) bool { return p.Code == code })
 }
 
 // report adds the error of a request. doing names the action and its object, such as
@@ -108,7 +109,7 @@ func doneBy(done string, refused error) string {
 	if !errors.As(refused, &response) || response.ChangedBy == "" {
 		return ""
 	}
-	return fmt.Sprintf(", %s by %s at %s", done, dispatcher.Echo(response.ChangedBy), response.ChangedAt.UTC().Format(time.RFC3339))
+	return fmt.Sprintf(", %s by %s at %s", done, input.Echo(response.ChangedBy), response.ChangedAt.UTC().Format(time.RFC3339))
 }
 
 // reportConflict adds the error of an update or delete that failed because the thing changed

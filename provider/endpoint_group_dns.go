@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // nameModel is a block dns of an endpoint group.
@@ -87,7 +88,7 @@ func expandNames(ctx context.Context, e *expander, of types.Map) map[string]disp
 	all := map[string]dispatcher.DNSMembers{}
 	for label, element := range of.Elements() {
 		object, _ := element.(types.Object)
-		at := dispatcher.Pointer("dns", label)
+		at := input.Pointer("dns", label)
 		var m nameModel
 		if !e.object(ctx, at, object, &m) {
 			all[label] = dispatcher.DNSMembers{}

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // groupModel is a carillon_endpoint_group in configuration, plan and state. Its objects and maps are Terraform values and
@@ -74,14 +75,14 @@ func expandGroup(ctx context.Context, e *expander, m groupModel) dispatcher.Endp
 	g.Registration = expandRegistration(ctx, e, m.Registration)
 	g.DNS = expandNames(ctx, e, m.DNS)
 	g.HealthCheck = expandHealthCheck(ctx, e, m.HealthCheck)
-	g.EjectAfter = e.whole("/eject_after", m.EjectAfter, g.EjectAfter, dispatcher.CodeCountRange, "give a whole number, or 0 for never")
+	g.EjectAfter = e.whole("/eject_after", m.EjectAfter, g.EjectAfter, input.CodeCountRange, "give a whole number, or 0 for never")
 	if e.markUnknown("/endpoints", m.Endpoints) {
 		return g
 	}
 	g.Endpoints = map[string]dispatcher.StaticEndpoint{}
 	for id, element := range m.Endpoints.Elements() {
 		object, _ := element.(types.Object)
-		g.Endpoints[id] = expandEndpoint(ctx, e, dispatcher.Pointer("endpoints", id), object)
+		g.Endpoints[id] = expandEndpoint(ctx, e, input.Pointer("endpoints", id), object)
 	}
 	return g
 }
@@ -140,11 +141,11 @@ func expandRegistration(ctx context.Context, e *expander, object types.Object) *
 }
 
 // someTime expands a duration of which zero is not a value: the API takes it for the default.
-func (e *expander) someTime(pointer string, v durationString, otherwise dispatcher.Duration) dispatcher.Duration {
+func (e *expander) someTime(pointer string, v durationString, otherwise input.Duration) input.Duration {
 	before := len(e.problems)
 	d := e.duration(pointer, v, otherwise)
 	if d == 0 && len(e.problems) == before {
-		e.problems.Add(pointer, dispatcher.CodeDurationMin, "duration 0s is too short; leave it out for the default")
+		e.problems.Add(pointer, input.CodeDurationMin, "duration 0s is too short; leave it out for the default")
 	}
 	return d
 }
@@ -160,7 +161,7 @@ func (e *expander) ports(pointer string, v types.List) []int {
 		port, _ := element.(types.Number)
 		at := pointer + "/" + strconv.Itoa(i)
 		e.rejectNull(at, port)
-		all = append(all, e.whole(at, port, 0, dispatcher.CodeCountRange, "give a port from 1 to 65535"))
+		all = append(all, e.whole(at, port, 0, input.CodeCountRange, "give a port from 1 to 65535"))
 	}
 	return all
 }

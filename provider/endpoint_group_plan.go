@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // ValidateConfig checks all known values by the rules of the domain.
@@ -23,8 +24,8 @@ func (r *groupResource) ValidateConfig(
 	var e expander
 	group := expandGroup(ctx, &e, config)
 	group = group.WithSecrets(withOmitted(group.Secrets())) // ModifyPlan knows whether there is a stored value
-	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/app", group.App) // Validate leaves it out: the API has it in the URL
+	var problems input.Problems
+	input.CheckName(&problems, "/app", group.App) // Validate leaves it out: the API has it in the URL
 	problems.AddError("", group.Validate())
 	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
 }
@@ -99,7 +100,7 @@ func groupSecretsToWrite(
 }
 
 // missingGroupSecrets is missingSecretProblems for a group.
-func missingGroupSecrets(ctx context.Context, config groupModel, state *groupModel) dispatcher.Problems {
+func missingGroupSecrets(ctx context.Context, config groupModel, state *groupModel) input.Problems {
 	var e expander
 	group := expandGroup(ctx, &e, config)
 	secrets := groupSecretsToWrite(ctx, &e, group, config, state)
@@ -108,7 +109,7 @@ func missingGroupSecrets(ctx context.Context, config groupModel, state *groupMod
 
 // keptGroupSecrets returns a problem for each secret that would keep its stored value although the group now leads to
 // another server, network or port. Each points to the value_version, as those of keptSecretProblems do.
-func keptGroupSecrets(ctx context.Context, plan, config, state groupModel) dispatcher.Problems {
+func keptGroupSecrets(ctx context.Context, plan, config, state groupModel) input.Problems {
 	var e expander
 	group, old := expandGroup(ctx, &e, plan), expandGroup(ctx, &expander{}, state)
 	if !e.allKnown("/endpoints") || !e.allKnown("/registration") || !e.allKnown("/auth/oauth2/token_url") {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var (
@@ -112,7 +113,7 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 		current, readErr := r.conn.Group(ctx, app, name)
 		r.conn.reportConflict(&resp.Diagnostics, groupKind, id, revision, current.Revision, err, readErr)
 	case isInUse(err):
-		resp.Diagnostics.AddError(title(dispatcher.CodeGroupInUse, ""), fmt.Sprintf("Could not delete %s %q: %v.\n\nTerraform destroys a "+
+		resp.Diagnostics.AddError(title(input.CodeGroupInUse, ""), fmt.Sprintf("Could not delete %s %q: %v.\n\nTerraform destroys a "+
 			"group before it updates the jobs that used it. Give these jobs another target in one apply and remove the group in the next "+
 			"one, or set create_before_destroy in the lifecycle block of the group.", groupKind, id, err))
 	default:
@@ -128,7 +129,7 @@ func (r *groupResource) ImportState(
 
 // plannedGroup returns the group to write with the secrets that must be sent, and the problems that could not be found at
 // plan because their values were unknown. state is nil for a new group.
-func plannedGroup(ctx context.Context, plan, config groupModel, state *groupModel) (dispatcher.EndpointGroup, dispatcher.Problems) {
+func plannedGroup(ctx context.Context, plan, config groupModel, state *groupModel) (dispatcher.EndpointGroup, input.Problems) {
 	var e expander
 	group := expandGroup(ctx, &e, plan)
 	group = group.WithSecrets(groupSecretsToWrite(ctx, &e, group, config, state))

@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -78,7 +79,7 @@ func TestGeneratedConfigurationOfAnEndpointGroup(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stored := dispatcher.Secret{Value: dispatcher.NewSensitive("CANARY")}
+	stored := dispatcher.Secret{Value: input.NewSensitive("CANARY")}
 	group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: stored}}
 	if _, err = f.outside.PutGroup(t.Context(), group, client.Condition{Existing: true}); err != nil {
 		t.Fatal(err)
@@ -207,7 +208,7 @@ func TestLiveEndpointsAreShown(t *testing.T) {
 	d := f.directory(t, contents(t, groupDir+"main.tf"), providerBlock(""))
 	d.must(t, "apply", "-auto-approve")
 	if _, err := f.outside.RegisterEndpoint(t.Context(), "billing", "workers", "w-1",
-		dispatcher.StaticEndpoint{URL: "http://10.0.3.4:8080", Labels: dispatcher.Labels{"zone": "c"}}); err != nil {
+		dispatcher.StaticEndpoint{URL: "http://10.0.3.4:8080", Labels: input.Labels{"zone": "c"}}); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := f.outside.DrainEndpoint(t.Context(), "billing", "workers", "a", true); err != nil {
@@ -258,7 +259,7 @@ func TestExecutorGroupStory(t *testing.T) {
 	}
 	job, err := f.outside.Job(t.Context(), "finance", "invoices")
 	want := dispatcher.XXLJobRun{Handler: "invoiceJobHandler", Param: "monthly", Blocking: dispatcher.BlockingQueue,
-		CallbackTimeout: dispatcher.Duration(48 * time.Hour)}
+		CallbackTimeout: input.Duration(48 * time.Hour)}
 	if err != nil || *job.Target.Group.XXLJob != want {
 		t.Errorf("run = %+v, %v, want %+v", job.Target.Group.XXLJob, err, want)
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var _ datasource.DataSourceWithConfigure = (*endpointsDataSource)(nil)
@@ -82,14 +83,14 @@ func (d *endpointsDataSource) Read(ctx context.Context, req datasource.ReadReque
 	if resp.Diagnostics.HasError() || !d.conn.ready(&resp.Diagnostics) {
 		return
 	}
-	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/app", m.App.ValueString())
-	dispatcher.CheckName(&problems, "/group", m.Group.ValueString())
+	var problems input.Problems
+	input.CheckName(&problems, "/app", m.App.ValueString())
+	input.CheckName(&problems, "/group", m.Group.ValueString())
 	if reportProblems(&resp.Diagnostics, problems); len(problems) > 0 {
 		return
 	}
 	m.Endpoints = []endpointDataModel{}
-	for page := (dispatcher.Page{}); ; {
+	for page := (input.Page{}); ; {
 		list, err := d.conn.Endpoints(ctx, m.App.ValueString(), m.Group.ValueString(), page)
 		if err != nil {
 			d.conn.report(&resp.Diagnostics, fmt.Sprintf("list the endpoints of group %q", importID(m.App, m.Group)), err)

@@ -14,7 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 	"github.com/hashicorp/terraform-plugin-framework/types/basetypes"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // expander turns Terraform values into fields of the domain; flatten.go holds the way back.
@@ -23,7 +23,7 @@ import (
 // The zero expander is ready to use.
 type expander struct {
 	// problems are the values that do not have the form of their type, such as a bad duration.
-	problems dispatcher.Problems
+	problems input.Problems
 	// unknown are the pointers of values that Terraform learns only during apply.
 	unknown []string
 	// incomplete are the pointers of values whose rules cannot be checked as a whole because a
@@ -62,17 +62,17 @@ func contains(outer, inner string) bool {
 // is the domain's verdict on the result. It drops problems about unknown values. It also drops
 // the domain's problem with a value that could not be expanded: that value became zero, so the
 // second message would only confuse.
-func (e *expander) problemsWith(err error) dispatcher.Problems {
-	var fromDomain dispatcher.Problems
+func (e *expander) problemsWith(err error) input.Problems {
+	var fromDomain input.Problems
 	fromDomain.AddError("", err)
-	var all dispatcher.Problems
+	var all input.Problems
 	for _, p := range e.problems {
 		if !e.isUnknown(p.Path) { // the form of a known value does not depend on others
 			all = append(all, p)
 		}
 	}
 	for _, p := range e.aboutKnown(fromDomain) {
-		expanded := func(own dispatcher.Problem) bool { return contains(own.Path, p.Path) }
+		expanded := func(own input.Problem) bool { return contains(own.Path, p.Path) }
 		if !slices.ContainsFunc(e.problems, expanded) {
 			all = append(all, p)
 		}
@@ -81,8 +81,8 @@ func (e *expander) problemsWith(err error) dispatcher.Problems {
 }
 
 // aboutKnown returns the problems whose values are known, and with them all that their rules depend on.
-func (e *expander) aboutKnown(problems dispatcher.Problems) dispatcher.Problems {
-	var kept dispatcher.Problems
+func (e *expander) aboutKnown(problems input.Problems) input.Problems {
+	var kept input.Problems
 	for _, p := range problems {
 		if !e.isUnknown(p.Path) && !slices.Contains(e.incomplete, p.Path) {
 			kept = append(kept, p)
@@ -120,7 +120,7 @@ func expandOptional[S ~string](e *expander, pointer string, v types.String, fiel
 	}
 	*field = S(e.string(pointer, v))
 	if !v.IsUnknown() && *field == "" {
-		e.problems.Add(pointer, dispatcher.CodeRequired, "text is empty; leave it out for the default")
+		e.problems.Add(pointer, input.CodeRequired, "text is empty; leave it out for the default")
 	}
 }
 
@@ -145,11 +145,11 @@ func (e *expander) whole(pointer string, v types.Number, otherwise int, code, ad
 	return int(n)
 }
 
-func (e *expander) duration(pointer string, v durationString, otherwise dispatcher.Duration) dispatcher.Duration {
+func (e *expander) duration(pointer string, v durationString, otherwise input.Duration) input.Duration {
 	if e.markUnknown(pointer, v) || v.IsNull() {
 		return otherwise
 	}
-	d, err := dispatcher.ParseDuration(v.ValueString())
+	d, err := input.ParseDuration(v.ValueString())
 	e.problems.AddError(pointer, err)
 	return d
 }
@@ -159,7 +159,7 @@ func (e *expander) instant(pointer string, v instantString) *time.Time {
 	if e.markUnknown(pointer, v) || v.IsNull() {
 		return nil
 	}
-	t, err := dispatcher.ParseInstant(v.ValueString())
+	t, err := input.ParseInstant(v.ValueString())
 	if err != nil {
 		e.problems.AddError(pointer, err)
 		return nil
@@ -178,7 +178,7 @@ func (e *expander) list(pointer string, v types.List) []attr.Value {
 // rejectNull adds a problem if an element of a list is null.
 func (e *expander) rejectNull(pointer string, v interface{ IsNull() bool }) {
 	if v.IsNull() {
-		e.problems.Add(pointer, dispatcher.CodeRequired, "null is not a value; leave it out of the list")
+		e.problems.Add(pointer, input.CodeRequired, "null is not a value; leave it out of the list")
 	}
 }
 
@@ -207,9 +207,9 @@ func (e *expander) stringMap(pointer string, v types.Map) map[string]string {
 	all := map[string]string{}
 	for name, element := range v.Elements() {
 		text, _ := element.(types.String)
-		at := pointer + dispatcher.Pointer(name)
+		at := pointer + input.Pointer(name)
 		if text.IsNull() {
-			e.problems.Add(at, dispatcher.CodeRequired, "%s is null; leave it out of the map", dispatcher.Echo(name))
+			e.problems.Add(at, input.CodeRequired, "%s is null; leave it out of the map", input.Echo(name))
 		}
 		all[name] = e.string(at, text)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/tfsdk"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // The functions in this file turn fields of the domain into Terraform values; expand.go holds
@@ -36,7 +36,7 @@ func flattenOptionalBool(value bool, prior types.Bool) types.Bool {
 
 func flattenNumber(n int) types.Number { return types.NumberValue(big.NewFloat(float64(n))) }
 
-func flattenDuration(d dispatcher.Duration) durationString {
+func flattenDuration(d input.Duration) durationString {
 	return newSemanticString[durations](formatDuration(d))
 }
 

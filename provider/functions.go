@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/function"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -75,7 +75,7 @@ func (nextFiresFunction) Run(ctx context.Context, req function.RunRequest, resp 
 	if resp.Error = req.Arguments.Get(ctx, &expression, &timezone, &from, &count); resp.Error != nil {
 		return
 	}
-	start, err := dispatcher.ParseInstant(from)
+	start, err := input.ParseInstant(from)
 	if err != nil {
 		resp.Error = function.NewArgumentFuncError(2, "from: "+err.Error())
 		return

@@ -11,7 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/planmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // importID returns the import id of a thing that belongs to an app.
@@ -22,13 +22,13 @@ func importNested(
 	ctx context.Context, kind, example string, req resource.ImportStateRequest, resp *resource.ImportStateResponse,
 ) {
 	app, name, _ := strings.Cut(req.ID, "/")
-	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "", app)
-	dispatcher.CheckName(&problems, "", name)
+	var problems input.Problems
+	input.CheckName(&problems, "", app)
+	input.CheckName(&problems, "", name)
 	if len(problems) > 0 {
 		resp.Diagnostics.AddError("Invalid import id (import_id)",
 			fmt.Sprintf("The id %s does not have the form app/%s, such as %s. Each part is %s.",
-				dispatcher.Echo(req.ID), kind, example, strings.ReplaceAll(nameRule, "`", "")))
+				input.Echo(req.ID), kind, example, strings.ReplaceAll(nameRule, "`", "")))
 		return
 	}
 	resp.Diagnostics.Append(resp.State.SetAttribute(ctx, path.Root("app"), app)...)

@@ -6,6 +6,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func concurrencyPolicyAttribute() schema.Attribute {
@@ -28,13 +29,13 @@ func queueLimitAttribute() schema.Attribute {
 // expandConcurrency sets the fields of a job that limit its runs.
 func expandConcurrency(e *expander, m jobModel, job *dispatcher.Job) {
 	expandOptional(e, "/concurrency_policy", m.ConcurrencyPolicy, &job.ConcurrencyPolicy)
-	job.MaxConcurrency = e.whole("/max_concurrency", m.MaxConcurrency, 0, dispatcher.CodeCountRange,
+	job.MaxConcurrency = e.whole("/max_concurrency", m.MaxConcurrency, 0, input.CodeCountRange,
 		"give how many runs there may be at once, or 0 for the default of the policy")
-	job.QueueLimit = e.whole("/queue_limit", m.QueueLimit, job.QueueLimit, dispatcher.CodeCountRange,
+	job.QueueLimit = e.whole("/queue_limit", m.QueueLimit, job.QueueLimit, input.CodeCountRange,
 		"give how many runs may wait")
 	// The API takes zero for "left out", so a zero that somebody wrote is reported here.
 	if job.QueueLimit == 0 && !m.QueueLimit.IsUnknown() {
-		e.problems.Add("/queue_limit", dispatcher.CodeCountRange,
+		e.problems.Add("/queue_limit", input.CodeCountRange,
 			"queue_limit 0 is not in 1 to %d; if no run should wait, set concurrency_policy to forbid", dispatcher.MaxQueueLimit)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var _ datasource.DataSourceWithConfigure = (*jobDataSource)(nil)
@@ -124,9 +125,9 @@ func (d *jobDataSource) Read(ctx context.Context, req datasource.ReadRequest, re
 
 // validNames reports whether app and name can be names. If not, it adds errors that say why.
 func validNames(diags *diag.Diagnostics, app, name types.String) bool {
-	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/app", app.ValueString())
-	dispatcher.CheckName(&problems, "/name", name.ValueString())
+	var problems input.Problems
+	input.CheckName(&problems, "/app", app.ValueString())
+	input.CheckName(&problems, "/name", name.ValueString())
 	reportProblems(diags, problems)
 	return len(problems) == 0
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func deleteAfterAttribute() schema.Attribute {
@@ -22,13 +23,13 @@ func deleteAfterAttribute() schema.Attribute {
 func expandDeleteAfter(e *expander, m jobModel, job *dispatcher.Job) {
 	job.DeleteAfterCompletion = e.duration("/delete_after_completion", m.DeleteAfter, 0)
 	// The API takes zero for "left out", so a zero that somebody wrote is reported here.
-	if given, err := dispatcher.ParseDuration(m.DeleteAfter.ValueString()); err == nil && given == 0 {
-		e.problems.Add("/delete_after_completion", dispatcher.CodeDurationMin,
+	if given, err := input.ParseDuration(m.DeleteAfter.ValueString()); err == nil && given == 0 {
+		e.problems.Add("/delete_after_completion", input.CodeDurationMin,
 			"duration 0s is less than the minimum of %s; leave it out to keep the job", dispatcher.MinDeleteAfter)
 	}
 }
 
-func flattenDeleteAfter(d dispatcher.Duration) durationString {
+func flattenDeleteAfter(d input.Duration) durationString {
 	if d == 0 {
 		return durationString{types.StringNull()}
 	}

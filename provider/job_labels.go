@@ -8,7 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // defaultLabels returns the default_labels of the provider block, and whether they are known only after apply.
@@ -19,7 +19,7 @@ func defaultLabels(value types.Map, diags *diag.Diagnostics) (labels map[string]
 		return nil, true
 	}
 	problems := e.problems
-	problems.AddError("/default_labels", dispatcher.Labels(labels).Validate())
+	problems.AddError("/default_labels", input.Labels(labels).Validate())
 	for _, p := range problems {
 		diags.AddAttributeError(path.Root("default_labels"), "Invalid default_labels of the Carillon provider", p.Message)
 	}
@@ -27,7 +27,7 @@ func defaultLabels(value types.Map, diags *diag.Diagnostics) (labels map[string]
 }
 
 // withDefaultLabels returns the labels of a job with those of the provider that it does not replace.
-func (c *connection) withDefaultLabels(own map[string]string) dispatcher.Labels {
+func (c *connection) withDefaultLabels(own map[string]string) input.Labels {
 	if len(c.labels) == 0 {
 		return own
 	}
@@ -44,14 +44,14 @@ func (c *connection) plannedLabels(ctx context.Context, diags *diag.Diagnostics,
 		return types.MapUnknown(types.StringType)
 	}
 	all := c.withDefaultLabels(labels)
-	var problems dispatcher.Problems
+	var problems input.Problems
 	problems.AddError("/labels", all.Validate())
 	reportProblems(diags, problems)
 	return flattenStringMap(ctx, diags, all, types.MapNull(types.StringType))
 }
 
 // showLabels sets the labels of a job in its model. Default ones that prior does not write are in labels_all only.
-func (c *connection) showLabels(ctx context.Context, diags *diag.Diagnostics, labels dispatcher.Labels, prior types.Map, m *jobModel) {
+func (c *connection) showLabels(ctx context.Context, diags *diag.Diagnostics, labels input.Labels, prior types.Map, m *jobModel) {
 	own, written := map[string]string{}, prior.Elements()
 	for name, value := range labels {
 		_, here := written[name]

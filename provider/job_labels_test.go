@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -16,29 +17,29 @@ func TestJobsHaveTheirLabelsAndThoseOfTheProvider(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
-	has := func(labels dispatcher.Labels) resource.TestCheckFunc {
+	has := func(labels input.Labels) resource.TestCheckFunc {
 		return f.stores(t, func(j dispatcher.Job) bool { return maps.Equal(j.Labels, labels) })
 	}
 	const defaults = "\n" + `default_labels = { repository = "infra", team = "platform" }`
 	labelled := job(hook + daily + `labels = { team = "payments", tier = "1" }`)
 	plain := job(hook + daily)
 	f.run(t,
-		resource.TestStep{Config: f.config(labelled), Check: has(dispatcher.Labels{"team": "payments", "tier": "1"})},
+		resource.TestStep{Config: f.config(labelled), Check: has(input.Labels{"team": "payments", "tier": "1"})},
 		resource.TestStep{
 			Config:           f.configWith(defaults, labelled),
 			ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate), expect("labels_all", "repository").planned("infra")),
-			Check:            has(dispatcher.Labels{"repository": "infra", "team": "payments", "tier": "1"}),
+			Check:            has(input.Labels{"repository": "infra", "team": "payments", "tier": "1"}),
 		},
 		resource.TestStep{
 			PreConfig: do(t, func(ctx context.Context) error {
-				return f.change(ctx, func(j *dispatcher.Job) { j.Labels = dispatcher.Labels{"repository": "other", "more": "1"} })
+				return f.change(ctx, func(j *dispatcher.Job) { j.Labels = input.Labels{"repository": "other", "more": "1"} })
 			}),
 			Config:           f.configWith(defaults, labelled),
 			ConfigPlanChecks: planned(action(plancheck.ResourceActionUpdate)),
-			Check:            has(dispatcher.Labels{"repository": "infra", "team": "payments", "tier": "1"}),
+			Check:            has(input.Labels{"repository": "infra", "team": "payments", "tier": "1"}),
 		},
 		resource.TestStep{
-			Config: f.configWith(defaults, plain), Check: has(dispatcher.Labels{"repository": "infra", "team": "platform"}),
+			Config: f.configWith(defaults, plain), Check: has(input.Labels{"repository": "infra", "team": "platform"}),
 		},
 		resource.TestStep{
 			ResourceName: "carillon_job.j", ImportState: true, ImportStateId: "crm/nightly", ImportStateVerify: true,

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // jobModel is a carillon_job in configuration, plan and state. Its objects and maps are
@@ -50,7 +51,7 @@ func expandJob(ctx context.Context, e *expander, m jobModel) dispatcher.Job {
 	job.Name = e.string("/name", m.Name)
 	job.Description = e.string("/description", m.Description)
 	job.Enabled = e.bool("/enabled", m.Enabled, job.Enabled)
-	job.Priority = e.whole("/priority", m.Priority, 0, dispatcher.CodeCountRange, "give a priority from 0 to 9")
+	job.Priority = e.whole("/priority", m.Priority, 0, input.CodeCountRange, "give a priority from 0 to 9")
 	expandOptional(e, "/delivery", m.Delivery, &job.Delivery)
 	job.Retry = expandRetry(ctx, e, "/retry", m.Retry)
 	expandConcurrency(e, m, &job)
@@ -61,7 +62,7 @@ func expandJob(ctx context.Context, e *expander, m jobModel) dispatcher.Job {
 	job.Target = expandTarget(ctx, e, "/target", targetKinds, m.Target)
 	job.Payload = []byte(e.string("/payload", m.Payload))
 	if !m.Payload.IsNull() && !m.Payload.IsUnknown() && len(job.Payload) == 0 {
-		e.problems.Add("/payload", dispatcher.CodeJSONSyntax, "payload is empty, which is not JSON; leave it out")
+		e.problems.Add("/payload", input.CodeJSONSyntax, "payload is empty, which is not JSON; leave it out")
 	}
 	job.OnSuccess = expandFollow(ctx, e, "/on_success", m.OnSuccess)
 	job.OnFailure = expandFollow(ctx, e, "/on_failure", m.OnFailure)

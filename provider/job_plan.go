@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // ValidateConfig checks all known values by the rules of the domain. ModifyPlan warns, because
@@ -31,22 +32,22 @@ func (r *jobResource) validate(ctx context.Context, diags *diag.Diagnostics, con
 	var e expander
 	// The defaults of the app are known at plan.
 	job := expandJob(ctx, &e, (&jobResource{}).filled(ctx, diags, config))
-	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/app", job.App)          // Validate leaves it out: the API has it in the URL
+	var problems input.Problems
+	input.CheckName(&problems, "/app", job.App)               // Validate leaves it out: the API has it in the URL
 	problems.AddError("", withOmittedSecrets(job).Validate()) // ModifyPlan knows whether there is a stored value
 	if from, known := renamedFrom(config); known {
 		problems.AddError("", from.Check(job.Triggers))
 	}
 	if text, err := json.Marshal(job.ForWire()); err == nil {
 		const most = 10
-		problems.AddError("", dispatcher.CheckJSONText(text, most))
+		problems.AddError("", input.CheckJSONText(text, most))
 	}
 	reportProblems(diags, e.problemsWith(problems.Err()))
 }
 
 // warnings returns what the API would warn of if the job were declared now. With calendars nil, it does
 // not know which fires they exclude.
-func (r *jobResource) warnings(job dispatcher.Job, calendars dispatcher.Calendars) dispatcher.Problems {
+func (r *jobResource) warnings(job dispatcher.Job, calendars dispatcher.Calendars) input.Problems {
 	job.UpdatedAt = r.now().UTC()
 	triggers := map[string]dispatcher.Trigger{}
 	for name, t := range job.Triggers {
@@ -149,7 +150,7 @@ func checkTimezones(diags *diag.Diagnostics, e *expander, job dispatcher.Job) {
 	if e.isUnknown("/app") {
 		return
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	problems.AddError("", job.CheckTimezones())
 	for i := range problems {
 		problems[i].Message += "; or give the app a default_timezone"
@@ -177,12 +178,12 @@ func (r *jobResource) resolveTriggers(
 		if !filled.Timezone.IsNull() {
 			m.Timezone = filled.Timezone
 		}
-		if !e.allKnown(dispatcher.Pointer("triggers", name)) {
+		if !e.allKnown(input.Pointer("triggers", name)) {
 			triggers[name] = flattenObject(ctx, diags, triggerType(), m)
 			continue
 		}
 		t, err := r.resolve(old, job, name)
-		var problems dispatcher.Problems
+		var problems input.Problems
 		problems.AddError("", err)
 		reportProblems(diags, problems)
 		m.Dialect, m.Timezone = flattenOptional(t.Dialect), flattenOptional(t.Timezone)

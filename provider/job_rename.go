@@ -11,8 +11,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func jobNameAttribute() schema.StringAttribute {
@@ -47,12 +47,12 @@ func (r *jobResource) rename(ctx context.Context, diags *diag.Diagnostics, confi
 }
 
 // inFiles returns the problems of a rename with the paths that the configuration has for what they point to.
-func (r renaming) inFiles(problems dispatcher.Problems) dispatcher.Problems {
+func (r renaming) inFiles(problems input.Problems) input.Problems {
 	told := slices.Clone(problems)
 	for i, p := range told {
 		for old, name := range r.Triggers {
-			if p.Path == dispatcher.Pointer("triggers", old) {
-				told[i].Path = dispatcher.Pointer("triggers", name, "renamed_from")
+			if p.Path == input.Pointer("triggers", old) {
+				told[i].Path = input.Pointer("triggers", name, "renamed_from")
 			}
 		}
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var (
@@ -170,7 +171,7 @@ func (r *jobResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 		current, readErr := r.conn.Job(ctx, app, name)
 		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
 	case isInUse(err):
-		resp.Diagnostics.AddError(title(dispatcher.CodeJobInUse, ""), fmt.Sprintf("Could not delete job %q: %v.\n\nTerraform destroys a "+
+		resp.Diagnostics.AddError(title(input.CodeJobInUse, ""), fmt.Sprintf("Could not delete job %q: %v.\n\nTerraform destroys a "+
 			"job before it updates the jobs that name it. Take its name out of these jobs in one apply and remove the job in the next "+
 			"one, or set create_before_destroy in the lifecycle block of the job.", id, err))
 	default:
@@ -188,7 +189,7 @@ func (r *jobResource) ImportState(
 // could not be found at plan because their values were unknown. The API would find most of them
 // too, but it has no form for a duration or an instant that cannot be parsed. state is nil for
 // a new job.
-func (r *jobResource) plannedJob(ctx context.Context, plan, config jobModel, state *jobModel) (dispatcher.Job, dispatcher.Problems) {
+func (r *jobResource) plannedJob(ctx context.Context, plan, config jobModel, state *jobModel) (dispatcher.Job, input.Problems) {
 	var e expander
 	job := expandJob(ctx, &e, plan)
 	job = job.WithSecrets(secretsToWrite(ctx, &e, job, config, state))

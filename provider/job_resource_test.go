@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -224,7 +225,7 @@ func TestOutsidePauseIsNoChange(t *testing.T) {
 		resource.TestStep{Config: f.config(job(hook + daily))},
 		resource.TestStep{
 			PreConfig: do(t, func(ctx context.Context) error {
-				_, err := f.store.PauseJob(ctx, "crm", "nightly", "", true, dispatcher.Change{Actor: "operator"})
+				_, err := f.store.PauseJob(ctx, "crm", "nightly", "", true, input.Change{Actor: "operator"})
 				return err
 			}),
 			Config:           f.config(job(hook + daily)),

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 type retryModel struct {
@@ -59,7 +60,7 @@ func expandRetry(ctx context.Context, e *expander, pointer string, object types.
 	if !e.object(ctx, pointer, object, &m) {
 		return r
 	}
-	r.MaxAttempts = e.whole(pointer+"/max_attempts", m.MaxAttempts, r.MaxAttempts, dispatcher.CodeAttemptsRange,
+	r.MaxAttempts = e.whole(pointer+"/max_attempts", m.MaxAttempts, r.MaxAttempts, input.CodeAttemptsRange,
 		"give how many attempts may fail, from 1 to 100")
 	r.Base = e.duration(pointer+"/base", m.Base, r.Base)
 	r.Cap = e.duration(pointer+"/cap", m.Cap, r.Cap)
@@ -111,7 +112,7 @@ func flattenRetry(
 }
 
 // durationTexts returns durations as texts; nil for none.
-func durationTexts(all []dispatcher.Duration) (texts []string) {
+func durationTexts(all []input.Duration) (texts []string) {
 	for _, d := range all {
 		texts = append(texts, formatDuration(d))
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // secretsToWrite returns the secrets of a planned job, by their pointers in it.
@@ -49,7 +50,7 @@ func chosenSecrets(
 // keptSecretProblems returns a problem for each secret that would keep its stored value although
 // the URL now leads to another server. Each points to the value_version, which must change so
 // that the value is sent again.
-func keptSecretProblems(ctx context.Context, plan, config, state jobModel) dispatcher.Problems {
+func keptSecretProblems(ctx context.Context, plan, config, state jobModel) input.Problems {
 	if plan.Target.Equal(state.Target) && plan.OnSuccess.Equal(state.OnSuccess) && plan.OnFailure.Equal(state.OnFailure) &&
 		plan.OnMisfire.Equal(state.OnMisfire) {
 		return nil // nothing leads elsewhere; most plans of most jobs end here
@@ -62,10 +63,10 @@ func keptSecretProblems(ctx context.Context, plan, config, state jobModel) dispa
 			stored[pointer] = dispatcher.Secret{Stored: true}
 		}
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	written := job.WithSecrets(secretsToWrite(ctx, &e, job, config, &state))
 	problems.AddError("", written.CheckKept(old.WithSecrets(stored)))
-	problems = slices.DeleteFunc(problems, func(p dispatcher.Problem) bool { // where it leads is known at apply
+	problems = slices.DeleteFunc(problems, func(p input.Problem) bool { // where it leads is known at apply
 		at, _, _ := strings.Cut(p.Path, "/webhook/")
 		return !e.allKnown(at+"/webhook/url") || !e.allKnown(at+"/webhook/auth/oauth2/token_url")
 	})
@@ -93,7 +94,7 @@ func withOmitted(secrets map[string]dispatcher.Secret) map[string]dispatcher.Sec
 
 // missingSecretProblems returns a problem for each secret with neither reference nor value, unless the job in the state
 // has a stored value that stays. The state of a new job is the zero model.
-func missingSecretProblems(ctx context.Context, e *expander, job dispatcher.Job, change jobChange) dispatcher.Problems {
+func missingSecretProblems(ctx context.Context, e *expander, job dispatcher.Job, change jobChange) input.Problems {
 	if !slices.Contains(slices.Collect(maps.Values(job.Secrets())), dispatcher.Secret{}) {
 		return nil
 	}
@@ -106,8 +107,8 @@ func missingSecretProblems(ctx context.Context, e *expander, job dispatcher.Job,
 }
 
 // missingOf returns those of some problems that are about secrets with neither reference nor value.
-func missingOf(problems dispatcher.Problems, secrets map[string]dispatcher.Secret) dispatcher.Problems {
-	var missing dispatcher.Problems
+func missingOf(problems input.Problems, secrets map[string]dispatcher.Secret) input.Problems {
+	var missing input.Problems
 	for _, p := range problems {
 		secret, is := secrets[p.Path]
 		if is && secret == (dispatcher.Secret{}) {
@@ -118,8 +119,8 @@ func missingOf(problems dispatcher.Problems, secrets map[string]dispatcher.Secre
 }
 
 // problemsOf returns the problems in the domain's verdict.
-func problemsOf(err error) dispatcher.Problems {
-	var all dispatcher.Problems
+func problemsOf(err error) input.Problems {
+	var all input.Problems
 	all.AddError("", err)
 	return all
 }

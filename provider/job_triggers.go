@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -104,7 +105,7 @@ func expandTriggers(ctx context.Context, e *expander, m jobModel) map[string]dis
 		return triggers
 	}
 	for name, element := range m.Triggers.Elements() {
-		pointer := dispatcher.Pointer("triggers", name)
+		pointer := input.Pointer("triggers", name)
 		object, _ := element.(types.Object)
 		t := expandTrigger(ctx, e, pointer, object)
 		if (m.App.IsUnknown() || m.Name.IsUnknown()) && schedule.UsesHash(t.Expression) {
@@ -145,7 +146,7 @@ func expandTrigger(ctx context.Context, e *expander, pointer string, object type
 	t.CatchUpWindow = e.duration(pointer+"/catch_up_window", m.CatchUpWindow, t.CatchUpWindow)
 	e.markUnknown(pointer+"/catch_up_window", m.MisfireAfter) // which is its minimum
 	if t.CatchUpWindow == 0 {                                 // the API takes zero for "left out"
-		e.problems.Add(pointer+"/catch_up_window", dispatcher.CodeDurationMin,
+		e.problems.Add(pointer+"/catch_up_window", input.CodeDurationMin,
 			"duration 0s is less than misfire_after, so nothing would be caught up; for that, set misfire_policy to skip")
 	}
 	t.Enabled = e.bool(pointer+"/enabled", m.Enabled, t.Enabled)

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // plannedNames are the things of one kind that an apply of this plan leaves. Terraform plans them before what refers to
@@ -52,7 +53,7 @@ func (c *connection) groupsOf(ctx context.Context, app string) []string {
 	}
 	k.stored[app] = nil
 	all := []string{}
-	for page := (dispatcher.Page{}); ; {
+	for page := (input.Page{}); ; {
 		list, err := c.Groups(ctx, app, page)
 		if err != nil && !isNotFound(err) { // an app that does not exist yet has none
 			return nil
@@ -76,8 +77,8 @@ func (r *jobResource) checkGroup(ctx context.Context, diags *diag.Diagnostics, e
 		return
 	}
 	if names := r.conn.groupsOf(ctx, job.App); names != nil && !slices.Contains(names, group.Name) {
-		var problems dispatcher.Problems
-		addUnknownName(&problems, "/target/group/name", dispatcher.CodeGroupUnknown, groupKind, job.App, group.Name, names)
+		var problems input.Problems
+		addUnknownName(&problems, "/target/group/name", input.CodeGroupUnknown, groupKind, job.App, group.Name, names)
 		reportProblems(diags, e.aboutKnown(problems))
 	}
 }

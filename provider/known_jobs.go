@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/diag"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // knownJobs are the jobs that follow others, and what follows them.
@@ -74,15 +75,15 @@ func (r *jobResource) checkFollows(ctx context.Context, diags *diag.Diagnostics,
 	if len(followers) == 0 {
 		return
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	for event, follow := range job.EachFollow() {
 		for i, name := range follow.Jobs {
-			at := dispatcher.Pointer(string(event), "jobs", strconv.Itoa(i))
+			at := input.Pointer(string(event), "jobs", strconv.Itoa(i))
 			if e.isUnknown(at) || name == "" {
 				continue
 			}
 			if _, exists, _, known := r.conn.followersOf(ctx, job.App, name); known && !exists {
-				addUnknownName(&problems, at, dispatcher.CodeFollowUnknown, "job", job.App, name, r.conn.someJobs(ctx, job.App))
+				addUnknownName(&problems, at, input.CodeFollowUnknown, "job", job.App, name, r.conn.someJobs(ctx, job.App))
 			}
 		}
 	}
@@ -94,7 +95,7 @@ func (r *jobResource) checkFollows(ctx context.Context, diags *diag.Diagnostics,
 
 // someJobs returns names that may have been meant instead of one that does not exist.
 func (c *connection) someJobs(ctx context.Context, app string) []string {
-	list, err := c.Jobs(ctx, app, dispatcher.Page{Limit: 1000})
+	list, err := c.Jobs(ctx, app, input.Page{Limit: 1000})
 	if err != nil {
 		return nil
 	}
@@ -126,15 +127,15 @@ func (c *connection) checkCycle(ctx context.Context, diags *diag.Diagnostics, jo
 	way := strings.Join(cycle, " -> ")
 	at := pointerOfFollower(job, cycle)
 	if !slices.ContainsFunc(cycle, func(name string) bool { return stored[name] }) {
-		reportProblems(diags, []dispatcher.Problem{{Path: at, Code: dispatcher.CodeFollowCycle,
+		reportProblems(diags, []input.Problem{{Path: at, Code: input.CodeFollowCycle,
 			Message: fmt.Sprintf("jobs of app %s would follow one another in a circle, and run for ever: %s; leave one of them out",
-				dispatcher.Echo(job.App), way)}})
+				input.Echo(job.App), way)}})
 		return
 	}
 	c.warn(diags, warning{
-		kind: dispatcher.CodeFollowCycle, title: title(dispatcher.CodeFollowCycle, ""), thing: job.App + "/" + job.Name,
+		kind: input.CodeFollowCycle, title: title(input.CodeFollowCycle, ""), thing: job.App + "/" + job.Name,
 		at: attributePath(at), inFull: warningsInFull, detail: withCode("Jobs follow one another in a circle: "+way+
-			". The apply is refused, unless it changes one of them first", dispatcher.CodeFollowCycle),
+			". The apply is refused, unless it changes one of them first", input.CodeFollowCycle),
 	}, "more jobs")
 }
 
@@ -143,7 +144,7 @@ func pointerOfFollower(job dispatcher.Job, cycle []string) string {
 	for event, follow := range job.EachFollow() {
 		for i, name := range follow.Jobs {
 			if slices.Contains(cycle, name) {
-				return dispatcher.Pointer(string(event), "jobs", strconv.Itoa(i))
+				return input.Pointer(string(event), "jobs", strconv.Itoa(i))
 			}
 		}
 	}

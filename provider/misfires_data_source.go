@@ -12,7 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/schema/validator"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var _ datasource.DataSourceWithConfigure = (*misfiresDataSource)(nil)
@@ -101,7 +101,7 @@ func (d *misfiresDataSource) Read(ctx context.Context, req datasource.ReadReques
 	}
 	var e expander
 	query := expandRunQuery(&e, runsModel{App: m.App, Job: m.Job, Trigger: m.Trigger, From: m.From, To: m.To, Limit: m.Limit})
-	dispatcher.CheckName(&e.problems, "/app", query.App)
+	input.CheckName(&e.problems, "/app", query.App)
 	if reportProblems(&resp.Diagnostics, e.problems); resp.Diagnostics.HasError() {
 		return
 	}

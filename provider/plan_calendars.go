@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var _ resource.ResourceWithModifyPlan = (*calendarResource)(nil)
@@ -55,7 +56,7 @@ func (c *connection) storedOf(ctx context.Context, app string) []dispatcher.Cale
 	}
 	k.stored[app] = nil
 	all := []dispatcher.Calendar{}
-	for page := (dispatcher.Page{}); ; {
+	for page := (input.Page{}); ; {
 		list, err := c.Calendars(ctx, app, page)
 		if err != nil && !isNotFound(err) { // an app that does not exist yet has none
 			return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -70,7 +71,7 @@ func (r *jobResource) warnOfFires(diags *diag.Diagnostics, e *expander, names []
 	at := path.Empty()
 	for _, name := range names {
 		section := fmt.Sprintf("Trigger %s is known only after apply.\n", name)
-		if pointer := dispatcher.Pointer("triggers", name); e.allKnown(pointer) && e.allKnown("/enabled") {
+		if pointer := input.Pointer("triggers", name); e.allKnown(pointer) && e.allKnown("/enabled") {
 			section = f.section(name)
 		}
 		switch {
@@ -82,7 +83,7 @@ func (r *jobResource) warnOfFires(diags *diag.Diagnostics, e *expander, names []
 			further = append(further, name)
 		}
 		if _, there := f.after.Triggers[name]; there && at.Equal(path.Empty()) {
-			at = attributePath(dispatcher.Pointer("triggers", name, "expression"))
+			at = attributePath(input.Pointer("triggers", name, "expression"))
 		}
 	}
 	if len(sections) == 0 {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // text describes a comparison, for a zone's wall clock. Terraform wraps the lines of a message but
@@ -67,7 +67,7 @@ func (c windowCount) by() string {
 		if whole := d.Truncate(time.Second); whole > 0 {
 			d = whole // jitter moves by milliseconds
 		}
-		return formatDuration(dispatcher.Duration(d))
+		return formatDuration(input.Duration(d))
 	}
 	switch {
 	case c.least == c.most && c.least > 0:

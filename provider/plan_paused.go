@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // warnOfPauses says that a job that was read, or triggers of it, are paused. Terraform manages no pauses,
@@ -87,7 +88,7 @@ func by(who string, since, until *time.Time, reason string) string {
 		text += " until " + until.UTC().Format(time.RFC3339)
 	}
 	if reason != "" {
-		text += ": " + dispatcher.Echo(reason)
+		text += ": " + input.Echo(reason)
 	}
 	return text
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // renaming is what a plan renames of a job, which has the name from in the state.
@@ -64,12 +65,12 @@ func renamedFrom(m jobModel) (from dispatcher.RenamedFrom, known bool) {
 }
 
 // renamingOf returns what a configuration renames of the job in the state.
-func renamingOf(config, state jobModel, stored dispatcher.Job) (renaming, dispatcher.Problems) {
+func renamingOf(config, state jobModel, stored dispatcher.Job) (renaming, input.Problems) {
 	r := renaming{from: stored.Name}
 	if !config.Name.IsUnknown() && config.Name.ValueString() != stored.Name {
 		r.Name = config.Name.ValueString()
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if from, known := renamedFrom(config); known && len(from) > 0 {
 		done, _ := renamedFrom(state)
 		names, err := from.Pending(done, stored)
@@ -96,9 +97,9 @@ func (r *jobResource) planRename(ctx context.Context, diags *diag.Diagnostics, c
 	}
 	if renames.Name != "" {
 		if _, err := r.conn.Job(ctx, stored.App, renames.Name); err == nil {
-			diags.AddAttributeError(path.Root("name"), title(dispatcher.CodeNameTaken, ""), withCode(fmt.Sprintf(
+			diags.AddAttributeError(path.Root("name"), title(input.CodeNameTaken, ""), withCode(fmt.Sprintf(
 				"Job %s/%s exists, so %s/%s cannot get its name. Choose another name. Or delete or rename that job first, by an apply of "+
-					"its own: Terraform does not order the two.", stored.App, renames.Name, stored.App, stored.Name), dispatcher.CodeNameTaken))
+					"its own: Terraform does not order the two.", stored.App, renames.Name, stored.App, stored.Name), input.CodeNameTaken))
 			return renames
 		}
 	}
@@ -115,7 +116,7 @@ func (c *connection) warnOfRename(diags *diag.Diagnostics, app string, r renamin
 	}
 	for i, old := range slices.Sorted(maps.Keys(r.Triggers)) {
 		if len(lines) == 0 && i == 0 {
-			at = attributePath(dispatcher.Pointer("triggers", r.Triggers[old], "renamed_from"))
+			at = attributePath(input.Pointer("triggers", r.Triggers[old], "renamed_from"))
 		}
 		lines = append(lines, fmt.Sprintf("Trigger %s becomes %s.", old, r.Triggers[old]))
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -375,7 +376,7 @@ func TestPausedJobsAndStoppedAppsAreSaidInEveryPlan(t *testing.T) {
 		until := time.Date(2099, 5, 1, 10, 0, 0, 0, time.UTC)
 		for name, asked := range map[string]dispatcher.AppPauseRequest{
 			"app":    {Reason: "a migration", Until: &until},
-			"labels": {Labels: dispatcher.Labels{"team": "payments"}},
+			"labels": {Labels: input.Labels{"team": "payments"}},
 		} {
 			added, err := f.outside.PauseApp(t.Context(), "crm", asked)
 			if err != nil {

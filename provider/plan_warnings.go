@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // In full are the first warnings of a kind that a command shows, and those that come true on an earlier day than these. The
@@ -52,13 +53,13 @@ func (c *connection) warn(diags *diag.Diagnostics, w warning, more string) {
 }
 
 // warnOfMistakes adds what is allowed in a job or an alert but probably a mistake, one warning for each kind. more is as warn has it.
-func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, name string, found []dispatcher.Problem, more string) {
+func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, name string, found []input.Problem, more string) {
 	found = slices.Clone(found)
-	slices.SortStableFunc(found, func(a, b dispatcher.Problem) int {
+	slices.SortStableFunc(found, func(a, b input.Problem) int {
 		return cmp.Or(cmp.Compare(a.Code, b.Code), cmp.Compare(timeIn(a), timeIn(b)))
 	})
 	for len(found) > 0 {
-		n := slices.IndexFunc(found, func(p dispatcher.Problem) bool { return p.Code != found[0].Code })
+		n := slices.IndexFunc(found, func(p input.Problem) bool { return p.Code != found[0].Code })
 		if n < 0 {
 			n = len(found)
 		}
@@ -76,7 +77,7 @@ func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, name string, f
 }
 
 // summed lists problems of one code: the nearest ones in full, and how many there are.
-func summed(same []dispatcher.Problem) string {
+func summed(same []input.Problem) string {
 	var lines []string
 	for _, p := range same[:min(len(same), detailsInFull)] {
 		lines = append(lines, messageWithPath(p))
@@ -91,10 +92,10 @@ func summed(same []dispatcher.Problem) string {
 var timePattern = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:]+`)
 
 // timeIn returns the first time in a message, which orders warnings by when they come true.
-func timeIn(p dispatcher.Problem) string { return timePattern.FindString(p.Message) }
+func timeIn(p input.Problem) string { return timePattern.FindString(p.Message) }
 
 // dayIn returns its day.
-func dayIn(p dispatcher.Problem) string {
+func dayIn(p input.Problem) string {
 	day, _, _ := strings.Cut(timeIn(p), "T")
 	return day
 }

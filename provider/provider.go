@@ -18,8 +18,8 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Address is the provider's source address.
@@ -153,8 +153,8 @@ func connect(model providerModel, version string, diags *diag.Diagnostics) *conn
 
 // A node restarts within defaultRetryFor.
 const (
-	defaultRetryFor = dispatcher.Duration(30 * time.Second)
-	maxRetryFor     = dispatcher.Duration(time.Hour)
+	defaultRetryFor = input.Duration(30 * time.Second)
+	maxRetryFor     = input.Duration(time.Hour)
 )
 
 // retryFor returns the time of client.Options, which takes a negative one for a single try. An unknown argument is the
@@ -163,7 +163,7 @@ func retryFor(value types.String, diags *diag.Diagnostics) time.Duration {
 	if value.IsNull() || value.IsUnknown() {
 		return time.Duration(defaultRetryFor)
 	}
-	d, err := dispatcher.ParseDuration(value.ValueString())
+	d, err := input.ParseDuration(value.ValueString())
 	if err == nil && (d < 0 || d > maxRetryFor) {
 		err = fmt.Errorf("%s is outside the range from 0s to %s", formatDuration(d), formatDuration(maxRetryFor))
 	}
@@ -208,19 +208,19 @@ func checkEndpoint(text string, diags *diag.Diagnostics) {
 		problem = "The endpoint contains a user name or password. The provider authenticates by token; remove the part " +
 			"up to the @."
 	case err != nil || u.Scheme == "" || u.Opaque != "": // "localhost:8080" parses as scheme and opaque part
-		problem = fmt.Sprintf("The endpoint %s is not a URL. %s", dispatcher.Echo(text), form)
+		problem = fmt.Sprintf("The endpoint %s is not a URL. %s", input.Echo(text), form)
 	case u.Scheme != "http" && u.Scheme != "https":
 		problem = fmt.Sprintf("The endpoint %s has the scheme %s; it must be http or https. %s",
-			dispatcher.Echo(text), dispatcher.Echo(u.Scheme), form)
+			input.Echo(text), input.Echo(u.Scheme), form)
 	case u.Hostname() == "":
-		problem = fmt.Sprintf("The endpoint %s has no host. %s", dispatcher.Echo(text), form)
+		problem = fmt.Sprintf("The endpoint %s has no host. %s", input.Echo(text), form)
 	case u.RawQuery != "" || u.Fragment != "":
 		problem = fmt.Sprintf("The endpoint %s has a query or fragment, but the provider appends paths to it. %s",
-			dispatcher.Echo(text), form)
+			input.Echo(text), form)
 	case u.Scheme == "http" && !loopback(u.Hostname()):
 		diags.AddAttributeWarning(path.Root("endpoint"), "The token is sent unencrypted",
 			fmt.Sprintf("The endpoint %s is plain http to another machine, so anyone on the network path can read the API "+
-				"token. Use https.", dispatcher.Echo(text)))
+				"token. Use https.", input.Echo(text)))
 	}
 	if problem != "" {
 		diags.AddAttributeError(path.Root("endpoint"), endpointSummary, problem)

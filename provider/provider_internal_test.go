@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestAttributePathFollowsJSONPointer(t *testing.T) {
@@ -51,7 +52,7 @@ func TestAttributePathFollowsJSONPointer(t *testing.T) {
 
 func TestMessagesNameTheirAttributeOnce(t *testing.T) {
 	t.Parallel()
-	for want, f := range map[string]dispatcher.Problem{
+	for want, f := range map[string]input.Problem{
 		`rule[0].dates[1]: "25.12.": no such date`: {Path: "/rules/0/dates/1", Message: `rules/0/dates/1 "25.12.": no such date`},
 		`rule[0]: a rule has exactly one of them`:  {Path: "/rules/0", Message: `rules/0: a rule has exactly one of them`},
 		`timezone: timezone "CEST": no zone`:       {Path: "/timezone", Message: `timezone "CEST": no zone`},
@@ -69,7 +70,7 @@ func TestDurationsAreFormattedWithoutZeroParts(t *testing.T) {
 		time.Minute: "1m", time.Hour: "1h", 90 * time.Second: "1m30s", time.Hour + time.Second: "1h0m1s",
 		10 * time.Minute: "10m", 20 * time.Hour: "20h", 250 * time.Millisecond: "250ms", 0: "0s", 30 * time.Second: "30s",
 	} {
-		got := formatDuration(dispatcher.Duration(d))
+		got := formatDuration(input.Duration(d))
 		if got != want || !(durations{}).equivalent(context.Background(), got, d.String()) && d != 0 {
 			t.Errorf("formatDuration(%s) = %s, want %s", d, got, want)
 		}
@@ -99,13 +100,13 @@ func TestInstantInThePastIsRefusedOnlyWhenNewOrChanged(t *testing.T) {
 		"changed to the past":           {&otherPast, past, true},
 		"changed to the future":         {&past, future, false},
 	} {
-		var problem *dispatcher.Problem
-		var problems dispatcher.Problems
+		var problem *input.Problem
+		var problems input.Problems
 		_, err := r.resolve(tt.old, tt.job, "t")
 		if errors.As(err, &problems) {
 			problem = &problems[0]
 		}
-		if got := problem != nil && problem.Code == dispatcher.CodeAtPast && problem.Path == "/triggers/t/expression"; got != tt.want {
+		if got := problem != nil && problem.Code == input.CodeAtPast && problem.Path == "/triggers/t/expression"; got != tt.want {
 			t.Errorf("%s: refused as past = %v (%v), want %v", name, got, err, tt.want)
 		}
 	}
@@ -146,7 +147,7 @@ func TestAPIErrorsKeepTheirMessage(t *testing.T) {
 		"interrupt": {context.Canceled, "Interrupted",
 			`The request to create job "a/b" was interrupted before the response arrived. It may have taken effect.`},
 		"problems": {
-			&client.Error{Status: 400, Problems: dispatcher.Problems{
+			&client.Error{Status: 400, Problems: input.Problems{
 				{Path: "/triggers/t/x", Code: "json_unknown_field", Message: "no x"},
 			}},
 			"Field unknown to the API", `trigger["t"].x: no x (json_unknown_field)`},

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var _ datasource.DataSourceWithConfigure = (*runDataSource)(nil)
@@ -196,7 +197,7 @@ func flattenResponse(r *dispatcher.Response) *responseModel {
 }
 
 // flattenPhase turns 0, for a phase that did not happen, into null.
-func flattenPhase(d dispatcher.Duration) types.String {
+func flattenPhase(d input.Duration) types.String {
 	if d == 0 {
 		return types.StringNull()
 	}

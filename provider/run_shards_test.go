@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -167,6 +168,6 @@ func (f *fixture) spread(ctx context.Context, now time.Time) error {
 	}
 	half := 50
 	_, err = f.store.ExtendRun(ctx, shards[5].String(), 1, 2*time.Hour, dispatcher.Progress{Text: "half of it", Percent: &half},
-		dispatcher.Change{Actor: dispatcher.ActorCallback, Now: now})
+		input.Change{Actor: dispatcher.ActorCallback, Now: now})
 	return err
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var (
@@ -170,13 +171,13 @@ func (d *runsDataSource) ValidateConfig(
 	}
 	var e expander
 	query := expandRunQuery(&e, config)
-	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/app", query.App)
+	var problems input.Problems
+	input.CheckName(&problems, "/app", query.App)
 	if query.Job != "" {
-		dispatcher.CheckName(&problems, "/job", query.Job)
+		input.CheckName(&problems, "/job", query.Job)
 	}
 	if query.Trigger != "" {
-		dispatcher.CheckName(&problems, "/trigger", query.Trigger)
+		input.CheckName(&problems, "/trigger", query.Trigger)
 	}
 	reportProblems(&resp.Diagnostics, e.problemsWith(problems.Err()))
 }
@@ -223,9 +224,9 @@ func expandRunQuery(e *expander, m runsModel) dispatcher.RunQuery {
 	}
 	bounds := fmt.Sprintf("give one from 1 to %d", maxLimit)
 	before := len(e.problems)
-	query.Page.Limit = e.whole("/limit", m.Limit, defaultLimit, dispatcher.CodePageLimit, bounds)
+	query.Page.Limit = e.whole("/limit", m.Limit, defaultLimit, input.CodePageLimit, bounds)
 	if limit := query.Page.Limit; len(e.problems) == before && (limit < 1 || limit > maxLimit) {
-		e.problems.Add("/limit", dispatcher.CodePageLimit, "limit %d is out of range; %s", limit, bounds)
+		e.problems.Add("/limit", input.CodePageLimit, "limit %d is out of range; %s", limit, bounds)
 	}
 	return query
 }

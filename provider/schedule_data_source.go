@@ -14,6 +14,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -107,12 +108,12 @@ func (d *scheduleDataSource) Read(ctx context.Context, req datasource.ReadReques
 	}
 	preview, err := d.conn.Preview(ctx, asked)
 	if err != nil {
-		d.conn.report(&resp.Diagnostics, fmt.Sprintf("preview schedule %s", dispatcher.Echo(asked.Expression)), err)
+		d.conn.report(&resp.Diagnostics, fmt.Sprintf("preview schedule %s", input.Echo(asked.Expression)), err)
 		return
 	}
 	s, err := preview.Parse(asked.Identity, preview.From, nil)
 	if err != nil {
-		d.conn.report(&resp.Diagnostics, fmt.Sprintf("preview schedule %s", dispatcher.Echo(asked.Expression)), err)
+		d.conn.report(&resp.Diagnostics, fmt.Sprintf("preview schedule %s", input.Echo(asked.Expression)), err)
 		return
 	}
 	m.Description = types.StringValue(s.Describe(preview.From))
@@ -142,9 +143,9 @@ func expandPreview(e *expander, m scheduleModel) dispatcher.PreviewRequest {
 	expandOptional(e, "/overlap", m.Overlap, &asked.Overlap)
 	expandOptional(e, "/on_excluded", m.OnExcluded, &asked.OnExcluded)
 	rule := fmt.Sprintf("give a number from 1 to %d", dispatcher.MaxPreview)
-	asked.Count = e.whole("/fires", m.Count, dispatcher.DefaultPreview, dispatcher.CodeCountRange, rule)
+	asked.Count = e.whole("/fires", m.Count, dispatcher.DefaultPreview, input.CodeCountRange, rule)
 	if asked.Count < 1 || asked.Count > dispatcher.MaxPreview {
-		e.problems.Add("/fires", dispatcher.CodeCountRange, "fires %d is out of range; %s", asked.Count, rule)
+		e.problems.Add("/fires", input.CodeCountRange, "fires %d is out of range; %s", asked.Count, rule)
 		asked.Count = dispatcher.DefaultPreview
 	}
 	return asked

@@ -15,10 +15,10 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema/stringplanmodifier"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// nameRule describes the rule of dispatcher.CheckName.
+// nameRule describes the rule of input.CheckName.
 const nameRule = "1 to 63 of `a-z`, `0-9`, `_` and `-`, beginning with a letter or digit"
 
 // The attributes that several resources have.
@@ -102,7 +102,7 @@ func optionalEquivalent[E equivalence](description string) schema.StringAttribut
 	return a
 }
 
-func durationWithDefault(value dispatcher.Duration, description string) schema.StringAttribute {
+func durationWithDefault(value input.Duration, description string) schema.StringAttribute {
 	a := optionalEquivalent[durations](description + " Default: `" + formatDuration(value) + "`.")
 	a.Computed, a.Default = true, stringdefault.StaticString(formatDuration(value))
 	return a

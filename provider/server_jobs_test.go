@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/provider"
 )
 
@@ -360,7 +361,7 @@ func TestJobsAreWrittenAndReadAsTheFrameworkDoes(t *testing.T) {
 		{"read", read},
 		{"update", put(plainJob(values{"retry": values{"delays": []any{"60s"}}, "target": hookTo(values{"timeout": "60s"})}))},
 		{"read what was edited", outside(func(ctx context.Context, w *twin) error {
-			return w.change(ctx, func(j *dispatcher.Job) { j.Description, j.Labels = "edited", dispatcher.Labels{"a": "b"} })
+			return w.change(ctx, func(j *dispatcher.Job) { j.Description, j.Labels = "edited", input.Labels{"a": "b"} })
 		})},
 		{"update what somebody else has changed", func(w *twin) (*tfprotov6.DynamicValue, []*tfprotov6.Diagnostic) {
 			config := fill(own.kind, plainJob(nil))

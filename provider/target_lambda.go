@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // lambdaTarget is the kind lambda.
@@ -65,7 +66,7 @@ func (lambdaTarget) expand(
 	var clientContext string
 	expandOptional(e, pointer+"/client_context", m.ClientContext.StringValue, &clientContext)
 	l.ClientContext = []byte(clientContext)
-	l.Concurrency = e.whole(pointer+"/concurrency", m.Concurrency, 0, dispatcher.CodeCountRange,
+	l.Concurrency = e.whole(pointer+"/concurrency", m.Concurrency, 0, input.CodeCountRange,
 		"give how many attempts a node makes at once, or 0 for no limit of its own")
 	l.Timeout = e.duration(pointer+"/timeout", m.Timeout, l.Timeout)
 	l.AssumeRole = expandAssumeRole(ctx, e, pointer+"/assume_role", m.AssumeRole)

@@ -8,6 +8,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // secretModel is a secret. Its value is write-only: Terraform keeps it in neither plan nor
@@ -56,7 +57,7 @@ func expandSecret(ctx context.Context, e *expander, pointer string, object types
 		e.unknown = append(e.unknown, pointer)
 	}
 	if !m.Value.IsNull() && !m.Value.IsUnknown() {
-		s.Value = dispatcher.NewSensitive(m.Value.ValueString())
+		s.Value = input.NewSensitive(m.Value.ValueString())
 	}
 	if e.versions == nil {
 		e.versions = map[string]types.String{}

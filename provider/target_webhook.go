@@ -7,6 +7,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // webhookTarget is the kind webhook. Its schema is in target_webhook_schema.go.
@@ -78,7 +79,7 @@ func expandSigning(ctx context.Context, e *expander, pointer string, object type
 	}
 	for name, element := range m.Secrets.Elements() {
 		secret, _ := element.(types.Object)
-		s.Secrets[name] = expandSecret(ctx, e, pointer+"/secrets"+dispatcher.Pointer(name), secret)
+		s.Secrets[name] = expandSecret(ctx, e, pointer+"/secrets"+input.Pointer(name), secret)
 	}
 	return &s
 }
@@ -113,7 +114,7 @@ func flattenSigning(
 	}
 	models := map[string]secretModel{}
 	for name, secret := range s.Secrets {
-		models[name] = secrets.model("/signing/secrets"+dispatcher.Pointer(name), secret)
+		models[name] = secrets.model("/signing/secrets"+input.Pointer(name), secret)
 	}
 	element := of.AttrTypes["secret"].(types.MapType).ElemType
 	return flattenObject(ctx, secrets.diags, of, signingModel{

@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listAlerts(r *request) (response, error) {
 	name := func(alert dispatcher.Alert) string { return alert.Name }
-	return pagedByName(r, name, func(page dispatcher.Page) ([]dispatcher.Alert, error) {
+	return pagedByName(r, name, func(page input.Page) ([]dispatcher.Alert, error) {
 		return a.store.Alerts(r.Context(), r.PathValue("app"), page)
 	})
 }
@@ -29,7 +30,7 @@ func (a *API) putAlert(r *request) (response, error) {
 }
 
 func (a *API) deleteAlert(r *request) (response, error) {
-	return a.remove(r, func(change dispatcher.Change) error {
+	return a.remove(r, func(change input.Change) error {
 		return a.store.DeleteAlert(r.Context(), r.PathValue("app"), r.PathValue("alert"), change)
 	})
 }
@@ -103,7 +104,7 @@ func (a *API) testAlert(r *request) (response, error) {
 }
 
 // acceptable returns problems as an error, or else that of a condition, which what is no definition cannot have.
-func (r *request) acceptable(problems dispatcher.Problems) error {
+func (r *request) acceptable(problems input.Problems) error {
 	if err := problems.Err(); err != nil {
 		return err
 	}
@@ -111,7 +112,7 @@ func (r *request) acceptable(problems dispatcher.Problems) error {
 }
 
 func (a *API) listAlertStates(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	values := r.URL.Query()
 	query := dispatcher.AlertStateQuery{
 		App: r.PathValue("app"), Alert: values.Get("alert"), Job: values.Get("job"), Page: r.page(&problems, isAlertStateCursor),
@@ -122,20 +123,20 @@ func (a *API) listAlertStates(r *request) (response, error) {
 	case firing == "true":
 		query.Firing = true
 	default:
-		dispatcher.CheckEnum(&problems, "/firing", "firing", firing, []string{"true", "false"})
+		input.CheckEnum(&problems, "/firing", "firing", firing, []string{"true", "false"})
 	}
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
 	key := func(s dispatcher.AlertState) string { return s.Cursor() }
-	return paged(query.Page, key, func(page dispatcher.Page) ([]dispatcher.AlertState, error) {
+	return paged(query.Page, key, func(page input.Page) ([]dispatcher.AlertState, error) {
 		query.Page = page
 		return a.store.AlertStates(r.Context(), query)
 	})
 }
 
 func (a *API) listAlertEvents(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	values := r.URL.Query()
 	query := dispatcher.AlertEventQuery{
 		App: r.PathValue("app"), Alert: values.Get("alert"), Job: values.Get("job"),
@@ -147,18 +148,18 @@ func (a *API) listAlertEvents(r *request) (response, error) {
 		return response{}, err
 	}
 	key := func(e dispatcher.AlertEvent) string { return e.Cursor }
-	return paged(query.Page, key, func(page dispatcher.Page) ([]dispatcher.AlertEvent, error) {
+	return paged(query.Page, key, func(page input.Page) ([]dispatcher.AlertEvent, error) {
 		query.Page = page
 		return a.store.AlertEvents(r.Context(), query)
 	})
 }
 
 // checkNames reports query parameters that are given and are no names.
-func (r *request) checkNames(problems *dispatcher.Problems, parameters ...string) {
+func (r *request) checkNames(problems *input.Problems, parameters ...string) {
 	values := r.URL.Query()
 	for _, name := range parameters {
 		if values.Has(name) {
-			dispatcher.CheckName(problems, "/"+name, values.Get(name))
+			input.CheckName(problems, "/"+name, values.Get(name))
 		}
 	}
 }

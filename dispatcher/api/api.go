@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
@@ -180,7 +181,7 @@ func Starting(o Options) http.Handler {
 	a := &API{opts: o, log: o.Logger}
 	mux := http.NewServeMux()
 	waiting := a.handle(route{path: "/", serve: func(*API, *request) (response, error) {
-		return response{}, refuse(dispatcher.CodeUnavailable, "the node is waiting for its database; try again in a moment")
+		return response{}, refuse(input.CodeUnavailable, "the node is waiting for its database; try again in a moment")
 	}})
 	mux.Handle("/", waiting)
 	for _, rt := range routes {
@@ -207,9 +208,9 @@ type Store interface {
 	dispatcher.Backfills
 	dispatcher.BulkActions
 	CarriedState(ctx context.Context, app, job string) (dispatcher.CarriedState, error)
-	SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, change dispatcher.Change) (dispatcher.CarriedState, error)
+	SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, change input.Change) (dispatcher.CarriedState, error)
 	ObjectiveStatus(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error)
-	ObjectiveStatuses(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.ObjectiveStatus, error)
+	ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]dispatcher.ObjectiveStatus, error)
 	dispatcher.AuditLog
 	dispatcher.Overview
 	dispatcher.Timelines
@@ -217,20 +218,20 @@ type Store interface {
 	verify.Reader
 
 	// Of dispatcher.Credentials:
-	PutToken(ctx context.Context, token dispatcher.APIToken, change dispatcher.Change) (dispatcher.APIToken, bool, error)
-	RotateToken(ctx context.Context, name string, rotation dispatcher.TokenRotation, change dispatcher.Change) (
+	PutToken(ctx context.Context, token dispatcher.APIToken, change input.Change) (dispatcher.APIToken, bool, error)
+	RotateToken(ctx context.Context, name string, rotation dispatcher.TokenRotation, change input.Change) (
 		dispatcher.APIToken, error)
 	Token(ctx context.Context, name string) (dispatcher.APIToken, error)
 	TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error)
-	Tokens(ctx context.Context, page dispatcher.Page) ([]dispatcher.APIToken, error)
+	Tokens(ctx context.Context, page input.Page) ([]dispatcher.APIToken, error)
 	UseTokens(ctx context.Context, used map[string]time.Time) error
-	DeleteToken(ctx context.Context, name string, change dispatcher.Change) error
+	DeleteToken(ctx context.Context, name string, change input.Change) error
 
 	// Of dispatcher.Fleet:
 	Installation(ctx context.Context) (string, error)
 	Clock(ctx context.Context) (time.Time, error)
 	Nodes(ctx context.Context) ([]dispatcher.Node, error)
-	SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (
+	SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change input.Change) (
 		dispatcher.Node, error)
 
 	// Of dispatcher.Dispatch:
@@ -241,10 +242,10 @@ type Store interface {
 
 	// Of dispatcher.Zones:
 	ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error)
-	SetZones(ctx context.Context, release string, archive []byte, change dispatcher.Change) (dispatcher.ZoneSetting, error)
+	SetZones(ctx context.Context, release string, archive []byte, change input.Change) (dispatcher.ZoneSetting, error)
 
 	// Of dispatcher.Rollbacks:
 	Rollback(ctx context.Context) (*dispatcher.Rollback, error)
-	ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice, change dispatcher.Change) (
+	ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice, change input.Change) (
 		dispatcher.Rollback, error)
 }

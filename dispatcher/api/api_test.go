@@ -19,6 +19,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -145,7 +146,7 @@ func (r reply) problems() []string {
 		Type, Title string
 		Status      int
 		RequestID   string `json:"request_id"`
-		Errors      dispatcher.Problems
+		Errors      input.Problems
 	}
 	if err := json.Unmarshal(r.Body.Bytes(), &p); err != nil {
 		r.t.Fatalf("response %d is not JSON: %v: %.200s", r.Code, err, r.Body)

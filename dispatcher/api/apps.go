@@ -7,19 +7,20 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listApps(r *request) (response, error) {
-	read := func(page dispatcher.Page) ([]dispatcher.App, error) { return a.store.Apps(r.Context(), page) }
+	read := func(page input.Page) ([]dispatcher.App, error) { return a.store.Apps(r.Context(), page) }
 	if bound := r.token.Apps; len(bound) > 0 {
-		read = func(page dispatcher.Page) ([]dispatcher.App, error) { return a.boundApps(r.Context(), bound, page) }
+		read = func(page input.Page) ([]dispatcher.App, error) { return a.boundApps(r.Context(), bound, page) }
 	}
 	return pagedByName(r, func(app dispatcher.App) string { return app.Name }, read)
 }
 
 // boundApps lists those apps among names that exist. A token is bound to a handful of apps, so reading
 // them one by one is cheaper than searching all apps.
-func (a *API) boundApps(ctx context.Context, names []string, page dispatcher.Page) ([]dispatcher.App, error) {
+func (a *API) boundApps(ctx context.Context, names []string, page input.Page) ([]dispatcher.App, error) {
 	var apps []dispatcher.App
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		if name <= page.Cursor || len(apps) == page.Limit {
@@ -56,8 +57,8 @@ func (a *API) patchApp(r *request) (response, error) {
 	}
 	problems := r.decode(&patch)
 	if patch.Enabled == nil {
-		addInvalid(&problems, &dispatcher.Problem{
-			Path: "/enabled", Code: dispatcher.CodeRequired, Message: "enabled is missing; PATCH sets only this field",
+		addInvalid(&problems, &input.Problem{
+			Path: "/enabled", Code: input.CodeRequired, Message: "enabled is missing; PATCH sets only this field",
 		})
 	}
 	if err := problems.Err(); err != nil {
@@ -89,11 +90,11 @@ func (a *API) patchApp(r *request) (response, error) {
 }
 
 func (a *API) deleteApp(r *request) (response, error) {
-	return a.remove(r, func(change dispatcher.Change) error {
+	return a.remove(r, func(change input.Change) error {
 		err := a.store.DeleteApp(r.Context(), r.PathValue("app"), change)
 		if errors.Is(err, dispatcher.ErrNotEmpty) {
 			content := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrNotEmpty.Error())
-			return refuse(dispatcher.CodeAppNotEmpty, "%s still has %s; delete its jobs, calendars, groups and alerts first",
+			return refuse(input.CodeAppNotEmpty, "%s still has %s; delete its jobs, calendars, groups and alerts first",
 				definitionName(r), content)
 		}
 		return err

@@ -2,6 +2,7 @@ package api
 
 import (
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // listAudit lists the audit log. A token that is bound to apps gets the entries of those apps: what belongs to no app, or
@@ -24,7 +25,7 @@ func (a *API) listAudit(r *request) (response, error) {
 
 // auditQuery reads the parameters of the audit log.
 func (r *request) auditQuery() (dispatcher.AuditQuery, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	values := r.URL.Query()
 	query := dispatcher.AuditQuery{
 		Actor: values.Get("actor"), Action: values.Get("action"), Subject: values.Get("subject"),
@@ -32,7 +33,7 @@ func (r *request) auditQuery() (dispatcher.AuditQuery, error) {
 	}
 	for _, name := range []string{"actor", "action", "subject"} {
 		if text := values.Get(name); len(text) > maxAuditWord || !printable(text) {
-			problems.Add("/"+name, dispatcher.CodeTextInvalid, "%s is longer than %d bytes or holds a control character, as no entry does",
+			problems.Add("/"+name, input.CodeTextInvalid, "%s is longer than %d bytes or holds a control character, as no entry does",
 				name, maxAuditWord)
 		}
 	}
@@ -41,19 +42,19 @@ func (r *request) auditQuery() (dispatcher.AuditQuery, error) {
 	case refused == "true" || refused == "false":
 		query.Refused = new(refused == "true")
 	default:
-		dispatcher.CheckEnum(&problems, "/refused", "refused", refused, []string{"true", "false"})
+		input.CheckEnum(&problems, "/refused", "refused", refused, []string{"true", "false"})
 	}
 	switch order := values.Get("order"); {
 	case !values.Has("order") || order == "latest":
 	case order == "oldest":
 		query.OldestFirst = true
 	default:
-		dispatcher.CheckEnum(&problems, "/order", "order", order, []string{"latest", "oldest"})
+		input.CheckEnum(&problems, "/order", "order", order, []string{"latest", "oldest"})
 	}
 	checkOrder(&problems, query.From, query.To)
 	if values.Has("app") {
 		query.Apps = []string{values.Get("app")}
-		dispatcher.CheckName(&problems, "/app", values.Get("app"))
+		input.CheckName(&problems, "/app", values.Get("app"))
 	}
 	if err := problems.Err(); err != nil {
 		return query, err

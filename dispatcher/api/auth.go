@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // tokenPrefix lets secret scanners and people recognize a leaked token.
@@ -36,7 +37,7 @@ func (a *API) checkCertificate(r *request) error {
 	if !a.opts.ClientCertificates || r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
 		return nil
 	}
-	return refuse(dispatcher.CodeUnauthorized,
+	return refuse(input.CodeUnauthorized,
 		"a client certificate of an authority in --client-ca is needed, in addition to a token; only probes pass without one")
 }
 
@@ -58,27 +59,27 @@ func (a *API) authorize(rt route, r *request) error {
 		if rt.orScope != "" {
 			needed += " or " + string(rt.orScope)
 		}
-		return refuse(dispatcher.CodeForbidden, "token %s does not have the scope %s, which this route needs",
-			dispatcher.Echo(token.Name), needed)
+		return refuse(input.CodeForbidden, "token %s does not have the scope %s, which this route needs",
+			input.Echo(token.Name), needed)
 	}
 	if app := r.PathValue("app"); app != "" && !r.maySee(app) {
 		return notBound(token, app)
 	}
 	if rt.allApps && len(token.Apps) > 0 {
-		return refuse(dispatcher.CodeForbidden, "token %s is bound to apps; this route needs a token for all apps",
-			dispatcher.Echo(token.Name))
+		return refuse(input.CodeForbidden, "token %s is bound to apps; this route needs a token for all apps",
+			input.Echo(token.Name))
 	}
 	return nil
 }
 
 func notBound(token dispatcher.APIToken, app string) error {
-	return refuse(dispatcher.CodeForbidden, "token %s is not bound to app %s", dispatcher.Echo(token.Name),
-		dispatcher.Echo(app))
+	return refuse(input.CodeForbidden, "token %s is not bound to app %s", input.Echo(token.Name),
+		input.Echo(app))
 }
 
 // caller finds out whose bearer token it is. The error is the same for every kind of bad token; the log says which it is.
 func (a *API) caller(rt route, r *request) (dispatcher.APIToken, error) {
-	unauthorized := refuse(dispatcher.CodeUnauthorized,
+	unauthorized := refuse(input.CodeUnauthorized,
 		`a valid bearer token is needed: create one with "carillon token create" and send it as "Authorization: Bearer carillon_…"`)
 	if token, inProcess := r.Context().Value(asKey{}).(dispatcher.APIToken); inProcess {
 		if token.Expired(r.now) {
@@ -163,7 +164,7 @@ func (a *API) identified(_ route, r *request, jwt string) (token dispatcher.APIT
 	}
 	if err != nil {
 		a.log.WarnContext(r.Context(), "identity not checked", "request_id", r.id, "err", err)
-		return token, "", refuse(dispatcher.CodeUnavailable,
+		return token, "", refuse(input.CodeUnavailable,
 			"the issuer of the token does not answer, so it cannot be checked; try again in a moment, or use a token of this installation")
 	}
 	return token, "", nil
@@ -175,9 +176,9 @@ func isJWT(secret string) bool {
 }
 
 // by returns who makes the request r, for the audit log and the bounds of apps.
-func (r *request) by() dispatcher.Change {
+func (r *request) by() input.Change {
 	address, _, _ := net.SplitHostPort(r.RemoteAddr)
-	return dispatcher.Change{
+	return input.Change{
 		Actor: r.token.Name, TokenID: r.token.ID, Address: address, RequestID: r.id,
 		Operator: r.token.May(dispatcher.ScopeAdmin) && len(r.token.Apps) == 0, Traceparent: r.traceparent(),
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -149,7 +150,7 @@ func TestMetricsAreReadWhileTheDatabaseIsUnreachable(t *testing.T) {
 	w.must(http.StatusOK, "GET", "/metrics", "", prometheus)
 	w.must(http.StatusOK, "GET", "/metrics", "", revoked)
 	w.do("GET", "/metrics", "", bound).refused(http.StatusForbidden, " forbidden")
-	if err := w.store.DeleteToken(t.Context(), "revoked", dispatcher.Change{}); err != nil {
+	if err := w.store.DeleteToken(t.Context(), "revoked", input.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	w.do("GET", "/metrics", "", revoked).refused(http.StatusUnauthorized, " unauthorized")

@@ -5,22 +5,23 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listBackfills(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	page := r.page(&problems, func(cursor string) bool {
 		_, err := dispatcher.ParseBackfillID(cursor)
 		return err == nil
 	})
 	query := dispatcher.BackfillQuery{App: r.PathValue("app"), Job: r.URL.Query().Get("job")}
 	if query.Job != "" {
-		dispatcher.CheckName(&problems, "/job", query.Job)
+		input.CheckName(&problems, "/job", query.Job)
 	}
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	return paged(page, func(b dispatcher.Backfill) string { return b.ID }, func(page dispatcher.Page) ([]dispatcher.Backfill, error) {
+	return paged(page, func(b dispatcher.Backfill) string { return b.ID }, func(page input.Page) ([]dispatcher.Backfill, error) {
 		query.Page = page
 		return a.store.Backfills(r.Context(), query)
 	})

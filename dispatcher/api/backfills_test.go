@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestBackfillIsCountedBegunAndChanged(t *testing.T) {
@@ -13,8 +14,8 @@ func TestBackfillIsCountedBegunAndChanged(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	count := into[dispatcher.BackfillCount](w.must(http.StatusOK, "POST", oneJob+"/backfill", dryBackfill))
-	if count.Total != 3 || dispatcher.FormatInstant(*count.First) != "2026-01-01T02:00:00.000Z" ||
-		dispatcher.FormatInstant(*count.Last) != "2026-01-03T02:00:00.000Z" {
+	if count.Total != 3 || input.FormatInstant(*count.First) != "2026-01-01T02:00:00.000Z" ||
+		input.FormatInstant(*count.Last) != "2026-01-03T02:00:00.000Z" {
 		t.Errorf("counted %+v, want the three nights", count)
 	}
 	if all := w.must(http.StatusOK, "GET", oneApp+"/backfills", "").Body.String(); all != `{"items":[]}`+"\n" {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/badinput"
 )
 
@@ -82,7 +83,7 @@ func TestRowsOfOddInputsAreWarnedOf(t *testing.T) {
 	for _, row := range tableRows(t, badinput.Warning) {
 		got := w.must(http.StatusOK, "PUT", oneJob, jobOf(t, row))
 		code, at := row.Code()
-		if warnings := into[dispatcher.Job](got).Warnings; !slices.ContainsFunc(warnings, func(p dispatcher.Problem) bool {
+		if warnings := into[dispatcher.Job](got).Warnings; !slices.ContainsFunc(warnings, func(p input.Problem) bool {
 			return p.Code == code && p.Path == at
 		}) {
 			t.Errorf("rows.md:%d: warnings %v, want %s at %s", row.Line, warnings, code, at)

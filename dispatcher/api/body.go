@@ -10,25 +10,25 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // decode reads the body of r into into, a pointer to a struct, and returns every problem.
-func (r *request) decode(into any) dispatcher.Problems {
-	var problems dispatcher.Problems
+func (r *request) decode(into any) input.Problems {
+	var problems input.Problems
 	media, parameters, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || media != "application/json" {
-		problems.Add("", dispatcher.CodeMediaType, "Content-Type %s is not application/json",
-			dispatcher.Echo(r.Header.Get("Content-Type")))
+		problems.Add("", input.CodeMediaType, "Content-Type %s is not application/json",
+			input.Echo(r.Header.Get("Content-Type")))
 		return problems
 	}
 	if charset, given := parameters["charset"]; given && !strings.EqualFold(charset, "utf-8") {
-		problems.Add("", dispatcher.CodeMediaType, "charset %s is not supported; JSON is UTF-8", dispatcher.Echo(charset))
+		problems.Add("", input.CodeMediaType, "charset %s is not supported; JSON is UTF-8", input.Echo(charset))
 		return problems
 	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "" && encoding != "identity" {
-		problems.Add("", dispatcher.CodeMediaType, "Content-Encoding %s is not supported; send the body without it",
-			dispatcher.Echo(encoding))
+		problems.Add("", input.CodeMediaType, "Content-Encoding %s is not supported; send the body without it",
+			input.Echo(encoding))
 		return problems
 	}
 	text, problems := r.readBody()
@@ -39,7 +39,7 @@ func (r *request) decode(into any) dispatcher.Problems {
 }
 
 // decodeIfAny is decode for a route whose body may be left out.
-func (r *request) decodeIfAny(into any) dispatcher.Problems {
+func (r *request) decodeIfAny(into any) input.Problems {
 	text, problems := r.readBody()
 	if len(problems) > 0 || len(bytes.TrimSpace(text)) == 0 {
 		return problems
@@ -57,17 +57,17 @@ func (r *request) expectNoBody() error {
 	return problems.Err()
 }
 
-func (r *request) readBody() ([]byte, dispatcher.Problems) {
-	var problems dispatcher.Problems
+func (r *request) readBody() ([]byte, input.Problems) {
+	var problems input.Problems
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(r.textErr, &tooLarge):
-		problems.Add("", dispatcher.CodePayloadTooLarge, "body is larger than %d bytes", tooLarge.Limit)
+		problems.Add("", input.CodePayloadTooLarge, "body is larger than %d bytes", tooLarge.Limit)
 	case errors.Is(r.textErr, os.ErrDeadlineExceeded):
-		problems.Add("", dispatcher.CodeRequestTimeout, "the body did not come in time, only %d bytes of it; send it at once, or over a "+
+		problems.Add("", input.CodeRequestTimeout, "the body did not come in time, only %d bytes of it; send it at once, or over a "+
 			"faster connection", len(r.text))
 	case r.textErr != nil:
-		problems.Add("", dispatcher.CodeJSONSyntax, "body ended at offset %d before it was complete", len(r.text))
+		problems.Add("", input.CodeJSONSyntax, "body ended at offset %d before it was complete", len(r.text))
 	}
 	return r.text, problems
 }
@@ -103,22 +103,22 @@ func (a *API) readText(r *request) (arrived func(), err error) {
 
 // mustMatch reports a name in the body that differs from the one in the path. Validate reports an
 // invalid name.
-func mustMatch(problems *dispatcher.Problems, path, inBody, inPath string) {
+func mustMatch(problems *input.Problems, path, inBody, inPath string) {
 	if inBody != inPath && validName(inBody) {
-		problems.Add(path, dispatcher.CodeNameMismatch, "name %s differs from the one in the path, %s; a PUT renames nothing",
-			dispatcher.Echo(inBody), dispatcher.Echo(inPath))
+		problems.Add(path, input.CodeNameMismatch, "name %s differs from the one in the path, %s; a PUT renames nothing",
+			input.Echo(inBody), input.Echo(inPath))
 	}
 }
 
 // addInvalid adds the problems that Validate found to those of decoding. It leaves out a problem at
 // or below a value that could not be decoded: that is only a consequence. A text with NUL was decoded.
-func addInvalid(problems *dispatcher.Problems, err error) {
+func addInvalid(problems *input.Problems, err error) {
 	undecoded := *problems
-	var invalid dispatcher.Problems
+	var invalid input.Problems
 	invalid.AddError("", err)
 	for _, one := range invalid {
-		if !slices.ContainsFunc(undecoded, func(u dispatcher.Problem) bool {
-			return u.Code != dispatcher.CodeStringNUL && (one.Path == u.Path || strings.HasPrefix(one.Path, u.Path+"/"))
+		if !slices.ContainsFunc(undecoded, func(u input.Problem) bool {
+			return u.Code != input.CodeStringNUL && (one.Path == u.Path || strings.HasPrefix(one.Path, u.Path+"/"))
 		}) {
 			*problems = append(*problems, one)
 		}

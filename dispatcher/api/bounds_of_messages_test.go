@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Notifications and deliveries of what follows are sent by nodes for an app, as its jobs are.
@@ -91,7 +92,7 @@ func broken(breaks *dispatcher.Breaks, alerts bool) (all []string) {
 	if breaks == nil {
 		return nil
 	}
-	add := func(name string, problems []dispatcher.Problem) {
+	add := func(name string, problems []input.Problem) {
 		for _, p := range problems {
 			all = append(all, name+" "+p.Path+" "+p.Code)
 		}

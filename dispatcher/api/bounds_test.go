@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // tenants is a world with the apps appa and appb, in which requests are those of a write token bound to appa.
@@ -126,7 +127,7 @@ func TestChangeOfBoundsShowsTheJobsItBreaks(t *testing.T) {
 		t.Errorf("a GET has breaks: %s", body)
 	}
 	job := into[dispatcher.Job](w.must(http.StatusOK, "GET", appA+"/jobs/one", ""))
-	if len(job.Warnings) != 1 || job.Warnings[0].Code != dispatcher.CodeBoundEgress || job.Warnings[0].Path != "/target/webhook/url" {
+	if len(job.Warnings) != 1 || job.Warnings[0].Code != input.CodeBoundEgress || job.Warnings[0].Path != "/target/webhook/url" {
 		t.Errorf("warnings of the job: %+v, want bound_egress", job.Warnings)
 	}
 }

@@ -5,10 +5,11 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listBulkActions(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	page := r.page(&problems, func(cursor string) bool {
 		_, err := dispatcher.ParseBulkActionID(cursor)
 		return err == nil
@@ -17,7 +18,7 @@ func (a *API) listBulkActions(r *request) (response, error) {
 		return response{}, err
 	}
 	key := func(b dispatcher.BulkAction) string { return b.ID }
-	return paged(page, key, func(page dispatcher.Page) ([]dispatcher.BulkAction, error) {
+	return paged(page, key, func(page input.Page) ([]dispatcher.BulkAction, error) {
 		return a.store.BulkActions(r.Context(), r.PathValue("app"), page)
 	})
 }
@@ -62,7 +63,7 @@ func mayBulk(r *request, action dispatcher.BulkVerb) error {
 	if r.token.May(action.Scope()) {
 		return nil
 	}
-	return refuse(dispatcher.CodeForbidden, "token %s does not have the scope %s, which action %s needs", dispatcher.Echo(r.token.Name),
+	return refuse(input.CodeForbidden, "token %s does not have the scope %s, which action %s needs", input.Echo(r.token.Name),
 		string(action.Scope()), string(action))
 }
 

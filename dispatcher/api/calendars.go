@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listCalendars(r *request) (response, error) {
 	name := func(c dispatcher.Calendar) string { return c.Name }
-	return pagedByName(r, name, func(page dispatcher.Page) ([]dispatcher.Calendar, error) {
+	return pagedByName(r, name, func(page input.Page) ([]dispatcher.Calendar, error) {
 		return a.store.Calendars(r.Context(), r.PathValue("app"), page)
 	})
 }
@@ -34,14 +35,14 @@ func (a *API) deleteCalendar(r *request) (response, error) {
 		return a.deleteCalendarWhenUnused(r)
 	case "", "false":
 	default:
-		return response{}, &dispatcher.Problem{Path: "/when_unused", Code: dispatcher.CodeEnum,
-			Message: "when_unused " + dispatcher.Echo(when) + " is not true or false"}
+		return response{}, &input.Problem{Path: "/when_unused", Code: input.CodeEnum,
+			Message: "when_unused " + input.Echo(when) + " is not true or false"}
 	}
-	return a.remove(r, func(change dispatcher.Change) error {
+	return a.remove(r, func(change input.Change) error {
 		err := a.store.DeleteCalendar(r.Context(), r.PathValue("app"), r.PathValue("calendar"), change)
 		if errors.Is(err, dispatcher.ErrInUse) {
 			use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-			return refuse(dispatcher.CodeCalendarInUse, "%s; remove it there first, or delete it with ?when_unused=true", use)
+			return refuse(input.CodeCalendarInUse, "%s; remove it there first, or delete it with ?when_unused=true", use)
 		}
 		return err
 	})

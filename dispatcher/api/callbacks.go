@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // callbackKey is the key of the tokens of callbacks, which never changes.
@@ -30,7 +31,7 @@ func (k *callbackKey) read(ctx context.Context, store Store) (key []byte, err er
 func (a *API) authorizeCallback(r *request) error {
 	wrong := func() error {
 		r.bad = badCallback
-		return refuse(dispatcher.CodeUnauthorized, "the token is not that of an attempt of this run; send what the request had in "+
+		return refuse(input.CodeUnauthorized, "the token is not that of an attempt of this run; send what the request had in "+
 			"Carillon-Callback-Token as \"Authorization: Bearer %s…\"", dispatcher.CallbackTokenPrefix)
 	}
 	id, secret := r.PathValue("run"), r.bearer()
@@ -96,7 +97,7 @@ func (a *API) completeRun(r *request) (response, error) {
 			err = errors.New("the state has the token of the callback, which is a secret; leave it out")
 		}
 		if err != nil {
-			problems.Add("/state", dispatcher.CodeStateInvalid, "%s", err)
+			problems.Add("/state", input.CodeStateInvalid, "%s", err)
 		}
 		result.State = state
 	}
@@ -118,7 +119,7 @@ func (a *API) extendRun(r *request) (response, error) {
 	var said callbackHeartbeat
 	problems := r.decodeIfAny(&said)
 	if p := said.Percent; p != nil && (*p < 0 || *p > 100) {
-		problems.Add("/percent", dispatcher.CodeCountRange, "percent %d is not between 0 and 100", *p)
+		problems.Add("/percent", input.CodeCountRange, "percent %d is not between 0 and 100", *p)
 	}
 	progress := dispatcher.Progress{Text: r.withoutToken(said.Progress), Percent: said.Percent}
 	return a.callBack(r, callbackProgress, problems, func(run dispatcher.Run, attempt int) (dispatcher.Run, error) {
@@ -136,7 +137,7 @@ func (r *request) withoutToken(text string) string {
 }
 
 // callBack writes to the attempt whose token was sent or, for an operator, to the one that waits for its callback.
-func (a *API) callBack(r *request, said string, problems dispatcher.Problems, write func(dispatcher.Run, int) (dispatcher.Run, error)) (
+func (a *API) callBack(r *request, said string, problems input.Problems, write func(dispatcher.Run, int) (dispatcher.Run, error)) (
 	response, error,
 ) {
 	if err := problems.Err(); err != nil {
@@ -149,7 +150,7 @@ func (a *API) callBack(r *request, said string, problems dispatcher.Problems, wr
 	attempt := r.attempt
 	if attempt == 0 {
 		if attempt = run.Attempt; run.State != dispatcher.RunWaitingCallback {
-			return response{}, refuse(dispatcher.CodeStateConflict, "run %s is %s; only a run that waits for a callback is ended so",
+			return response{}, refuse(input.CodeStateConflict, "run %s is %s; only a run that waits for a callback is ended so",
 				run.ID, run.State)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func etag(revision int64) string { return `"` + strconv.FormatInt(revision, 10) + `"` }
@@ -29,27 +30,27 @@ func matchesETag(r *request, revision int64) bool {
 // definitionName names the app, job, calendar, group, alert or token in the path, for messages.
 func definitionName(r *request) string {
 	if name := r.PathValue("token"); name != "" {
-		return "token " + dispatcher.Echo(name)
+		return "token " + input.Echo(name)
 	}
 	app := r.PathValue("app")
 	if aboutState(r) {
-		return "the state of job " + dispatcher.Echo(app+"/"+r.PathValue("job"))
+		return "the state of job " + input.Echo(app+"/"+r.PathValue("job"))
 	}
 	for _, kind := range []string{"job", "calendar", "group", "alert"} {
 		if name := r.PathValue(kind); name != "" {
-			return kind + " " + dispatcher.Echo(app+"/"+name)
+			return kind + " " + input.Echo(app+"/"+name)
 		}
 	}
-	return "app " + dispatcher.Echo(app)
+	return "app " + input.Echo(app)
 }
 
 // change turns the conditions of r into those of the store. An If-Match that is not a single strong
 // ETag of this API cannot match, so it fails here.
-func (a *API) change(r *request) (dispatcher.Change, error) {
+func (a *API) change(r *request) (input.Change, error) {
 	change := r.by()
 	if none := r.Header.Values("If-None-Match"); len(none) > 0 {
 		if !slices.Equal(none, []string{"*"}) {
-			return change, refuse(dispatcher.CodePrecondition, "If-None-Match of a write must be *, which means: create only")
+			return change, refuse(input.CodePrecondition, "If-None-Match of a write must be *, which means: create only")
 		}
 		change.IfAbsent = true
 	}
@@ -62,7 +63,7 @@ func (a *API) change(r *request) (dispatcher.Change, error) {
 		// The write is conditional on the current revision, so that the definition still exists then.
 		revision, err := a.revision(r)
 		if errors.Is(err, dispatcher.ErrNotFound) {
-			return change, refuse(dispatcher.CodePrecondition, "%s does not exist, but If-Match: * requires it",
+			return change, refuse(input.CodePrecondition, "%s does not exist, but If-Match: * requires it",
 				definitionName(r))
 		}
 		change.IfRevision = revision
@@ -70,7 +71,7 @@ func (a *API) change(r *request) (dispatcher.Change, error) {
 	default:
 		revision, err := strconv.ParseInt(strings.Trim(match[0], `"`), 10, 64)
 		if err != nil || revision < 1 || !slices.Equal(match, []string{etag(revision)}) {
-			return change, a.stale(r, "If-Match "+dispatcher.Echo(match[0])+` is not a single ETag such as "3"`)
+			return change, a.stale(r, "If-Match "+input.Echo(match[0])+` is not a single ETag such as "3"`)
 		}
 		change.IfRevision = revision
 	}
@@ -79,7 +80,7 @@ func (a *API) change(r *request) (dispatcher.Change, error) {
 
 // unconditional lets a request pass that names no condition, unless it may overwrite or delete what its caller has not
 // seen: two writers would then undo each other's changes without noticing. A PUT may still create.
-func (a *API) unconditional(r *request, change dispatcher.Change) (dispatcher.Change, error) {
+func (a *API) unconditional(r *request, change input.Change) (input.Change, error) {
 	switch r.Method {
 	case http.MethodPut:
 		change.IfAbsent = true // explainFailed tells it from If-None-Match: *
@@ -94,13 +95,13 @@ func (a *API) unconditional(r *request, change dispatcher.Change) (dispatcher.Ch
 }
 
 func needsCondition(r *request, revision int64) error {
-	return refuse(dispatcher.CodePreconditionReq, "%s exists, at revision %d: send If-Match: %s to change this revision, "+
+	return refuse(input.CodePreconditionReq, "%s exists, at revision %d: send If-Match: %s to change this revision, "+
 		"or If-Match: * to change whatever is there", definitionName(r), revision, etag(revision))
 }
 
 // explainFailed makes ErrPrecondition of a write with change say which condition failed. Any other
 // error, and nil, stays as it is.
-func (a *API) explainFailed(r *request, change dispatcher.Change, err error) error {
+func (a *API) explainFailed(r *request, change input.Change, err error) error {
 	switch {
 	case !errors.Is(err, dispatcher.ErrPrecondition):
 		return err
@@ -110,7 +111,7 @@ func (a *API) explainFailed(r *request, change dispatcher.Change, err error) err
 			return needsCondition(r, now.revision)
 		}
 		last := a.lastChange(r, now)
-		return &changedError{refuse(dispatcher.CodeNameTaken, "%s already exists at revision %d%s",
+		return &changedError{refuse(input.CodeNameTaken, "%s already exists at revision %d%s",
 			definitionName(r), now.revision, last.text("changed")), last}
 	}
 	return a.stale(r, "revision "+strconv.FormatInt(change.IfRevision, 10)+" is not the current one")
@@ -122,19 +123,19 @@ func (a *API) stale(r *request, reason string) error {
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound):
 		last := a.deletion(r)
-		return &changedError{refuse(dispatcher.CodePrecondition, "%s; %s does not exist%s",
+		return &changedError{refuse(input.CodePrecondition, "%s; %s does not exist%s",
 			reason, definitionName(r), last.text("deleted")), last}
 	case err != nil:
 		return err
 	}
 	last := a.lastChange(r, now)
-	return &changedError{refuse(dispatcher.CodePrecondition, "%s; %s is at revision %d%s: read it again and repeat the change",
+	return &changedError{refuse(input.CodePrecondition, "%s; %s is at revision %d%s: read it again and repeat the change",
 		reason, definitionName(r), now.revision, last.text("changed")), last}
 }
 
 // put does what every PUT of a definition does once it is decoded. problems are those of decoding.
-func put[T interface{ Validate() error }](a *API, r *request, definition T, problems dispatcher.Problems,
-	write func(context.Context, T, dispatcher.Change) (stored T, created bool, err error), revision func(T) int64,
+func put[T interface{ Validate() error }](a *API, r *request, definition T, problems input.Problems,
+	write func(context.Context, T, input.Change) (stored T, created bool, err error), revision func(T) int64,
 ) (response, error) {
 	addInvalid(&problems, definition.Validate())
 	if err := problems.Err(); err != nil {
@@ -156,7 +157,7 @@ func put[T interface{ Validate() error }](a *API, r *request, definition T, prob
 }
 
 // remove does what every DELETE of a definition does.
-func (a *API) remove(r *request, write func(dispatcher.Change) error) (response, error) {
+func (a *API) remove(r *request, write func(input.Change) error) (response, error) {
 	change, err := a.change(r)
 	if err != nil {
 		return response{}, err

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // defined is what a failed condition tells of an app, job, calendar, group, alert or token.
@@ -60,7 +61,7 @@ func (c lastChange) text(done string) string {
 	if c.by == "" {
 		return ""
 	}
-	return ", " + done + " by " + dispatcher.Echo(c.by) + " at " + c.at.UTC().Format(time.RFC3339)
+	return ", " + done + " by " + input.Echo(c.by) + " at " + c.at.UTC().Format(time.RFC3339)
 }
 
 // changedError is a failed condition of a write: another client has changed what it is about.
@@ -84,7 +85,7 @@ func (a *API) lastChange(r *request, d defined) lastChange {
 	refused := false
 	page, err := a.store.AuditEntries(r.Context(), dispatcher.AuditQuery{
 		Apps: []string{r.PathValue("app")}, From: d.changedAt, To: d.changedAt.Add(time.Millisecond), Refused: &refused,
-		Page: dispatcher.Page{Limit: changesLooked},
+		Page: input.Page{Limit: changesLooked},
 	})
 	if err != nil {
 		return lastChange{} // the condition failed all the same
@@ -105,7 +106,7 @@ func (a *API) deletion(r *request) lastChange {
 	refused := false
 	page, err := a.store.AuditEntries(r.Context(), dispatcher.AuditQuery{
 		Apps: []string{r.PathValue("app")}, Action: "delete", Subject: subject(r), From: r.now.Add(-deletionLooked), Refused: &refused,
-		Page: dispatcher.Page{Limit: 1},
+		Page: input.Page{Limit: 1},
 	})
 	if err != nil || len(page.Entries) == 0 {
 		return lastChange{}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestConditionsOfWrites(t *testing.T) {
@@ -97,9 +98,9 @@ func TestFailedConditionNamesWhoChangedIt(t *testing.T) {
 		for _, header := range []string{`If-Match: "99"`, `If-None-Match: *`} {
 			refused := w.do("PUT", path, body, header)
 			problem := into[struct {
-				By     string              `json:"changed_by"`
-				At     time.Time           `json:"changed_at"`
-				Errors dispatcher.Problems `json:"errors"`
+				By     string         `json:"changed_by"`
+				At     time.Time      `json:"changed_at"`
+				Errors input.Problems `json:"errors"`
 			}](refused)
 			want := fmt.Sprintf("at revision %d, changed by %q at %s", thing.Revision, "admin", thing.UpdatedAt.Format(time.RFC3339))
 			if refused.Code != 412 || problem.By != "admin" || !problem.At.Equal(thing.UpdatedAt) ||
@@ -113,9 +114,9 @@ func TestFailedConditionNamesWhoChangedIt(t *testing.T) {
 		before := time.Now().Truncate(time.Second)
 		w.must(http.StatusNoContent, "DELETE", path, "")
 		refused := into[struct {
-			By     string              `json:"changed_by"`
-			At     time.Time           `json:"changed_at"`
-			Errors dispatcher.Problems `json:"errors"`
+			By     string         `json:"changed_by"`
+			At     time.Time      `json:"changed_at"`
+			Errors input.Problems `json:"errors"`
 		}](w.do("PUT", path, map[string]string{oneJob: validJob, oneCalendar: `{}`}[path], `If-Match: "1"`))
 		want := `does not exist, deleted by "admin" at ` + refused.At.Format(time.RFC3339)
 		if refused.By != "admin" || refused.At.Before(before) || !strings.HasSuffix(refused.Errors[0].Message, want) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // pauseApp pauses the app.
@@ -78,7 +79,7 @@ func (w *world) takeApp() string {
 
 func (w *world) rollBack() string {
 	w.t.Helper()
-	if _, err := w.store.DeclareRollback(w.t.Context(), "restored", dispatcher.Change{Actor: "test"}); err != nil {
+	if _, err := w.store.DeclareRollback(w.t.Context(), "restored", input.Change{Actor: "test"}); err != nil {
 		w.t.Fatal(fmt.Errorf("declare a rollback: %w", err))
 	}
 	return ""

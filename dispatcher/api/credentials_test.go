@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
@@ -269,7 +270,7 @@ func (c *routeTrial) run() {
 	scope := c.row.scope
 	unknown, _ := api.NewToken()
 	revoked := c.newToken("revoked", dispatcher.Scopes())
-	if err := c.store.DeleteToken(c.t.Context(), "revoked", dispatcher.Change{Actor: "test"}); err != nil {
+	if err := c.store.DeleteToken(c.t.Context(), "revoked", input.Change{Actor: "test"}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.refuses("no", "", 401)
@@ -383,7 +384,7 @@ func (c *routeTrial) inSuspendedApp() {
 	app.Name = "crm" // which POST import creates
 	app.Bounds = &dispatcher.Bounds{Suspended: true, SuspendedReason: "it floods others"}
 	if err == nil || strings.HasSuffix(c.rt.Path, "/import") {
-		_, _, err = s.store.PutApp(s.t.Context(), app, dispatcher.Change{Actor: "test", Operator: true})
+		_, _, err = s.store.PutApp(s.t.Context(), app, input.Change{Actor: "test", Operator: true})
 	}
 	if err != nil {
 		s.t.Fatal(err)

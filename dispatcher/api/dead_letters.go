@@ -2,10 +2,11 @@ package api
 
 import (
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listDeadLetters(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	values := r.URL.Query()
 	query := dispatcher.DeadLetterQuery{
 		App: r.PathValue("app"), Job: values.Get("job"), Class: dispatcher.Class(values.Get("class")),
@@ -14,7 +15,7 @@ func (a *API) listDeadLetters(r *request) (response, error) {
 	}
 	for _, name := range []string{"job", "class", "state"} {
 		if values.Has(name) && values.Get(name) == "" {
-			problems.Add("/"+name, dispatcher.CodeRequired, "%s is empty; leave it out to select all", name)
+			problems.Add("/"+name, input.CodeRequired, "%s is empty; leave it out to select all", name)
 		}
 	}
 	problems.AddError("", query.Validate())
@@ -23,7 +24,7 @@ func (a *API) listDeadLetters(r *request) (response, error) {
 		return response{}, err
 	}
 	key := func(run dispatcher.Run) string { return run.ID }
-	return paged(query.Page, key, func(page dispatcher.Page) ([]dispatcher.Run, error) {
+	return paged(query.Page, key, func(page input.Page) ([]dispatcher.Run, error) {
 		query.Page = page
 		return a.store.DeadLetters(r.Context(), query)
 	})
@@ -36,8 +37,8 @@ func (a *API) replayDeadLetters(r *request) (response, error) {
 	problems := r.decodeIfAny(&replay)
 	addInvalid(&problems, replay.Validate())
 	if replay.Cursor != "" && !isRunID(replay.Cursor) {
-		problems.Add("/cursor", dispatcher.CodePageCursor, "cursor %s is not from a replay; leave it out to begin with the first",
-			dispatcher.Echo(replay.Cursor))
+		problems.Add("/cursor", input.CodePageCursor, "cursor %s is not from a replay; leave it out to begin with the first",
+			input.Echo(replay.Cursor))
 	}
 	checkOrder(&problems, replay.From, replay.To)
 	if err := problems.Err(); err != nil {

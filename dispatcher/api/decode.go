@@ -14,14 +14,15 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // decode fills into, a pointer to a struct, from a JSON text. It returns every problem of the text; a
 // field with a problem keeps its default. Messages never contain values, which may be secrets. It stops when the time of ctx is over.
-func decode(ctx context.Context, text []byte, into any) dispatcher.Problems {
+func decode(ctx context.Context, text []byte, into any) input.Problems {
 	raw, err := document(text)
 	if err != nil {
-		return dispatcher.Problems{*err}
+		return input.Problems{*err}
 	}
 	d := newDecoder(text)
 	d.over = ctx.Err
@@ -56,7 +57,7 @@ func (d *decoder) take(bytes int, at *pointer) bool {
 		return false
 	}
 	if d.room -= bytes; d.room < 0 {
-		d.add(at, dispatcher.CodePayloadTooLarge, "the values of the body up to here take more memory than a body of its size may; "+
+		d.add(at, input.CodePayloadTooLarge, "the values of the body up to here take more memory than a body of its size may; "+
 			"leave out empty elements, or split the body")
 		return false
 	}
@@ -64,11 +65,11 @@ func (d *decoder) take(bytes int, at *pointer) bool {
 }
 
 // read fills into from one JSON value.
-func (d *decoder) read(raw json.RawMessage, into any) dispatcher.Problems {
+func (d *decoder) read(raw json.RawMessage, into any) input.Problems {
 	if d.full() { // the time may have passed on a long text
 		return d.problems
 	}
-	d.problems.AddError("", dispatcher.CheckJSONText(raw, maxProblems+1))
+	d.problems.AddError("", input.CheckJSONText(raw, maxProblems+1))
 	d.checkKeys(raw)
 	if raw[0] != '{' {
 		d.wrongType(nil, "an object", raw)
@@ -79,23 +80,23 @@ func (d *decoder) read(raw json.RawMessage, into any) dispatcher.Problems {
 }
 
 // document returns the one JSON value that text holds.
-func document(text []byte) (json.RawMessage, *dispatcher.Problem) {
-	fail := func(code string, offset int64, what string) (json.RawMessage, *dispatcher.Problem) {
-		return nil, &dispatcher.Problem{Code: code, Message: fmt.Sprintf("body is not JSON at offset %d: %s", offset, what)}
+func document(text []byte) (json.RawMessage, *input.Problem) {
+	fail := func(code string, offset int64, what string) (json.RawMessage, *input.Problem) {
+		return nil, &input.Problem{Code: code, Message: fmt.Sprintf("body is not JSON at offset %d: %s", offset, what)}
 	}
-	syntax := func(offset int64, what string) (json.RawMessage, *dispatcher.Problem) {
-		return fail(dispatcher.CodeJSONSyntax, offset, what)
+	syntax := func(offset int64, what string) (json.RawMessage, *input.Problem) {
+		return fail(input.CodeJSONSyntax, offset, what)
 	}
 	for at := 0; at < len(text); {
 		r, width := utf8.DecodeRune(text[at:])
 		if r == utf8.RuneError && width == 1 {
-			return fail(dispatcher.CodeJSONUTF8, int64(at), "invalid UTF-8")
+			return fail(input.CodeJSONUTF8, int64(at), "invalid UTF-8")
 		}
 		at += width
 	}
 	// Nesting far deeper than any field permits is refused before anything recurses into it.
 	if depth := dispatcher.JSONDepth(text); depth > maxDepth {
-		return nil, &dispatcher.Problem{Code: dispatcher.CodeJSONDepth, Message: fmt.Sprintf(
+		return nil, &input.Problem{Code: input.CodeJSONDepth, Message: fmt.Sprintf(
 			"body is nested %d deep; the maximum is %d, and %d for a payload", depth, maxDepth, dispatcher.MaxPayloadDepth)}
 	}
 	if json.Valid(text) {
@@ -116,7 +117,7 @@ func document(text []byte) (json.RawMessage, *dispatcher.Problem) {
 		return syntax(dec.InputOffset(), err.Error())
 	}
 	rest := bytes.TrimLeft(text[dec.InputOffset():], " \t\r\n")
-	return nil, &dispatcher.Problem{Code: dispatcher.CodeJSONTrailing, Message: fmt.Sprintf(
+	return nil, &input.Problem{Code: input.CodeJSONTrailing, Message: fmt.Sprintf(
 		"body continues after its JSON value at offset %d", len(text)-len(rest))}
 }
 
@@ -143,7 +144,7 @@ func (p *pointer) String() string {
 	slices.Reverse(tokens)
 	var path strings.Builder
 	for _, token := range tokens {
-		if path.WriteString(dispatcher.Pointer(token)); path.Len() > maxPath {
+		if path.WriteString(input.Pointer(token)); path.Len() > maxPath {
 			break
 		}
 	}
@@ -166,7 +167,7 @@ func cutPath(path string) string {
 
 // decoder collects the problems of one body.
 type decoder struct {
-	problems dispatcher.Problems
+	problems input.Problems
 	// most is how many elements a list or map may have.
 	most int
 	// room is how many bytes of memory are left for values; below 0: there was none for one of them.
@@ -189,7 +190,7 @@ const stepsBetween = 256
 func (d *decoder) full() bool {
 	if d.steps++; d.steps%stepsBetween == 1 && d.over != nil && d.room >= 0 && d.over() != nil {
 		d.room = -1
-		d.add(nil, dispatcher.CodeRequestTimeout, "the time of the request was over before its body was read; send less at once")
+		d.add(nil, input.CodeRequestTimeout, "the time of the request was over before its body was read; send less at once")
 	}
 	return len(d.problems) > maxProblems || d.room < 0
 }
@@ -204,7 +205,7 @@ func (d *decoder) add(at *pointer, code, format string, args ...any) {
 }
 
 func (d *decoder) wrongType(at *pointer, want string, raw json.RawMessage) {
-	d.add(at, dispatcher.CodeJSONType, "expected %s, found %s", want, kindOf(raw))
+	d.add(at, input.CodeJSONType, "expected %s, found %s", want, kindOf(raw))
 }
 
 // kindOf names the type of a JSON value.

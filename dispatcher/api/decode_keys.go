@@ -3,7 +3,7 @@ package api
 import (
 	"bytes"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // checkKeys walks over a valid text, payloads included, and reports duplicate keys of objects: parsers
@@ -27,7 +27,7 @@ func (d *decoder) checkKeys(text []byte) {
 				w.top().inKey = false
 				w.top().key = text[at:end]
 				if key := unquote(w.top().key); w.isTwin(key) {
-					d.add(w.pointer(), dispatcher.CodeJSONDuplicate, "key %s is given twice", dispatcher.Echo(string(key)))
+					d.add(w.pointer(), input.CodeJSONDuplicate, "key %s is given twice", input.Echo(string(key)))
 				}
 			}
 			at = end - 1

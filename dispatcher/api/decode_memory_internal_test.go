@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // A body takes at most 20 times its size in memory once it is decoded, whatever it consists of: a list of empty objects would
@@ -34,7 +35,7 @@ func TestHostileBodiesTakeBoundedMemory(t *testing.T) {
 				kept/int64(len(text)), mostMemory(len(text))/int64(len(text)))
 		}
 		runtime.KeepAlive(export)
-		if refused := len(problems) > 0; refused && problems[0].Code != dispatcher.CodePayloadTooLarge ||
+		if refused := len(problems) > 0; refused && problems[0].Code != input.CodePayloadTooLarge ||
 			!refused && name != "runs with an input" { // which take less
 			t.Errorf("%s: problems are %v, want that the body takes too much memory", name, problems)
 		}
@@ -74,7 +75,7 @@ func TestDecodingEndsWithItsRequest(t *testing.T) {
 	} {
 		var export dispatcher.Export
 		problems := decode(over, []byte(text), &export)
-		if len(problems) != 1 || problems[0].Code != dispatcher.CodeRequestTimeout || len(export.Jobs) > 0 {
+		if len(problems) != 1 || problems[0].Code != input.CodeRequestTimeout || len(export.Jobs) > 0 {
 			t.Errorf("%s: %d jobs and problems %v, want no job and that the time was over", name, len(export.Jobs), problems)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // readOnly lists the fields of each type that only the server writes. A body may contain them with
@@ -64,11 +65,11 @@ func (d *decoder) fill(v reflect.Value, raw json.RawMessage, at *pointer) bool {
 	case raw[0] == 'n' && (v.Kind() == reflect.Map || v.Kind() == reflect.Slice): // Go writes empty ones so
 		return true
 	case raw[0] == 'n':
-		d.add(at, dispatcher.CodeRequired, "null is not allowed; give a value, or leave the field out if it has a default")
+		d.add(at, input.CodeRequired, "null is not allowed; give a value, or leave the field out if it has a default")
 		return false
 	case v.Type() == instantType:
 		return d.fillText(raw, at, func(text string) error {
-			t, err := dispatcher.ParseInstant(text)
+			t, err := input.ParseInstant(text)
 			v.Set(reflect.ValueOf(t))
 			return err
 		})
@@ -107,11 +108,11 @@ func (d *decoder) fillText(raw json.RawMessage, at *pointer, set func(string) er
 	if err == nil {
 		return true
 	}
-	var problem *dispatcher.Problem
+	var problem *input.Problem
 	if errors.As(err, &problem) {
 		d.add(at, problem.Code, "%s", problem.Message)
 	} else {
-		d.add(at, dispatcher.CodeJSONType, "value is not valid")
+		d.add(at, input.CodeJSONType, "value is not valid")
 	}
 	return false
 }
@@ -123,7 +124,7 @@ func (d *decoder) fillInt(v reflect.Value, raw json.RawMessage, at *pointer) boo
 	}
 	n, err := strconv.ParseInt(string(raw), 10, v.Type().Bits())
 	if err != nil {
-		d.add(at, dispatcher.CodeJSONType, "expected a whole number without point or exponent, of at most %d bits",
+		d.add(at, input.CodeJSONType, "expected a whole number without point or exponent, of at most %d bits",
 			v.Type().Bits())
 		return false
 	}
@@ -161,7 +162,7 @@ func (d *decoder) fillMap(v reflect.Value, raw json.RawMessage, at *pointer) boo
 
 // tooMany reports a list or map with more elements than any may have.
 func (d *decoder) tooMany(at *pointer) {
-	d.add(at, dispatcher.CodeTooMany, "there are more than %d elements; no list or map may have as many", d.most)
+	d.add(at, input.CodeTooMany, "there are more than %d elements; no list or map may have as many", d.most)
 }
 
 func (d *decoder) fillSlice(v reflect.Value, raw json.RawMessage, at *pointer) bool {
@@ -230,8 +231,8 @@ func (d *decoder) fillStruct(v reflect.Value, raw json.RawMessage, at *pointer) 
 		case !known:
 			d.work += min(len(key), 64) * len(fields) // for what was meant
 			name := string(key)
-			d.add(here, dispatcher.CodeJSONUnknown, "unknown field %s%s",
-				dispatcher.Echo(name), dispatcher.DidYouMean(name, slices.Sorted(maps.Keys(fields))))
+			d.add(here, input.CodeJSONUnknown, "unknown field %s%s",
+				input.Echo(name), input.DidYouMean(name, slices.Sorted(maps.Keys(fields))))
 		case slices.Contains(readOnly[v.Type()], string(key)):
 		default:
 			d.fill(v.FieldByIndex(index), value, here)

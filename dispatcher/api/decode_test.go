@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // FuzzDecode checks that encoding/json reads every accepted text in the same way, that decode never
@@ -151,11 +152,11 @@ func TestHostileBodiesAreCheapToRefuse(t *testing.T) {
 }
 
 // workOf decodes a text, and returns its problems and how many bytes were looked at and written.
-func workOf(t *testing.T, d *decoder, text string, into any) (dispatcher.Problems, int) {
+func workOf(t *testing.T, d *decoder, text string, into any) (input.Problems, int) {
 	t.Helper()
 	raw, problem := document([]byte(text))
 	if problem != nil {
-		return dispatcher.Problems{*problem}, len(text)
+		return input.Problems{*problem}, len(text)
 	}
 	return d.read(raw, into), d.work
 }

@@ -28,7 +28,7 @@
 // # Concurrent writers
 //
 // The ETag of a definition is its revision. If-Match and If-None-Match become conditions of the
-// write itself (dispatcher.Change), so no race can get around them. The ETag of a job identifies
+// write itself (input.Change), so no race can get around them. The ETag of a job identifies
 // its definition: it does not change when fire times move.
 //
 // # Tokens

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // registerEndpoint takes the heartbeat of an endpoint. It has no condition: the latest says where the endpoint is.
@@ -12,7 +13,7 @@ func (a *API) registerEndpoint(r *request) (response, error) {
 	endpoint := dispatcher.Endpoint{ID: r.PathValue("endpoint")}
 	problems := r.decode(&endpoint)
 	mustMatch(&problems, "/id", endpoint.ID, r.PathValue("endpoint"))
-	dispatcher.CheckName(&problems, "/id", r.PathValue("endpoint"))
+	input.CheckName(&problems, "/id", r.PathValue("endpoint"))
 	addInvalid(&problems, endpoint.Validate())
 	if err := problems.Err(); err != nil {
 		return response{}, err
@@ -48,7 +49,7 @@ func (a *API) deregisterEndpoint(r *request) (response, error) {
 func noCondition(r *request, thing string) error {
 	for _, name := range []string{"If-Match", "If-None-Match"} {
 		if len(r.Header.Values(name)) > 0 {
-			return refuse(dispatcher.CodePrecondition, "%s has no revision; leave out %s", thing, name)
+			return refuse(input.CodePrecondition, "%s has no revision; leave out %s", thing, name)
 		}
 	}
 	return nil

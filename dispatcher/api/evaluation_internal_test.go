@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestRequestsThatEvaluateSchedulesAreBounded(t *testing.T) {
@@ -23,9 +23,9 @@ func TestRequestsThatEvaluateSchedulesAreBounded(t *testing.T) {
 	}
 	// A second request of a token waits for the first, any other for a processor.
 	for _, token := range []string{"a", "c"} {
-		var busy *dispatcher.Problem
-		if _, _, err := e.begin(t.Context(), token, time.Millisecond); !errors.As(err, &busy) || busy.Code != dispatcher.CodeUnavailable {
-			t.Errorf("token %s: %v, want %s", token, err, dispatcher.CodeUnavailable)
+		var busy *input.Problem
+		if _, _, err := e.begin(t.Context(), token, time.Millisecond); !errors.As(err, &busy) || busy.Code != input.CodeUnavailable {
+			t.Errorf("token %s: %v, want %s", token, err, input.CodeUnavailable)
 		}
 	}
 	gone, cancel := context.WithCancel(t.Context())

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Executors of XXL-JOB call what its admin would serve, below the address of their group. They have no token of this
@@ -66,7 +67,7 @@ func (a *API) admitExecutor(r *request) error {
 	if group == nil {
 		r.bad = "access_token"
 		a.noteUnauthorized(r)
-		return refuse(dispatcher.CodeUnauthorized, "the access token is wrong, or no group of kind xxl_job has this address")
+		return refuse(input.CodeUnauthorized, "the access token is wrong, or no group of kind xxl_job has this address")
 	}
 	a.limits.setKnown(hash)
 	r.executors = group
@@ -138,10 +139,10 @@ func (a *API) readRegistry(r *request) (endpoint dispatcher.Endpoint, err error)
 	name := r.executors.ExecutorName()
 	switch {
 	case body.Group != "EXECUTOR":
-		return endpoint, refuse(dispatcher.CodeEnum, "registryGroup %s is not EXECUTOR", dispatcher.Echo(body.Group))
+		return endpoint, refuse(input.CodeEnum, "registryGroup %s is not EXECUTOR", input.Echo(body.Group))
 	case body.Key != name:
-		return endpoint, refuse(dispatcher.CodeNameMismatch, "registryKey %s is not the AppName of group %s, %s; change the address of the "+
-			"executor, or app_name of the group", dispatcher.Echo(body.Key), dispatcher.Echo(r.executors.Name), dispatcher.Echo(name))
+		return endpoint, refuse(input.CodeNameMismatch, "registryKey %s is not the AppName of group %s, %s; change the address of the "+
+			"executor, or app_name of the group", input.Echo(body.Key), input.Echo(r.executors.Name), input.Echo(name))
 	}
 	endpoint.URL = body.Value
 	endpoint.ID = dispatcher.ExecutorEndpointID(body.Value)
@@ -186,7 +187,7 @@ func (r *request) decodeOfExecutor(into any) error {
 		return problems
 	}
 	if err := json.Unmarshal(text, into); err != nil {
-		return refuse(dispatcher.CodeJSONSyntax, "the body is not the JSON of XXL-JOB's protocol: %s", dispatcher.Echo(fmt.Sprint(err)))
+		return refuse(input.CodeJSONSyntax, "the body is not the JSON of XXL-JOB's protocol: %s", input.Echo(fmt.Sprint(err)))
 	}
 	return nil
 }

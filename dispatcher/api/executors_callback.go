@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
@@ -96,7 +97,7 @@ func (a *API) callBackOfExecutor(r *request) (response, error) {
 		return response{}, err
 	}
 	if len(all) > maxCallbacks {
-		return response{}, refuse(dispatcher.CodeTooMany, "the callback has %d results; the maximum is %d", len(all), maxCallbacks)
+		return response{}, refuse(input.CodeTooMany, "the callback has %d results; the maximum is %d", len(all), maxCallbacks)
 	}
 	left, err := a.takeResults(r, all)
 	if err != nil {
@@ -189,6 +190,6 @@ func (a *API) strayResults(r *request, all []executorResult) error {
 	if again == 0 {
 		return nil
 	}
-	return refuse(dispatcher.CodeUnavailable, "no run waits for %d of the results, beginning with log %d; repeat the callback",
+	return refuse(input.CodeUnavailable, "no run waits for %d of the results, beginning with log %d; repeat the callback",
 		again, all[0].LogID)
 }

@@ -7,6 +7,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const (
@@ -25,7 +26,7 @@ func (a *API) acceptedRuns(r *request, run dispatcher.Run) ([]dispatcher.Run, er
 		return []dispatcher.Run{run}, nil
 	case run.Shards != nil:
 		return a.store.Runs(r.Context(), dispatcher.RunQuery{
-			App: run.App, Parent: run.ID, State: dispatcher.RunWaitingCallback, Page: dispatcher.Page{Limit: dispatcher.MaxEndpoints},
+			App: run.App, Parent: run.ID, State: dispatcher.RunWaitingCallback, Page: input.Page{Limit: dispatcher.MaxEndpoints},
 		})
 	}
 	return nil, nil

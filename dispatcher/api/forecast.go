@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
@@ -68,7 +69,7 @@ func (f *forecasts) latest(ctx context.Context, apps []string, now time.Time) di
 	fires := one.fires
 	fires.Computing = one.done != nil
 	if fires.Counts == nil {
-		fires.Step, fires.Counts = dispatcher.Duration(dispatcher.UpcomingStep), []int64{}
+		fires.Step, fires.Counts = input.Duration(dispatcher.UpcomingStep), []int64{}
 		fires.From = now.UTC().Truncate(dispatcher.UpcomingStep)
 	}
 	return fires

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Fleet is what the node knows of endpoint groups apart from the store.
@@ -27,7 +28,7 @@ func (a *API) listEndpoints(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return pagedByName(r, endpointID, func(page dispatcher.Page) ([]dispatcher.Endpoint, error) {
+	return pagedByName(r, endpointID, func(page input.Page) ([]dispatcher.Endpoint, error) {
 		stored, err := a.store.Endpoints(r.Context(), app, name, time.Time{}, page)
 		if err != nil || len(named) == 0 {
 			return stored, err
@@ -73,7 +74,7 @@ func endpointID(e dispatcher.Endpoint) string { return e.ID }
 func byEndpointID(a, b dispatcher.Endpoint) int { return cmp.Compare(a.ID, b.ID) }
 
 // mergedPage adds endpoints from DNS to a page of those that are stored. Of two with the same id, the stored one counts.
-func mergedPage(stored, named []dispatcher.Endpoint, page dispatcher.Page) []dispatcher.Endpoint {
+func mergedPage(stored, named []dispatcher.Endpoint, page input.Page) []dispatcher.Endpoint {
 	after, found := slices.BinarySearchFunc(named, dispatcher.Endpoint{ID: page.Cursor}, byEndpointID)
 	if found {
 		after++
@@ -87,14 +88,14 @@ func mergedPage(stored, named []dispatcher.Endpoint, page dispatcher.Page) []dis
 // groupStatus tells what this node knows of a group.
 func (a *API) groupStatus(r *request) (response, error) {
 	if a.opts.Fleet == nil {
-		return response{}, refuse(dispatcher.CodeUnavailable, "the node makes no requests to endpoints")
+		return response{}, refuse(input.CodeUnavailable, "the node makes no requests to endpoints")
 	}
 	group, err := a.store.Group(r.Context(), r.PathValue("app"), r.PathValue("group"))
 	if err != nil {
 		return response{}, err
 	}
 	version := dispatcher.GroupVersion{EndpointGroup: group}
-	page := dispatcher.Page{Limit: dispatcher.MaxEndpoints}
+	page := input.Page{Limit: dispatcher.MaxEndpoints}
 	if version.Live, err = a.store.Endpoints(r.Context(), group.App, group.Name, time.Time{}, page); err != nil {
 		return response{}, err
 	}
@@ -120,8 +121,8 @@ func drainEndpoint(draining bool) func(*API, *request) (response, error) {
 		if errors.Is(err, dispatcher.ErrNotFound) {
 			named, _ := a.namedEndpoints(r, app, group)
 			if _, from := slices.BinarySearchFunc(named, dispatcher.Endpoint{ID: id}, byEndpointID); from {
-				return response{}, refuse(dispatcher.CodeStateConflict, "endpoint %s is there because a name of the group leads to it; "+
-					"take it out of DNS, and nodes leave it out once the TTL has passed", dispatcher.Echo(id))
+				return response{}, refuse(input.CodeStateConflict, "endpoint %s is there because a name of the group leads to it; "+
+					"take it out of DNS, and nodes leave it out once the TTL has passed", input.Echo(id))
 			}
 		}
 		return response{body: stored}, err

@@ -5,11 +5,12 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listGroups(r *request) (response, error) {
 	name := func(g dispatcher.EndpointGroup) string { return g.Name }
-	return pagedByName(r, name, func(page dispatcher.Page) ([]dispatcher.EndpointGroup, error) {
+	return pagedByName(r, name, func(page input.Page) ([]dispatcher.EndpointGroup, error) {
 		return a.store.Groups(r.Context(), r.PathValue("app"), page)
 	})
 }
@@ -28,11 +29,11 @@ func (a *API) putGroup(r *request) (response, error) {
 }
 
 func (a *API) deleteGroup(r *request) (response, error) {
-	return a.remove(r, func(change dispatcher.Change) error {
+	return a.remove(r, func(change input.Change) error {
 		err := a.store.DeleteGroup(r.Context(), r.PathValue("app"), r.PathValue("group"), change)
 		if errors.Is(err, dispatcher.ErrInUse) {
 			use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-			return refuse(dispatcher.CodeGroupInUse, "%s; give the job another target, or delete it, first", use)
+			return refuse(input.CodeGroupInUse, "%s; give the job another target, or delete it, first", use)
 		}
 		return err
 	})

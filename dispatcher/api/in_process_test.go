@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // inProcess makes a request as a token, on behalf of a browser at 192.0.2.7.
@@ -66,7 +67,7 @@ func TestRequestInProcessIsCheckedAsABearerIs(t *testing.T) {
 			t.Errorf("%s: status %d, want %d: %s", name, got, tt.want, text)
 		}
 	}
-	page, err := w.store.AuditEntries(t.Context(), dispatcher.AuditQuery{Subject: "app crm", Page: dispatcher.Page{Limit: 10}})
+	page, err := w.store.AuditEntries(t.Context(), dispatcher.AuditQuery{Subject: "app crm", Page: input.Page{Limit: 10}})
 	if err != nil || len(page.Entries) != 1 {
 		t.Fatalf("entries of the audit log: %+v, %v", page, err)
 	}

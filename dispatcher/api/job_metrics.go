@@ -6,12 +6,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // jobMetrics serves the metrics of jobs, to a token that is bound to apps those of their jobs. They are read from the database
 // when somebody asks, so every node tells the same, and a node that nobody asks keeps nothing.
 func (a *API) jobMetrics(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	apps, err := a.overviewApps(r, &problems)
 	if err != nil {
 		return response{}, err

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listJobs(r *request) (response, error) {
@@ -15,7 +16,7 @@ func (a *API) listJobs(r *request) (response, error) {
 		return response{}, err
 	}
 	name := func(job dispatcher.Job) string { return job.Name }
-	return pagedByName(r, name, func(page dispatcher.Page) ([]dispatcher.Job, error) {
+	return pagedByName(r, name, func(page input.Page) ([]dispatcher.Job, error) {
 		page.Labels = labels
 		return a.store.Jobs(r.Context(), r.PathValue("app"), page)
 	})
@@ -37,7 +38,7 @@ func (a *API) putJob(r *request) (response, error) {
 	}
 	defaults.Fill(&job)
 	addInvalid(&problems, job.CheckTimezones())
-	write := func(ctx context.Context, job dispatcher.Job, change dispatcher.Change) (dispatcher.Job, bool, error) {
+	write := func(ctx context.Context, job dispatcher.Job, change input.Change) (dispatcher.Job, bool, error) {
 		stored, created, err := a.store.PutJob(ctx, job, change)
 		return a.warned(stored), created, err
 	}
@@ -54,11 +55,11 @@ func (a *API) warned(job dispatcher.Job) dispatcher.Job {
 }
 
 func (a *API) deleteJob(r *request) (response, error) {
-	return a.remove(r, func(change dispatcher.Change) error {
+	return a.remove(r, func(change input.Change) error {
 		err := a.store.DeleteJob(r.Context(), r.PathValue("app"), r.PathValue("job"), change)
 		if errors.Is(err, dispatcher.ErrInUse) {
 			use := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrInUse.Error())
-			return refuse(dispatcher.CodeJobInUse, "%s; take its name out of these jobs first", use)
+			return refuse(input.CodeJobInUse, "%s; take its name out of these jobs first", use)
 		}
 		return err
 	})

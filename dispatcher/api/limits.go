@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
@@ -126,7 +127,7 @@ func newLimits(o Limits, metrics prometheus.Registerer) *limits {
 
 // limitedError refuses a request for now.
 type limitedError struct {
-	dispatcher.Problem
+	input.Problem
 	wait time.Duration
 }
 
@@ -149,7 +150,7 @@ func (a *API) limited(r *request, reason, what string, wait time.Duration) error
 			"token", r.token.Name, "app", r.PathValue("app"), "lines_withheld", withheld)
 	}
 	e := &limitedError{wait: wait}
-	e.Code, e.Message = dispatcher.CodeRateLimited, what+"; try again in "+e.retryAfter()+" s"
+	e.Code, e.Message = input.CodeRateLimited, what+"; try again in "+e.retryAfter()+" s"
 	return e
 }
 
@@ -193,8 +194,8 @@ func (a *API) admit(rt route, r *request) error {
 		}
 	}
 	err := a.authorize(rt, r)
-	var problem *dispatcher.Problem
-	if errors.As(err, &problem) && problem.Code == dispatcher.CodeUnauthorized {
+	var problem *input.Problem
+	if errors.As(err, &problem) && problem.Code == input.CodeUnauthorized {
 		if r.bad == badCallback { // the holder of one token must not try it on any number of runs
 			a.limits.forget(hash)
 		}
@@ -251,14 +252,14 @@ func (a *API) checkCaller(r *request) error {
 	app := r.boundApp()
 	if app == "" {
 		if wait := l.callers.Take("token "+r.token.Name, l.TokenRequests, r.now); wait > 0 {
-			return a.limited(r, limitedToken, "token "+dispatcher.Echo(r.token.Name)+" has made more than "+
+			return a.limited(r, limitedToken, "token "+input.Echo(r.token.Name)+" has made more than "+
 				strconv.Itoa(l.TokenRequests)+" requests in a minute", wait)
 		}
 		return nil
 	}
 	perMinute := a.requestQuota(r, app)
 	if wait := l.callers.Take("app "+app, perMinute, r.now); wait > 0 {
-		return a.limited(r, limitedApp, "app "+dispatcher.Echo(app)+" has made more than "+strconv.Itoa(perMinute)+
+		return a.limited(r, limitedApp, "app "+input.Echo(app)+" has made more than "+strconv.Itoa(perMinute)+
 			" requests in a minute, which is its quota requests_per_minute on each node", wait)
 	}
 	return nil

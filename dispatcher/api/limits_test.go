@@ -19,6 +19,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
@@ -195,7 +196,7 @@ type slowJobs struct {
 	begun, end chan struct{}
 }
 
-func (s *slowJobs) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Job, error) {
+func (s *slowJobs) Jobs(ctx context.Context, app string, page input.Page) ([]dispatcher.Job, error) {
 	close(s.begun)
 	<-s.end
 	return s.Store.Jobs(ctx, app, page)

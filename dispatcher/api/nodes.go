@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listNodes(r *request) (response, error) {
@@ -20,7 +21,7 @@ func setNode(state dispatcher.NodeState) func(*API, *request) (response, error) 
 		}
 		node, err := a.store.SetNodeState(r.Context(), id, state, r.by())
 		if errors.Is(err, dispatcher.ErrRolledBack) {
-			return response{}, refuse(dispatcher.CodeStateConflict, "%s", err)
+			return response{}, refuse(input.CodeStateConflict, "%s", err)
 		}
 		return response{body: node}, conflict(err, "if its process is alive, it registers again under another id")
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
@@ -70,7 +71,7 @@ func readOpenAPI(t *testing.T) openAPI {
 }
 
 // decodeKeys finds keys that are given twice.
-func decodeKeys(text []byte) dispatcher.Problems {
+func decodeKeys(text []byte) input.Problems {
 	var d decoder
 	d.checkKeys(text)
 	return d.problems
@@ -209,7 +210,7 @@ func TestOpenAPISchemasMatchTypes(t *testing.T) {
 		"PauseRequest": reflect.TypeFor[dispatcher.PauseRequest](), "AppPauseRequest": reflect.TypeFor[dispatcher.AppPauseRequest](),
 		"AppPause": reflect.TypeFor[dispatcher.AppPause](), "AppPauseList": reflect.TypeFor[list[dispatcher.AppPause]](),
 		"JobRename":   reflect.TypeFor[dispatcher.JobRename](),
-		"Problem":     reflect.TypeFor[dispatcher.Problem](),
+		"Problem":     reflect.TypeFor[input.Problem](),
 		"MissedRange": reflect.TypeFor[dispatcher.MissedRange](),
 		"BulkFilter":  reflect.TypeFor[dispatcher.BulkFilter](), "BulkRequest": reflect.TypeFor[dispatcher.BulkRequest](),
 		"BulkCount": reflect.TypeFor[dispatcher.BulkCount](), "BulkAction": reflect.TypeFor[dispatcher.BulkAction](),
@@ -348,7 +349,7 @@ func TestOpenAPIEnumsMatchConstants(t *testing.T) {
 	if diff := cmp.Diff(conditions, schemas["AlertCondition"].Enum); diff != "" {
 		t.Errorf("conditions of alerts (-domain +described):\n%s", diff)
 	}
-	codes := append(constants(t, "../problem.go", "Code"), schedule.Codes...)
+	codes := append(constants(t, "../input/problem.go", "Code"), schedule.Codes...)
 	codes = append(codes, constants(t, "../schedule/report.go", "Warn")...)
 	slices.Sort(codes)
 	if diff := cmp.Diff(slices.Compact(codes), slices.Sorted(slices.Values(schemas["Code"].Enum))); diff != "" {

@@ -5,15 +5,16 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // overviewApps returns the apps of a route over all apps: the one that the query names, or those of the token; empty: all.
-func (a *API) overviewApps(r *request, problems *dispatcher.Problems) ([]string, error) {
+func (a *API) overviewApps(r *request, problems *input.Problems) ([]string, error) {
 	app := r.URL.Query().Get("app")
 	if !r.URL.Query().Has("app") {
 		return r.token.Apps, nil
 	}
-	dispatcher.CheckName(problems, "/app", app)
+	input.CheckName(problems, "/app", app)
 	if err := problems.Err(); err != nil {
 		return nil, err
 	}
@@ -30,7 +31,7 @@ func (a *API) listSummaries(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if query.Apps, err = a.overviewApps(r, &problems); err != nil {
 		return response{}, err
 	}
@@ -42,7 +43,7 @@ func (a *API) listSummaries(r *request) (response, error) {
 
 // jobQuery reads the parameters of the list of summaries, but for the app.
 func (r *request) jobQuery() (query dispatcher.JobQuery, err error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	values := r.URL.Query()
 	query = dispatcher.JobQuery{
 		State: dispatcher.JobState(values.Get("state")), Result: dispatcher.RunState(values.Get("result")),
@@ -50,14 +51,14 @@ func (r *request) jobQuery() (query dispatcher.JobQuery, err error) {
 	}
 	query.Page.Bytes = pageBytes
 	if values.Has("state") {
-		dispatcher.CheckEnum(&problems, "/state", "state", query.State, dispatcher.JobStates)
+		input.CheckEnum(&problems, "/state", "state", query.State, dispatcher.JobStates)
 	}
 	if values.Has("result") {
-		dispatcher.CheckEnum(&problems, "/result", "result", query.Result, dispatcher.FinalRunStates)
+		input.CheckEnum(&problems, "/result", "result", query.Result, dispatcher.FinalRunStates)
 	}
 	for _, name := range []string{"name", "host"} {
 		if text := values.Get(name); values.Has(name) && (text == "" || len(text) > maxFilter || !printable(text)) {
-			problems.Add("/"+name, dispatcher.CodeTextInvalid, "%s is empty, longer than %d bytes or holds a control character, as none does",
+			problems.Add("/"+name, input.CodeTextInvalid, "%s is empty, longer than %d bytes or holds a control character, as none does",
 				name, maxFilter)
 		}
 	}
@@ -77,7 +78,7 @@ func isJobCursor(text string) bool {
 
 // attention shows what a person on call should look at.
 func (a *API) attention(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	apps, err := a.overviewApps(r, &problems)
 	if err != nil {
 		return response{}, err
@@ -88,12 +89,12 @@ func (a *API) attention(r *request) (response, error) {
 
 // upcomingFires shows how many fires are to come. They are counted by Run, because that may take some seconds.
 func (a *API) upcomingFires(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	hours := dispatcher.UpcomingHours
 	if text := r.URL.Query().Get("hours"); r.URL.Query().Has("hours") {
 		var err error
 		if hours, err = strconv.Atoi(text); err != nil || hours < 1 || hours > dispatcher.MaxUpcomingHours {
-			problems.Add("/hours", dispatcher.CodeCountRange, "hours %s is not a number from 1 to %d", dispatcher.Echo(text),
+			problems.Add("/hours", input.CodeCountRange, "hours %s is not a number from 1 to %d", input.Echo(text),
 				dispatcher.MaxUpcomingHours)
 		}
 	}

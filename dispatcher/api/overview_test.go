@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // summariesPage is a page of GET /v1/jobs.
@@ -108,7 +109,7 @@ func TestUpcomingFiresAreCountedByRun(t *testing.T) {
 		t.Errorf("there are %d fires in both apps and %d in one, want twice as many", both, one)
 	}
 	short := into[dispatcher.UpcomingFires](w.must(http.StatusOK, "GET", "/v1/upcoming?hours=2", ""))
-	if len(short.Counts) != 24 || short.Step != dispatcher.Duration(5*time.Minute) {
+	if len(short.Counts) != 24 || short.Step != input.Duration(5*time.Minute) {
 		t.Errorf("two hours have %d steps of %s, want 24 of 5m", len(short.Counts), short.Step)
 	}
 	w.do("GET", "/v1/upcoming?hours=25", "").refused(http.StatusUnprocessableEntity, "/hours count_range")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -37,11 +38,11 @@ func newList[T any](items []T) list[T] {
 // checkQuery refuses a query that cannot be read, unknown parameters and parameters that are given twice: all are
 // mistakes that would silently select something else. URL.Query drops what it cannot read, such as a pair with ;.
 func checkQuery(rt route, r *request) error {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return refuse(dispatcher.CodeQuerySyntax, "the query cannot be read: %s; separate parameters with & "+
-			"and write ; as %%3B and %% as %%25", dispatcher.Echo(err.Error()))
+		return refuse(input.CodeQuerySyntax, "the query cannot be read: %s; separate parameters with & "+
+			"and write ; as %%3B and %% as %%25", input.Echo(err.Error()))
 	}
 	known := map[string]bool{}
 	for _, name := range rt.query {
@@ -55,10 +56,10 @@ func checkQuery(rt route, r *request) error {
 		case len(problems) > maxProblems:
 			return problems
 		case !known[name]:
-			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryUnknown, "unknown query parameter %s%s",
-				dispatcher.Echo(name), dispatcher.DidYouMean(name, slices.Sorted(maps.Keys(known))))
+			problems.Add(input.Pointer(name), input.CodeQueryUnknown, "unknown query parameter %s%s",
+				input.Echo(name), input.DidYouMean(name, slices.Sorted(maps.Keys(known))))
 		case len(values[name]) > 1:
-			problems.Add(dispatcher.Pointer(name), dispatcher.CodeQueryDuplicate, "query parameter %s is given %d times; give it once",
+			problems.Add(input.Pointer(name), input.CodeQueryDuplicate, "query parameter %s is given %d times; give it once",
 				name, len(values[name]))
 		}
 	}
@@ -66,21 +67,21 @@ func checkQuery(rt route, r *request) error {
 }
 
 // page reads limit and cursor. isKey says whether a text can be a cursor of this list.
-func (r *request) page(problems *dispatcher.Problems, isKey func(string) bool) dispatcher.Page {
-	page := dispatcher.Page{Limit: defaultLimit}
+func (r *request) page(problems *input.Problems, isKey func(string) bool) input.Page {
+	page := input.Page{Limit: defaultLimit}
 	query := r.URL.Query()
 	if query.Has("limit") {
 		limit, err := strconv.Atoi(query.Get("limit"))
 		if err != nil || limit < 1 || limit > maxLimit || strconv.Itoa(limit) != query.Get("limit") {
-			problems.Add("/limit", dispatcher.CodePageLimit, "limit %s is not a number from 1 to %d",
-				dispatcher.Echo(query.Get("limit")), maxLimit)
+			problems.Add("/limit", input.CodePageLimit, "limit %s is not a number from 1 to %d",
+				input.Echo(query.Get("limit")), maxLimit)
 		}
 		page.Limit = limit
 	}
 	if query.Has("cursor") {
 		if page.Cursor = query.Get("cursor"); !isKey(page.Cursor) {
-			problems.Add("/cursor", dispatcher.CodePageCursor,
-				"cursor %s is not from this list; leave it out for the first page", dispatcher.Echo(page.Cursor))
+			problems.Add("/cursor", input.CodePageCursor,
+				"cursor %s is not from this list; leave it out for the first page", input.Echo(page.Cursor))
 		}
 	}
 	return page
@@ -93,7 +94,7 @@ func isRunID(text string) bool {
 }
 
 // paged reads one page of a list, and one item more to know whether there is a following page.
-func paged[T any](page dispatcher.Page, key func(T) string, read func(dispatcher.Page) ([]T, error)) (response, error) {
+func paged[T any](page input.Page, key func(T) string, read func(input.Page) ([]T, error)) (response, error) {
 	wanted := page.Limit
 	page.Limit++
 	page.Bytes = pageBytes
@@ -114,8 +115,8 @@ func paged[T any](page dispatcher.Page, key func(T) string, read func(dispatcher
 }
 
 // pagedByName is paged for a list in the order of names.
-func pagedByName[T any](r *request, name func(T) string, read func(dispatcher.Page) ([]T, error)) (response, error) {
-	var problems dispatcher.Problems
+func pagedByName[T any](r *request, name func(T) string, read func(input.Page) ([]T, error)) (response, error) {
+	var problems input.Problems
 	page := r.page(&problems, validName)
 	if err := problems.Err(); err != nil {
 		return response{}, err
@@ -124,24 +125,24 @@ func pagedByName[T any](r *request, name func(T) string, read func(dispatcher.Pa
 }
 
 // labels reads the labels that the jobs of a list have.
-func (r *request) labels() (dispatcher.Labels, error) {
-	labels := dispatcher.Labels{}
+func (r *request) labels() (input.Labels, error) {
+	labels := input.Labels{}
 	for _, pair := range r.URL.Query()["label"] {
 		name, value, is := strings.Cut(pair, "=")
 		if before, twice := labels[name]; !is || twice && before != value {
-			return nil, &dispatcher.Problem{Path: "/label", Code: dispatcher.CodeLabelFormat,
-				Message: "label " + dispatcher.Echo(pair) + " is not NAME=VALUE, or has another value than before; a job has one value of each"}
+			return nil, &input.Problem{Path: "/label", Code: input.CodeLabelFormat,
+				Message: "label " + input.Echo(pair) + " is not NAME=VALUE, or has another value than before; a job has one value of each"}
 		}
 		labels[name] = value
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	problems.AddError("/label", labels.Validate())
 	return labels, problems.Err()
 }
 
 // runQuery reads the parameters of the lists of runs and misfires.
 func (r *request) runQuery() (dispatcher.RunQuery, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	values := r.URL.Query()
 	query := dispatcher.RunQuery{
 		App: r.PathValue("app"), Job: values.Get("job"), Trigger: values.Get("trigger"),
@@ -151,13 +152,13 @@ func (r *request) runQuery() (dispatcher.RunQuery, error) {
 		dispatcher.CheckJobOrDelivery(&problems, "/job", query.Job)
 	}
 	if values.Has("trigger") {
-		dispatcher.CheckName(&problems, "/trigger", query.Trigger)
+		input.CheckName(&problems, "/trigger", query.Trigger)
 	}
 	if query.Trigger != "" && query.Job == "" {
-		problems.Add("/job", dispatcher.CodeRequired, "trigger is given without job; give both")
+		problems.Add("/job", input.CodeRequired, "trigger is given without job; give both")
 	}
 	if values.Has("state") {
-		dispatcher.CheckEnum(&problems, "/state", "state", query.State, dispatcher.RunStates)
+		input.CheckEnum(&problems, "/state", "state", query.State, dispatcher.RunStates)
 	}
 	query.From, query.To = r.instant(&problems, "from"), r.instant(&problems, "to")
 	checkOrder(&problems, query.From, query.To)
@@ -165,18 +166,18 @@ func (r *request) runQuery() (dispatcher.RunQuery, error) {
 }
 
 // instant reads a query parameter that is a point in time, zero if it is not given.
-func (r *request) instant(problems *dispatcher.Problems, name string) time.Time {
+func (r *request) instant(problems *input.Problems, name string) time.Time {
 	values := r.URL.Query()
 	if !values.Has(name) {
 		return time.Time{}
 	}
-	at, err := dispatcher.ParseInstant(values.Get(name))
+	at, err := input.ParseInstant(values.Get(name))
 	problems.AddError("/"+name, err)
 	return at
 }
 
 // checkOrder reports a range that ends before it begins.
-func checkOrder(problems *dispatcher.Problems, from, to time.Time) {
+func checkOrder(problems *input.Problems, from, to time.Time) {
 	if !from.IsZero() && !to.IsZero() && from.After(to) {
 		problems.Add("/from", schedule.CodeWindowOrder, "from is after to, so nothing is selected; swap them")
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const appPauses = oneApp + "/pauses"
@@ -74,7 +75,7 @@ func TestPauseOfManyJobsIsDoneWithTheResponse(t *testing.T) {
 			trigger.Expression = "rate(1h)"
 			job.Triggers[fmt.Sprint("t", k)] = trigger
 		}
-		if _, _, err := w.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+		if _, _, err := w.store.PutJob(t.Context(), job, input.Change{Actor: "test"}); err != nil {
 			t.Fatal(err)
 		}
 	}

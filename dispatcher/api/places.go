@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
@@ -85,7 +85,7 @@ func (a *API) take(r *request, wanted ...limit.Place) (release func(), err error
 	defer cancel()
 	release, full := a.limits.places.Take(ctx, wanted...)
 	if release == nil {
-		return nil, a.limited(r, limitedPlaces, strconv.Itoa(full.Most)+" requests of "+dispatcher.Echo(full.Key)+
+		return nil, a.limited(r, limitedPlaces, strconv.Itoa(full.Most)+" requests of "+input.Echo(full.Key)+
 			" are under way on this node, which is the most; make fewer at a time, and send bodies at once", placePatience)
 	}
 	return release, nil

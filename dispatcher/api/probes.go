@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -32,11 +33,11 @@ func (a *API) ready(r *request) (response, error) {
 	defer cancel()
 	if err := a.database.check(ctx, r.now, a.opts.Database); err != nil {
 		a.log.WarnContext(ctx, "not ready: database", "request_id", r.id, "err", err)
-		return response{}, refuse(dispatcher.CodeUnavailable, "the database does not answer")
+		return response{}, refuse(input.CodeUnavailable, "the database does not answer")
 	}
 	if err := a.opts.Ready(ctx); err != nil {
 		a.log.WarnContext(ctx, "not ready: engine", "request_id", r.id, "err", err)
-		return response{}, refuse(dispatcher.CodeUnavailable, "the engine is not ready")
+		return response{}, refuse(input.CodeUnavailable, "the engine is not ready")
 	}
 	return response{body: readiness{Status: "ok", Warnings: a.opts.Warnings()}}, nil
 }

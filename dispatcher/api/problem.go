@@ -12,16 +12,17 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // problemDocument is the body of every error (RFC 9457). Type stays about:blank: clients branch on
 // the codes.
 type problemDocument struct {
-	Type      string              `json:"type"`
-	Title     string              `json:"title"`
-	Status    int                 `json:"status"`
-	RequestID string              `json:"request_id"`
-	Errors    dispatcher.Problems `json:"errors"`
+	Type      string         `json:"type"`
+	Title     string         `json:"title"`
+	Status    int            `json:"status"`
+	RequestID string         `json:"request_id"`
+	Errors    input.Problems `json:"errors"`
 	// ChangedBy and ChangedAt tell who made the revision that a condition did not expect, and when.
 	ChangedBy string    `json:"changed_by,omitempty"`
 	ChangedAt time.Time `json:"changed_at,omitzero"`
@@ -33,41 +34,41 @@ var statuses = []struct {
 	status int
 	codes  []string
 }{
-	{http.StatusInternalServerError, []string{dispatcher.CodeInternal}},
-	{http.StatusServiceUnavailable, []string{dispatcher.CodeUnavailable}},
-	{http.StatusTooManyRequests, []string{dispatcher.CodeRateLimited}},
-	{http.StatusUnauthorized, []string{dispatcher.CodeUnauthorized}},
-	{http.StatusForbidden, []string{dispatcher.CodeForbidden}},
-	{http.StatusNotFound, []string{dispatcher.CodeNotFound, dispatcher.CodeRouteUnknown}},
-	{http.StatusMethodNotAllowed, []string{dispatcher.CodeMethodNotServed}},
+	{http.StatusInternalServerError, []string{input.CodeInternal}},
+	{http.StatusServiceUnavailable, []string{input.CodeUnavailable}},
+	{http.StatusTooManyRequests, []string{input.CodeRateLimited}},
+	{http.StatusUnauthorized, []string{input.CodeUnauthorized}},
+	{http.StatusForbidden, []string{input.CodeForbidden}},
+	{http.StatusNotFound, []string{input.CodeNotFound, input.CodeRouteUnknown}},
+	{http.StatusMethodNotAllowed, []string{input.CodeMethodNotServed}},
 	{http.StatusConflict, []string{
-		dispatcher.CodeStateConflict, dispatcher.CodeAppNotEmpty, dispatcher.CodeAppDisabled, dispatcher.CodeBoundSuspended,
-		dispatcher.CodeCalendarInUse, dispatcher.CodeGroupInUse, dispatcher.CodeJobInUse, dispatcher.CodeTokenLastAdmin,
+		input.CodeStateConflict, input.CodeAppNotEmpty, input.CodeAppDisabled, input.CodeBoundSuspended,
+		input.CodeCalendarInUse, input.CodeGroupInUse, input.CodeJobInUse, input.CodeTokenLastAdmin,
 	}},
-	{http.StatusPreconditionFailed, []string{dispatcher.CodePrecondition, dispatcher.CodeNameTaken}},
-	{http.StatusPreconditionRequired, []string{dispatcher.CodePreconditionReq}},
-	{http.StatusUnsupportedMediaType, []string{dispatcher.CodeMediaType}},
+	{http.StatusPreconditionFailed, []string{input.CodePrecondition, input.CodeNameTaken}},
+	{http.StatusPreconditionRequired, []string{input.CodePreconditionReq}},
+	{http.StatusUnsupportedMediaType, []string{input.CodeMediaType}},
 	{http.StatusBadRequest, []string{
-		dispatcher.CodeJSONSyntax, dispatcher.CodeJSONTrailing, dispatcher.CodeJSONDepth, dispatcher.CodeJSONDuplicate,
-		dispatcher.CodeJSONUnknown, dispatcher.CodeJSONType, dispatcher.CodeJSONUTF8, dispatcher.CodeJSONNumber,
-		dispatcher.CodePageCursor, dispatcher.CodePageLimit, dispatcher.CodeQueryUnknown,
-		dispatcher.CodeQueryDuplicate, dispatcher.CodeQuerySyntax,
+		input.CodeJSONSyntax, input.CodeJSONTrailing, input.CodeJSONDepth, input.CodeJSONDuplicate,
+		input.CodeJSONUnknown, input.CodeJSONType, input.CodeJSONUTF8, input.CodeJSONNumber,
+		input.CodePageCursor, input.CodePageLimit, input.CodeQueryUnknown,
+		input.CodeQueryDuplicate, input.CodeQuerySyntax,
 	}},
-	{http.StatusRequestTimeout, []string{dispatcher.CodeRequestTimeout}},
-	{http.StatusRequestEntityTooLarge, []string{dispatcher.CodePayloadTooLarge}},
+	{http.StatusRequestTimeout, []string{input.CodeRequestTimeout}},
+	{http.StatusRequestEntityTooLarge, []string{input.CodePayloadTooLarge}},
 }
 
-func statusOf(problems dispatcher.Problems) int {
+func statusOf(problems input.Problems) int {
 	for _, p := range problems {
 		switch {
-		case p.Code == dispatcher.CodeNameTaken && p.Path != "": // by another than the one that is written
+		case p.Code == input.CodeNameTaken && p.Path != "": // by another than the one that is written
 			return http.StatusConflict
-		case p.Code == dispatcher.CodeBoundQuota && p.Path == "": // of what is asked for, not of a value
+		case p.Code == input.CodeBoundQuota && p.Path == "": // of what is asked for, not of a value
 			return http.StatusTooManyRequests
 		}
 	}
 	for _, row := range statuses {
-		if slices.ContainsFunc(problems, func(p dispatcher.Problem) bool { return slices.Contains(row.codes, p.Code) }) {
+		if slices.ContainsFunc(problems, func(p input.Problem) bool { return slices.Contains(row.codes, p.Code) }) {
 			return row.status
 		}
 	}
@@ -79,15 +80,15 @@ var sentinels = []struct {
 	err  error
 	code string
 }{
-	{dispatcher.ErrNotFound, dispatcher.CodeNotFound},
-	{dispatcher.ErrPrecondition, dispatcher.CodePrecondition},
-	{dispatcher.ErrConflict, dispatcher.CodeStateConflict},
-	{dispatcher.ErrInUse, dispatcher.CodeCalendarInUse},
+	{dispatcher.ErrNotFound, input.CodeNotFound},
+	{dispatcher.ErrPrecondition, input.CodePrecondition},
+	{dispatcher.ErrConflict, input.CodeStateConflict},
+	{dispatcher.ErrInUse, input.CodeCalendarInUse},
 }
 
 // refuse returns a problem with the request as a whole.
 func refuse(code, format string, args ...any) error {
-	return &dispatcher.Problem{Code: code, Message: fmt.Sprintf(format, args...)}
+	return &input.Problem{Code: code, Message: fmt.Sprintf(format, args...)}
 }
 
 // conflict adds a remedy to ErrConflict; any other error stays as it is.
@@ -96,7 +97,7 @@ func conflict(err error, remedy string) error {
 		return err
 	}
 	state := strings.TrimSuffix(err.Error(), ": "+dispatcher.ErrConflict.Error())
-	return refuse(dispatcher.CodeStateConflict, "%s; %s", state, remedy)
+	return refuse(input.CodeStateConflict, "%s; %s", state, remedy)
 }
 
 // problem turns err into a response that keeps the headers of res. Internal errors are logged here.
@@ -127,10 +128,10 @@ func (a *API) problem(r *request, rt route, res response, err error) response {
 }
 
 // problems returns what the caller may know about err.
-func (a *API) problems(r *request, rt route, err error) dispatcher.Problems {
-	var problems dispatcher.Problems
-	var one *dispatcher.Problem
-	var many dispatcher.Problems
+func (a *API) problems(r *request, rt route, err error) input.Problems {
+	var problems input.Problems
+	var one *input.Problem
+	var many input.Problems
 	if errors.As(err, &one) || errors.As(err, &many) {
 		problems.AddError("", err)
 		return problems
@@ -142,16 +143,16 @@ func (a *API) problems(r *request, rt route, err error) dispatcher.Problems {
 		}
 	}
 	if r.Context().Err() != nil && errors.Is(err, context.Canceled) {
-		problems.Add("", dispatcher.CodeUnavailable, "the client closed the request")
+		problems.Add("", input.CodeUnavailable, "the client closed the request")
 		return problems
 	}
 	if a.unavailable(r, err) {
 		a.log.WarnContext(r.Context(), "database unavailable", "request_id", r.id, "route", rt.path, "err", err)
-		problems.Add("", dispatcher.CodeUnavailable, "the database does not answer; try again in a moment")
+		problems.Add("", input.CodeUnavailable, "the database does not answer; try again in a moment")
 		return problems
 	}
 	a.log.ErrorContext(r.Context(), "request failed", "request_id", r.id, "method", r.Method, "route", rt.path, "err", err)
-	problems.Add("", dispatcher.CodeInternal, "internal error; the log has the details under request id %s", r.id)
+	problems.Add("", input.CodeInternal, "internal error; the log has the details under request id %s", r.id)
 	return problems
 }
 
@@ -177,13 +178,13 @@ func (a *API) DatabaseAway(ctx context.Context) bool {
 // maxProblems keeps the response to a hostile body small.
 const maxProblems = 100
 
-func bounded(problems dispatcher.Problems) dispatcher.Problems {
+func bounded(problems input.Problems) input.Problems {
 	all := slices.Clone(problems[:min(len(problems), maxProblems)])
 	for i := range all {
 		all[i].Path = cutPath(all[i].Path)
 	}
 	if len(problems) > maxProblems {
-		all.Add("", dispatcher.CodeTooMany, "there are more problems than the %d listed", maxProblems)
+		all.Add("", input.CodeTooMany, "there are more problems than the %d listed", maxProblems)
 	}
 	return all
 }

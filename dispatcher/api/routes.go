@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // route is one method of one path.
@@ -231,14 +232,14 @@ func (a *API) newMux() *http.ServeMux {
 func wrongMethod(allow string) func(*API, *request) (response, error) {
 	return func(_ *API, r *request) (response, error) {
 		return response{header: map[string]string{"Allow": allow}},
-			refuse(dispatcher.CodeMethodNotServed, "method %s is not supported here; supported methods: %s",
-				dispatcher.Echo(r.Method), allow)
+			refuse(input.CodeMethodNotServed, "method %s is not supported here; supported methods: %s",
+				input.Echo(r.Method), allow)
 	}
 }
 
 // unknownRoute has a code of its own, so that a client with a wrong endpoint does not conclude that
 // the requested object was deleted.
 func (a *API) unknownRoute(r *request) (response, error) {
-	return response{}, refuse(dispatcher.CodeRouteUnknown, "there is no route %s; /openapi.json lists all routes",
-		dispatcher.Echo(r.URL.Path))
+	return response{}, refuse(input.CodeRouteUnknown, "there is no route %s; /openapi.json lists all routes",
+		input.Echo(r.URL.Path))
 }

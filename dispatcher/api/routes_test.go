@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -313,7 +314,7 @@ func TestRollbackIsShownAndResolved(t *testing.T) {
 	if err := w.store.Register(t.Context(), dispatcher.Node{ID: 7, Name: "host"}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := w.store.DeclareRollback(t.Context(), "restored", dispatcher.Change{Actor: "test"}); err != nil {
+	if _, err := w.store.DeclareRollback(t.Context(), "restored", input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := into[dispatcher.Rollback](w.must(http.StatusOK, "GET", "/v1/rollback", "")); got.Reason != "restored" ||

@@ -5,6 +5,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // logMemory is what a log takes while it is read and sent, by estimate.
@@ -30,7 +31,7 @@ func (a *API) runLog(r *request) (response, error) {
 	}
 	log, err := a.opts.Executors.ExecutorLog(r.Context(), call, from)
 	if err != nil {
-		return response{}, refuse(dispatcher.CodeUnavailable, "executor %s gave no log: %v", call.Endpoint.ID, err)
+		return response{}, refuse(input.CodeUnavailable, "executor %s gave no log: %v", call.Endpoint.ID, err)
 	}
 	log.Run, log.Attempt = run.ID, attempt
 	return response{body: log}, nil
@@ -44,8 +45,8 @@ func (r *request) number(name string, otherwise int) (int, error) {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 {
-		return 0, &dispatcher.Problem{Path: "/" + name, Code: dispatcher.CodeQuerySyntax,
-			Message: name + " " + dispatcher.Echo(text) + " is not a whole number from 1 on"}
+		return 0, &input.Problem{Path: "/" + name, Code: input.CodeQuerySyntax,
+			Message: name + " " + input.Echo(text) + " is not a whole number from 1 on"}
 	}
 	return n, nil
 }
@@ -65,7 +66,7 @@ func (a *API) executorsOf(r *request, run dispatcher.Run) (call dispatcher.Execu
 		return call, err
 	}
 	if err != nil || a.opts.Executors == nil || job.Target.Group == nil || job.Target.Group.XXLJob == nil {
-		return call, refuse(dispatcher.CodeStateConflict, "run %s is not one of a group of kind xxl_job, so no executor keeps a log of it",
+		return call, refuse(input.CodeStateConflict, "run %s is not one of a group of kind xxl_job, so no executor keeps a log of it",
 			run.ID)
 	}
 	call, err = a.groupOf(r, run.App, job.Target.Group.Name)
@@ -80,7 +81,7 @@ func (a *API) executorsOf(r *request, run dispatcher.Run) (call dispatcher.Execu
 func callOf(call dispatcher.ExecutorCall, run dispatcher.Run, attempt int) (dispatcher.ExecutorCall, error) {
 	id := run.EndpointOf(attempt)
 	if id == "" {
-		return call, refuse(dispatcher.CodeStateConflict, "no executor is known to have attempt %d of run %s", attempt, run.ID)
+		return call, refuse(input.CodeStateConflict, "no executor is known to have attempt %d of run %s", attempt, run.ID)
 	}
 	for _, endpoint := range call.Group.Live {
 		if endpoint.ID == id {
@@ -88,6 +89,6 @@ func callOf(call dispatcher.ExecutorCall, run dispatcher.Run, attempt int) (disp
 			return call, nil
 		}
 	}
-	return call, refuse(dispatcher.CodeStateConflict, "executor %s, which had attempt %d of run %s, is not in group %s any more",
+	return call, refuse(input.CodeStateConflict, "executor %s, which had attempt %d of run %s, is not in group %s any more",
 		id, attempt, run.ID, call.Group.Name)
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // requestOfRun shows the request of a run as its job would send it now.
@@ -18,11 +19,11 @@ func (a *API) requestOfRun(r *request) (response, error) {
 		return response{}, err
 	}
 	if err != nil {
-		return response{}, refuse(dispatcher.CodeStateConflict,
-			"job %s of run %s is not there any more, or delivers for another one, so nobody can tell its request", dispatcher.Echo(run.Job), run.ID)
+		return response{}, refuse(input.CodeStateConflict,
+			"job %s of run %s is not there any more, or delivers for another one, so nobody can tell its request", input.Echo(run.Job), run.ID)
 	}
 	if a.opts.Requests == nil {
-		return response{}, refuse(dispatcher.CodeUnavailable, "this process makes no requests, so it cannot show them; ask a node")
+		return response{}, refuse(input.CodeUnavailable, "this process makes no requests, so it cannot show them; ask a node")
 	}
 	call, endpoint, err := a.callOfRun(r, run, job)
 	if err != nil {
@@ -91,7 +92,7 @@ func (a *API) addGroup(r *request, call *dispatcher.Call, run dispatcher.Run) (*
 	name := call.Target.Group.Name
 	group, err := a.store.Group(r.Context(), run.App, name)
 	if errors.Is(err, dispatcher.ErrNotFound) {
-		return nil, refuse(dispatcher.CodeStateConflict, "group %s, which the target of the job names, is not there", dispatcher.Echo(name))
+		return nil, refuse(input.CodeStateConflict, "group %s, which the target of the job names, is not there", input.Echo(name))
 	}
 	if err != nil {
 		return nil, err
@@ -101,7 +102,7 @@ func (a *API) addGroup(r *request, call *dispatcher.Call, run dispatcher.Run) (*
 	if id == "" {
 		return nil, nil
 	}
-	members, err := a.store.Endpoints(r.Context(), run.App, name, time.Time{}, dispatcher.Page{Limit: dispatcher.MaxEndpoints})
+	members, err := a.store.Endpoints(r.Context(), run.App, name, time.Time{}, input.Page{Limit: dispatcher.MaxEndpoints})
 	if err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listRuns(r *request) (response, error) {
@@ -14,7 +15,7 @@ func (a *API) listRuns(r *request) (response, error) {
 	}
 	query.Parent = r.URL.Query().Get("parent")
 	key := func(run dispatcher.Run) string { return run.ID }
-	return paged(query.Page, key, func(page dispatcher.Page) ([]dispatcher.Run, error) {
+	return paged(query.Page, key, func(page input.Page) ([]dispatcher.Run, error) {
 		query.Page = page
 		return a.store.Runs(r.Context(), query)
 	})
@@ -25,7 +26,7 @@ func (a *API) listMisfires(r *request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	return paged(query.Page, dispatcher.Misfire.Cursor, func(page dispatcher.Page) ([]dispatcher.Misfire, error) {
+	return paged(query.Page, dispatcher.Misfire.Cursor, func(page input.Page) ([]dispatcher.Misfire, error) {
 		query.Page = page
 		return a.store.Misfires(r.Context(), query)
 	})
@@ -87,7 +88,7 @@ func (a *API) retryRun(r *request) (response, error) {
 
 // changeRun writes to the run in the path, unless check, which may be nil, refuses it. remedy says
 // what to do if the state of the run does not permit the change.
-func (a *API) changeRun(r *request, write func(context.Context, string, dispatcher.Change) (dispatcher.Run, error),
+func (a *API) changeRun(r *request, write func(context.Context, string, input.Change) (dispatcher.Run, error),
 	check func(dispatcher.Run) error, remedy string,
 ) (response, error) {
 	run, err := a.visibleRun(r)
@@ -113,10 +114,10 @@ func (a *API) checkEnabled(r *request, name string) error {
 	case err != nil:
 		return err
 	case app.Bounds.Suspended:
-		return refuse(dispatcher.CodeBoundSuspended, "%s, so no node would claim the run", app.SuspendedMessage())
+		return refuse(input.CodeBoundSuspended, "%s, so no node would claim the run", app.SuspendedMessage())
 	case app.Enabled:
 		return nil
 	}
-	return refuse(dispatcher.CodeAppDisabled, "app %s is disabled, so no node would claim the run; "+
-		"enable it first, in Terraform or with PATCH /v1/apps/%s", dispatcher.Echo(name), name)
+	return refuse(input.CodeAppDisabled, "app %s is disabled, so no node would claim the run; "+
+		"enable it first, in Terraform or with PATCH /v1/apps/%s", input.Echo(name), name)
 }

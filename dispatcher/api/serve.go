@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const (
@@ -201,8 +202,8 @@ func checkPath(r *request) error {
 }
 
 func validName(name string) bool {
-	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "", name)
+	var problems input.Problems
+	input.CheckName(&problems, "", name)
 	return len(problems) == 0
 }
 

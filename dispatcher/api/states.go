@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // aboutState tells whether a request is about the state that a job carries, which has a revision of its own.
@@ -18,7 +19,7 @@ func (a *API) getState(r *request) (response, error) {
 func (a *API) putState(r *request) (response, error) {
 	var state dispatcher.CarriedState
 	problems := r.decode(&state)
-	write := func(ctx context.Context, state dispatcher.CarriedState, change dispatcher.Change) (dispatcher.CarriedState, bool, error) {
+	write := func(ctx context.Context, state dispatcher.CarriedState, change input.Change) (dispatcher.CarriedState, bool, error) {
 		stored, err := a.store.SetCarriedState(ctx, r.PathValue("app"), r.PathValue("job"), state.State, change)
 		return stored, false, err
 	}
@@ -26,7 +27,7 @@ func (a *API) putState(r *request) (response, error) {
 }
 
 func (a *API) deleteState(r *request) (response, error) {
-	return a.remove(r, func(change dispatcher.Change) error {
+	return a.remove(r, func(change input.Change) error {
 		_, err := a.store.SetCarriedState(r.Context(), r.PathValue("app"), r.PathValue("job"), nil, change)
 		return err
 	})
@@ -39,7 +40,7 @@ func (a *API) getObjective(r *request) (response, error) {
 
 func (a *API) listObjectives(r *request) (response, error) {
 	name := func(s dispatcher.ObjectiveStatus) string { return s.Job }
-	return pagedByName(r, name, func(page dispatcher.Page) ([]dispatcher.ObjectiveStatus, error) {
+	return pagedByName(r, name, func(page input.Page) ([]dispatcher.ObjectiveStatus, error) {
 		return a.store.ObjectiveStatuses(r.Context(), r.PathValue("app"), page)
 	})
 }

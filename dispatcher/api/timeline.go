@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // timelineAround is how much of the past and of the future a timeline has that names no time.
@@ -11,7 +12,7 @@ const timelineAround = 6 * time.Hour
 
 // timeline shows what happened to the jobs of an app between two times, and what is planned.
 func (a *API) timeline(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	values := r.URL.Query()
 	query := dispatcher.TimelineQuery{
 		App: r.PathValue("app"), Job: values.Get("job"), From: r.instant(&problems, "from"), To: r.instant(&problems, "to"),
@@ -21,10 +22,10 @@ func (a *API) timeline(r *request) (response, error) {
 		query.Page.Limit = dispatcher.MostTimelineRows
 	}
 	if query.Page.Limit > dispatcher.MostTimelineRows {
-		problems.Add("/limit", dispatcher.CodePageLimit, "limit %d is not a number from 1 to %d", query.Page.Limit, dispatcher.MostTimelineRows)
+		problems.Add("/limit", input.CodePageLimit, "limit %d is not a number from 1 to %d", query.Page.Limit, dispatcher.MostTimelineRows)
 	}
 	if values.Has("job") {
-		dispatcher.CheckName(&problems, "/job", query.Job)
+		input.CheckName(&problems, "/job", query.Job)
 	}
 	switch from, to := values.Has("from"), values.Has("to"); {
 	case from && !to:
@@ -37,7 +38,7 @@ func (a *API) timeline(r *request) (response, error) {
 	query.From, query.To = query.From.UTC().Truncate(time.Millisecond), query.To.UTC().Truncate(time.Millisecond)
 	checkOrder(&problems, query.From, query.To)
 	if span := query.To.Sub(query.From); span > dispatcher.MostTimeline {
-		problems.Add("/to", dispatcher.CodeDurationMax, "to is %s after from; the maximum is %s, so ask for a shorter time", span,
+		problems.Add("/to", input.CodeDurationMax, "to is %s after from; the maximum is %s, so ask for a shorter time", span,
 			dispatcher.MostTimeline)
 	}
 	if err := problems.Err(); err != nil {
@@ -54,12 +55,12 @@ func (a *API) timeline(r *request) (response, error) {
 
 // statistics returns what the runs of each day came to: of one app or of all that the token may see.
 func (a *API) statistics(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	values := r.URL.Query()
 	query := dispatcher.StatisticsQuery{From: r.instant(&problems, "from"), To: r.instant(&problems, "to")}
 	if values.Has("app") {
 		query.Apps = []string{values.Get("app")}
-		dispatcher.CheckName(&problems, "/app", values.Get("app"))
+		input.CheckName(&problems, "/app", values.Get("app"))
 	}
 	checkOrder(&problems, query.From, query.To)
 	if err := problems.Err(); err != nil {

@@ -7,11 +7,12 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listTokens(r *request) (response, error) {
 	name := func(token dispatcher.APIToken) string { return token.Name }
-	return pagedByName(r, name, func(page dispatcher.Page) ([]dispatcher.APIToken, error) {
+	return pagedByName(r, name, func(page input.Page) ([]dispatcher.APIToken, error) {
 		return a.store.Tokens(r.Context(), page)
 	})
 }
@@ -58,8 +59,8 @@ func (r *request) mayGive(scope dispatcher.Scope) error {
 	if r.token.May(scope) || moves && r.token.May(dispatcher.ScopeAdmin) || !known {
 		return nil
 	}
-	return refuse(dispatcher.CodeForbidden, "token %s does not have the scope %s, so it cannot give it; use one that does, "+
-		"or the database: carillon token create --database URL", dispatcher.Echo(r.token.Name), dispatcher.Echo(string(scope)))
+	return refuse(input.CodeForbidden, "token %s does not have the scope %s, so it cannot give it; use one that does, "+
+		"or the database: carillon token create --database URL", input.Echo(r.token.Name), input.Echo(string(scope)))
 }
 
 // keepsAdmin says what to do if the last token that can manage tokens would go.
@@ -68,12 +69,12 @@ func keepsAdmin(r *request, err error) error {
 		return err
 	}
 	name := r.PathValue("token")
-	return refuse(dispatcher.CodeTokenLastAdmin, "token %s is the last one with scope admin that works; create another one first: "+
+	return refuse(input.CodeTokenLastAdmin, "token %s is the last one with scope admin that works; create another one first: "+
 		"carillon token create --name NAME --scope admin", name)
 }
 
 func (a *API) deleteToken(r *request) (response, error) {
-	res, err := a.remove(r, func(change dispatcher.Change) error {
+	res, err := a.remove(r, func(change input.Change) error {
 		return a.store.DeleteToken(r.Context(), r.PathValue("token"), change)
 	})
 	return res, keepsAdmin(r, err)
@@ -83,7 +84,7 @@ func (a *API) deleteToken(r *request) (response, error) {
 func (a *API) rotateToken(r *request) (response, error) {
 	var rotation dispatcher.TokenRotation
 	rotation.SetDefaults()
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if r.ContentLength != 0 {
 		problems = r.decode(&rotation)
 	}

@@ -4,12 +4,13 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
 // verify compares the ledger of an app with its schedules.
 func (a *API) verify(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	query := verify.Query{
 		App: r.PathValue("app"), From: r.instant(&problems, "from"), To: r.instant(&problems, "to"),
 		Page: r.page(&problems, verify.IsCursor),
@@ -29,10 +30,10 @@ func (a *API) verify(r *request) (response, error) {
 
 // explain says what became of one scheduled time of a trigger.
 func (a *API) explain(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	at := r.instant(&problems, "at")
 	if at.IsZero() && len(problems) == 0 {
-		problems.Add("/at", dispatcher.CodeRequired,
+		problems.Add("/at", input.CodeRequired,
 			"at is missing; give the scheduled time to explain, such as at=2026-05-01T10:00:00Z")
 	}
 	if err := problems.Err(); err != nil {
@@ -51,7 +52,7 @@ func (a *API) explain(r *request) (response, error) {
 
 // strip says what became of the latest scheduled times of one trigger, and which are next.
 func (a *API) strip(r *request) (response, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	query := verify.StripQuery{
 		App: r.PathValue("app"), Job: r.PathValue("job"), Trigger: r.PathValue("trigger"),
 		Past: r.count(&problems, "past", dispatcher.DefaultStripPast, dispatcher.MostStripPast),
@@ -70,14 +71,14 @@ func (a *API) strip(r *request) (response, error) {
 }
 
 // count reads a query parameter that is a number from 0 to most.
-func (r *request) count(problems *dispatcher.Problems, name string, otherwise, most int) int {
+func (r *request) count(problems *input.Problems, name string, otherwise, most int) int {
 	values := r.URL.Query()
 	if !values.Has(name) {
 		return otherwise
 	}
 	n, err := strconv.Atoi(values.Get(name))
 	if err != nil || n < 0 || n > most {
-		problems.Add("/"+name, dispatcher.CodePageLimit, "%s %s is not a number from 0 to %d", name, dispatcher.Echo(values.Get(name)), most)
+		problems.Add("/"+name, input.CodePageLimit, "%s %s is not a number from 0 to %d", name, input.Echo(values.Get(name)), most)
 	}
 	return n
 }

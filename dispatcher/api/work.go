@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
@@ -122,7 +122,7 @@ func (a *API) takeTurn(r *request) error {
 	t, wait := a.work.begin(r.Context(), app)
 	if t == nil {
 		share := strconv.Itoa(int(workShare * float64(a.work.turns) * time.Minute.Seconds()))
-		return a.limited(r, limitedWork, "the request waited for earlier ones of app "+dispatcher.Echo(app)+
+		return a.limited(r, limitedWork, "the request waited for earlier ones of app "+input.Echo(app)+
 			", on which this node works for "+share+" s of a minute at most; ask for less at a time", wait)
 	}
 	r.turn = t

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -39,13 +40,13 @@ func (a *API) useZones(r *request) (response, error) {
 	}
 	archive, err := base64.StdEncoding.DecodeString(given.Archive)
 	if err != nil || len(archive) == 0 {
-		problems.Add("/archive", dispatcher.CodeZoneData, "archive is not an archive of time zone data in base64; make one with "+
+		problems.Add("/archive", input.CodeZoneData, "archive is not an archive of time zone data in base64; make one with "+
 			"carillon zones use, which sends it, or with make zones")
 		return response{}, problems.Err()
 	}
 	zones, err := schedule.OpenZonesLike(archive, schedule.CurrentZones())
 	if err != nil {
-		problems.Add("/archive", dispatcher.CodeZoneData, "archive cannot be used: %v", err)
+		problems.Add("/archive", input.CodeZoneData, "archive cannot be used: %v", err)
 		return response{}, problems.Err()
 	}
 	setting, err := a.store.SetZones(r.Context(), zones.Release(), archive, r.by())

@@ -16,7 +16,7 @@ import (
 
 	"github.com/go-resty/resty/v2"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Options tunes a Client. The zero value works.
@@ -49,7 +49,7 @@ func New(endpoint, token string, o Options) (*Client, error) {
 	case strings.Contains(endpoint, "@"): // may contain a password, so it is not in the message
 		return nil, errors.New("endpoint contains a user name or password; use a token instead")
 	case err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" || u.RawQuery != "" || u.Fragment != "":
-		return nil, fmt.Errorf("endpoint %s is not a URL such as https://host:8080", dispatcher.Echo(endpoint))
+		return nil, fmt.Errorf("endpoint %s is not a URL such as https://host:8080", input.Echo(endpoint))
 	}
 	if o.Transport == nil {
 		o.Transport = http.DefaultTransport

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -22,7 +23,7 @@ func testCalendars(t *testing.T, c *client.Client) {
 	if got, err := c.Calendar(ctx, "crm", "holidays"); err != nil || !cmp.Equal(got, calendar) {
 		t.Errorf("Calendar = %+v, %v, want %+v", got, err, calendar)
 	}
-	if got, err := c.Calendars(ctx, "crm", dispatcher.Page{Limit: 1}); err != nil || len(got.Items) != 1 {
+	if got, err := c.Calendars(ctx, "crm", input.Page{Limit: 1}); err != nil || len(got.Items) != 1 {
 		t.Errorf("Calendars = %+v, %v", got, err)
 	}
 	user := dispatcher.Calendar{App: "crm", Name: "user", Bases: []string{"holidays"}}

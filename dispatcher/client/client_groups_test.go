@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestClientCallsTheRoutesOfGroups(t *testing.T) {
@@ -29,7 +30,7 @@ func TestClientCallsTheRoutesOfGroups(t *testing.T) {
 	if got, err := c.Group(ctx, "crm", "workers"); err != nil || !cmp.Equal(got, group) {
 		t.Errorf("Group = %+v, %v, want %+v", got, err, group)
 	}
-	if got, err := c.Groups(ctx, "crm", dispatcher.Page{Limit: 1}); err != nil || len(got.Items) != 1 {
+	if got, err := c.Groups(ctx, "crm", input.Page{Limit: 1}); err != nil || len(got.Items) != 1 {
 		t.Errorf("Groups = %+v, %v", got, err)
 	}
 	for _, port := range []string{":8080", ":8080", ":8080/base"} { // it registers, sends a heartbeat and moves
@@ -43,7 +44,7 @@ func TestClientCallsTheRoutesOfGroups(t *testing.T) {
 	if !errors.Is(err, dispatcher.ErrConflict) {
 		t.Errorf("RegisterEndpoint of a declared one = %v, want ErrConflict", err)
 	}
-	if got, err := c.Endpoints(ctx, "crm", "workers", dispatcher.Page{Limit: 1, Cursor: "a"}); err != nil || len(got.Items) != 1 ||
+	if got, err := c.Endpoints(ctx, "crm", "workers", input.Page{Limit: 1, Cursor: "a"}); err != nil || len(got.Items) != 1 ||
 		got.Items[0].ID != "w1" {
 		t.Errorf("Endpoints after a = %+v, %v", got, err)
 	}

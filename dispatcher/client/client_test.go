@@ -18,6 +18,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
@@ -84,7 +85,7 @@ func TestClientCallsEveryRoute(t *testing.T) {
 		t.Errorf("App = %+v, %v, want %+v", got, err, app)
 	}
 	app.Usage = nil // lists leave it out
-	if got, err := c.Apps(ctx, dispatcher.Page{Limit: 1}); err != nil ||
+	if got, err := c.Apps(ctx, input.Page{Limit: 1}); err != nil ||
 		!cmp.Equal(got, client.List[dispatcher.App]{Items: []dispatcher.App{app}}) {
 		t.Errorf("Apps = %+v, %v", got, err)
 	}
@@ -129,11 +130,11 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	if _, err := c.RenameJob(ctx, "crm", "sync", rename, client.Condition{}); err == nil {
 		t.Error("RenameJob without a condition succeeded")
 	}
-	if got, err := c.Jobs(ctx, "crm", dispatcher.Page{}); err != nil || len(got.Items) != 1 {
+	if got, err := c.Jobs(ctx, "crm", input.Page{}); err != nil || len(got.Items) != 1 {
 		t.Errorf("Jobs = %+v, %v", got, err)
 	}
-	labels := dispatcher.Labels{"team": "pay", "tier": "1"}
-	if got, err := c.Jobs(ctx, "crm", dispatcher.Page{Labels: labels}); err != nil || len(got.Items) != 0 {
+	labels := input.Labels{"team": "pay", "tier": "1"}
+	if got, err := c.Jobs(ctx, "crm", input.Page{Labels: labels}); err != nil || len(got.Items) != 0 {
 		t.Errorf("Jobs with labels that none has = %+v, %v", got, err)
 	}
 	testLedger(t, c)
@@ -172,7 +173,7 @@ func testLedger(t *testing.T, c *client.Client) {
 		t.Errorf("Run = %+v, %v", got, err)
 	}
 	query := dispatcher.RunQuery{App: "crm", Job: "sync", State: dispatcher.RunQueued, From: run.ScheduledAt,
-		To: run.ScheduledAt, Page: dispatcher.Page{Limit: 5}}
+		To: run.ScheduledAt, Page: input.Page{Limit: 5}}
 	if got, err := c.Runs(ctx, query); err != nil || len(got.Items) != 1 {
 		t.Errorf("Runs = %+v, %v", got, err)
 	}
@@ -186,7 +187,7 @@ func testLedger(t *testing.T, c *client.Client) {
 	if got, err := c.Explain(ctx, "crm", "sync", "nightly", at); err != nil || got.Verdict != verify.VerdictNone {
 		t.Errorf("Explain = %+v, %v, want no scheduled time", got, err)
 	}
-	period := verify.Query{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: dispatcher.Page{Limit: 5}}
+	period := verify.Query{App: "crm", From: run.ScheduledAt, To: run.ScheduledAt.Add(time.Second), Page: input.Page{Limit: 5}}
 	if got, err := c.Verify(ctx, period); err != nil || len(got.Items) != 1 || !got.Items[0].From.Equal(period.From) {
 		t.Errorf("Verify = %+v, %v", got, err)
 	}
@@ -206,7 +207,7 @@ func testTokens(t *testing.T, c *client.Client, endpoint string) {
 	if got, err := c.Token(ctx, "ci"); err != nil || got.ID != made.ID {
 		t.Errorf("Token = %+v, %v", got, err)
 	}
-	if got, err := c.Tokens(ctx, dispatcher.Page{Limit: 1}); err != nil || len(got.Items) != 1 || got.Next != "ci" {
+	if got, err := c.Tokens(ctx, input.Page{Limit: 1}); err != nil || len(got.Items) != 1 || got.Next != "ci" {
 		t.Errorf("Tokens = %+v, %v", got, err)
 	}
 	rotated, err := c.RotateToken(ctx, "ci", dispatcher.TokenRotation{})
@@ -271,7 +272,7 @@ func TestErrorsMatchDomainErrors(t *testing.T) {
 		t.Errorf("PutApp of revision 3 = %+v, want who changed it at %s", stale, made.UpdatedAt)
 	}
 	_, err = c.PutApp(ctx, dispatcher.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
-	var problems dispatcher.Problems
+	var problems input.Problems
 	var problem *client.Error
 	if !errors.As(err, &problems) || len(problems) != 2 || !errors.As(err, &problem) || problem.Status != 422 || problem.RequestID == "" {
 		t.Errorf("PutApp of a bad app = %v, want its two problems", err)
@@ -281,8 +282,8 @@ func TestErrorsMatchDomainErrors(t *testing.T) {
 		t.Errorf("App with a wrong token = %v, want status 401", err)
 	}
 	_, err = newClient(t, server.URL+"/prefix", token, nil).App(ctx, "crm")
-	if !errors.As(err, &problem) || len(problem.Problems) != 1 || problem.Problems[0].Code != dispatcher.CodeRouteUnknown {
-		t.Errorf("App at a wrong endpoint = %v, want %s", err, dispatcher.CodeRouteUnknown)
+	if !errors.As(err, &problem) || len(problem.Problems) != 1 || problem.Problems[0].Code != input.CodeRouteUnknown {
+		t.Errorf("App at a wrong endpoint = %v, want %s", err, input.CodeRouteUnknown)
 	}
 }
 
@@ -375,11 +376,11 @@ func TestForeignResponsesAreRefused(t *testing.T) {
 			job := dispatcher.Job{App: "crm", Name: "crm"}
 			calls := map[string]func() error{
 				"App":      func() error { _, err := c.App(ctx, "crm"); return err },
-				"Apps":     func() error { _, err := c.Apps(ctx, dispatcher.Page{}); return err },
+				"Apps":     func() error { _, err := c.Apps(ctx, input.Page{}); return err },
 				"PutApp":   func() error { _, err := c.PutApp(ctx, dispatcher.App{Name: "crm"}, client.Condition{}); return err },
 				"PatchApp": func() error { _, err := c.PatchApp(ctx, "crm", true, client.Condition{}); return err },
 				"Job":      func() error { _, err := c.Job(ctx, "crm", "crm"); return err },
-				"Jobs":     func() error { _, err := c.Jobs(ctx, "crm", dispatcher.Page{}); return err },
+				"Jobs":     func() error { _, err := c.Jobs(ctx, "crm", input.Page{}); return err },
 				"PutJob":   func() error { _, err := c.PutJob(ctx, job, client.Condition{}); return err },
 				"PauseJob": func() error { _, err := c.PauseJob(ctx, "crm", "crm", "", true, client.Condition{}); return err },
 				"RenameJob": func() error {

@@ -14,6 +14,7 @@ import (
 	"github.com/go-resty/resty/v2"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Condition protects a write from overwriting the change of another client. The zero value is no
@@ -30,11 +31,11 @@ type Condition struct {
 
 // Error is a problem document (RFC 9457) from the API.
 type Error struct {
-	Status    int                 `json:"status"`
-	Title     string              `json:"title"`
-	Detail    string              `json:"detail,omitempty"`
-	RequestID string              `json:"request_id"`
-	Problems  dispatcher.Problems `json:"errors"`
+	Status    int            `json:"status"`
+	Title     string         `json:"title"`
+	Detail    string         `json:"detail,omitempty"`
+	RequestID string         `json:"request_id"`
+	Problems  input.Problems `json:"errors"`
 	// ChangedBy and ChangedAt tell, with ErrPrecondition, who made the revision that was not expected, or deleted the thing,
 	// and when; empty if the audit log does not know.
 	ChangedBy string    `json:"changed_by"`
@@ -137,7 +138,7 @@ func send[T any](ctx context.Context, c *Client, q request[T]) (T, error) {
 		return nothing, nil
 	}
 	if mediaType(response) != "application/json" {
-		return foreign("its Content-Type is " + dispatcher.Echo(response.Header().Get("Content-Type")))
+		return foreign("its Content-Type is " + input.Echo(response.Header().Get("Content-Type")))
 	}
 	if err := json.Unmarshal(response.Body(), &result); err != nil {
 		return foreign(err.Error())

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -23,7 +24,7 @@ type List[T any] struct {
 }
 
 // Apps lists apps by name.
-func (c *Client) Apps(ctx context.Context, page dispatcher.Page) (List[dispatcher.App], error) {
+func (c *Client) Apps(ctx context.Context, page input.Page) (List[dispatcher.App], error) {
 	return list[dispatcher.App](ctx, c, path("apps")+params(dispatcher.RunQuery{Page: page}))
 }
 
@@ -84,7 +85,7 @@ func (c *Client) ImportApp(ctx context.Context, name string, export json.RawMess
 }
 
 // Jobs lists the jobs of an app by name, those that have page.Labels.
-func (c *Client) Jobs(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.Job], error) {
+func (c *Client) Jobs(ctx context.Context, app string, page input.Page) (List[dispatcher.Job], error) {
 	return list[dispatcher.Job](ctx, c, path("apps", app, "jobs")+params(dispatcher.RunQuery{Page: page}))
 }
 
@@ -115,7 +116,7 @@ func (c *Client) RenameJob(
 }
 
 // Calendars lists the calendars of an app by name.
-func (c *Client) Calendars(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.Calendar], error) {
+func (c *Client) Calendars(ctx context.Context, app string, page input.Page) (List[dispatcher.Calendar], error) {
 	return list[dispatcher.Calendar](ctx, c, path("apps", app, "calendars")+params(dispatcher.RunQuery{Page: page}))
 }
 
@@ -333,7 +334,7 @@ func (c *Client) SetNodeState(
 }
 
 // Tokens lists API tokens by name, without their secrets.
-func (c *Client) Tokens(ctx context.Context, page dispatcher.Page) (List[dispatcher.APIToken], error) {
+func (c *Client) Tokens(ctx context.Context, page input.Page) (List[dispatcher.APIToken], error) {
 	return list[dispatcher.APIToken](ctx, c, path("tokens")+params(dispatcher.RunQuery{Page: page}))
 }
 
@@ -456,7 +457,7 @@ func params(q dispatcher.RunQuery) string {
 }
 
 // addPage adds what all lists have that are bounded by times.
-func addPage(values url.Values, from, to time.Time, page dispatcher.Page) {
+func addPage(values url.Values, from, to time.Time, page input.Page) {
 	for _, pair := range page.Labels.Pairs() {
 		values.Add("label", pair)
 	}

@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Alerts lists the alerts of an app by name.
-func (c *Client) Alerts(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.Alert], error) {
+func (c *Client) Alerts(ctx context.Context, app string, page input.Page) (List[dispatcher.Alert], error) {
 	return list[dispatcher.Alert](ctx, c, path("apps", app, "alerts")+params(dispatcher.RunQuery{Page: page}))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // CountBulk counts what a bulk action would act on, and begins none.
@@ -24,7 +25,7 @@ func (c *Client) BulkAction(ctx context.Context, app, id string) (dispatcher.Bul
 }
 
 // BulkActions lists the bulk actions of an app, the latest first.
-func (c *Client) BulkActions(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.BulkAction], error) {
+func (c *Client) BulkActions(ctx context.Context, app string, page input.Page) (List[dispatcher.BulkAction], error) {
 	return list[dispatcher.BulkAction](ctx, c, path("apps", app, "bulk")+params(dispatcher.RunQuery{Page: page}))
 }
 

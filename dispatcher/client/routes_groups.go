@@ -5,10 +5,11 @@ import (
 	"net/http"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Groups lists the endpoint groups of an app by name.
-func (c *Client) Groups(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.EndpointGroup], error) {
+func (c *Client) Groups(ctx context.Context, app string, page input.Page) (List[dispatcher.EndpointGroup], error) {
 	return list[dispatcher.EndpointGroup](ctx, c, path("apps", app, "groups")+params(dispatcher.RunQuery{Page: page}))
 }
 
@@ -33,7 +34,7 @@ func (c *Client) GroupStatus(ctx context.Context, app, name string) (dispatcher.
 }
 
 // Endpoints lists the endpoints that a group has now, by id.
-func (c *Client) Endpoints(ctx context.Context, app, group string, page dispatcher.Page) (List[dispatcher.Endpoint], error) {
+func (c *Client) Endpoints(ctx context.Context, app, group string, page input.Page) (List[dispatcher.Endpoint], error) {
 	return list[dispatcher.Endpoint](ctx, c, path("apps", app, "groups", group, "endpoints")+params(dispatcher.RunQuery{Page: page}))
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Strip gets the latest and the next scheduled times of a trigger, with what became of each: past and next of them, or as many
@@ -38,7 +39,7 @@ func (c *Client) Statistics(ctx context.Context, app string, from, to time.Time)
 	if app != "" {
 		values.Set("app", app)
 	}
-	addPage(values, from, to, dispatcher.Page{})
+	addPage(values, from, to, input.Page{})
 	return get(ctx, c, path("statistics")+encoded(values), func(s dispatcher.Statistics) bool { return s.Days != nil })
 }
 

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // CarriedState gets the state that the runs of a job carry. Its revision is 0 if there was none yet.
@@ -35,6 +36,6 @@ func (c *Client) Objective(ctx context.Context, app, job string) (dispatcher.Obj
 }
 
 // Objectives lists how the jobs of an app do by their objectives, by name.
-func (c *Client) Objectives(ctx context.Context, app string, page dispatcher.Page) (List[dispatcher.ObjectiveStatus], error) {
+func (c *Client) Objectives(ctx context.Context, app string, page input.Page) (List[dispatcher.ObjectiveStatus], error) {
 	return list[dispatcher.ObjectiveStatus](ctx, c, path("apps", app, "objectives")+params(dispatcher.RunQuery{Page: page}))
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // runJobPage asks whether a job is to run now.
@@ -31,8 +32,8 @@ func runJob(v *visit) (done, error) {
 	asked := dispatcher.RunRequest{}
 	if payload := strings.TrimSpace(v.PostForm.Get("payload")); payload != "" {
 		if !json.Valid([]byte(payload)) {
-			var problems dispatcher.Problems
-			problems.Add("/payload", dispatcher.CodeJSONSyntax,
+			var problems input.Problems
+			problems.Add("/payload", input.CodeJSONSyntax,
 				`payload is not JSON; write a value such as {"day": "2026-05-01"}, or leave it empty`)
 			return done{}, problems
 		}
@@ -82,15 +83,15 @@ func untilOf(text string, now time.Time) (*time.Time, error) {
 	if text == "" {
 		return nil, nil
 	}
-	if d, err := dispatcher.ParseDuration(text); err == nil {
+	if d, err := input.ParseDuration(text); err == nil {
 		until := now.Add(d.Std())
 		return &until, nil
 	}
-	at, err := dispatcher.ParseInstant(text)
+	at, err := input.ParseInstant(text)
 	if err != nil {
-		var problems dispatcher.Problems
-		problems.Add("/until", dispatcher.CodeTimeInvalid, "until %s is neither a duration such as 2h nor a time with its zone such as "+
-			"2026-05-01T06:00:00+02:00; leave it empty for a pause that somebody has to end", dispatcher.Echo(text))
+		var problems input.Problems
+		problems.Add("/until", input.CodeTimeInvalid, "until %s is neither a duration such as 2h nor a time with its zone such as "+
+			"2026-05-01T06:00:00+02:00; leave it empty for a pause that somebody has to end", input.Echo(text))
 		return nil, problems
 	}
 	return &at, nil

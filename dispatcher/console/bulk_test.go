@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // declare puts what paths and JSON say with the API, as a client does.
@@ -66,7 +66,7 @@ func TestBulkActionsNameWhatTheyActOnAndAskAgainIfItChanged(t *testing.T) {
 			t.Errorf("%s: status %d, want 409 and the card as it is now:\n%s", name, got.StatusCode, again)
 		}
 	}
-	list, err := w.store.BulkActions(t.Context(), "billing", dispatcher.Page{Limit: 10})
+	list, err := w.store.BulkActions(t.Context(), "billing", input.Page{Limit: 10})
 	if err != nil || len(list) != 0 {
 		t.Fatalf("there are %d bulk actions (%v), want none before somebody has agreed", len(list), err)
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // stripChart is the row of the latest and next scheduled times of a trigger.
@@ -100,7 +101,7 @@ func newStrip(v *visit, strip dispatcher.Strip) stripChart {
 		seen[shape] = true
 		mark := stripMark{
 			Shape: shape, Title: titleOfCell(v, cell, shape, zone),
-			Link: v.linkQuery(url.Values{"at": {dispatcher.FormatInstant(cell.ScheduledAt)}},
+			Link: v.linkQuery(url.Values{"at": {input.FormatInstant(cell.ScheduledAt)}},
 				"apps", strip.App, "jobs", strip.Job, "triggers", strip.Trigger, "explain"),
 		}
 		if future := cell.ScheduledAt.After(strip.Now); future && !after {

@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestPageShowsWhatTheTokenMaySee(t *testing.T) {
 	t.Parallel()
 	w := newTrial(t)
 	for _, app := range []string{"billing", "shop"} {
-		if _, _, err := w.store.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, dispatcher.Change{}); err != nil {
+		if _, _, err := w.store.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, input.Change{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -7,13 +7,13 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // fields are what a person has filled into a form, and all that is wrong with it.
 type fields struct {
 	values   url.Values
-	problems dispatcher.Problems
+	problems input.Problems
 }
 
 // fields returns those of the form of a POST, or of the query of a GET.
@@ -35,21 +35,21 @@ func (f *fields) instant(name string) time.Time {
 	}
 	at, err := time.Parse(time.RFC3339, text)
 	if err != nil {
-		f.problems.Add(dispatcher.Pointer(name), dispatcher.CodeTimeInvalid,
+		f.problems.Add(input.Pointer(name), input.CodeTimeInvalid,
 			"%s %s is not a time; write it with its offset, such as 2026-01-31T06:00:00Z or 2026-01-31T07:00:00+01:00",
-			name, dispatcher.Echo(text))
+			name, input.Echo(text))
 	}
 	return at.UTC()
 }
 
 // duration returns the duration of a field; 0 if it is empty.
-func (f *fields) duration(name string) dispatcher.Duration {
+func (f *fields) duration(name string) input.Duration {
 	text := f.text(name)
 	if text == "" {
 		return 0
 	}
-	d, err := dispatcher.ParseDuration(text)
-	f.problems.AddError(dispatcher.Pointer(name), err)
+	d, err := input.ParseDuration(text)
+	f.problems.AddError(input.Pointer(name), err)
 	return d
 }
 
@@ -71,15 +71,15 @@ func (f *fields) number(name string, standard int) int {
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil {
-		f.problems.Add(dispatcher.Pointer(name), dispatcher.CodeCountRange, "%s %s is not a number; write digits only", name,
-			dispatcher.Echo(text))
+		f.problems.Add(input.Pointer(name), input.CodeCountRange, "%s %s is not a number; write digits only", name,
+			input.Echo(text))
 	}
 	return n
 }
 
 // labels returns the labels of a field, as name=value with commas between them. The API says what is wrong with them.
-func (f *fields) labels(name string) dispatcher.Labels {
-	return dispatcher.ParseLabels(strings.ReplaceAll(f.text(name), " ", ""))
+func (f *fields) labels(name string) input.Labels {
+	return input.ParseLabels(strings.ReplaceAll(f.text(name), " ", ""))
 }
 
 // list returns the words of a field, with spaces or commas between them.

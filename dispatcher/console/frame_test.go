@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestMenusMarkThePageAndThoseAboveIt(t *testing.T) {
@@ -70,8 +71,8 @@ func TestNodeThatIsNotWellDoesNotLookActive(t *testing.T) {
 	t.Parallel()
 	skewed, late, well := nodeOf("skewed"), nodeOf("late"), nodeOf("well")
 	skewed.Lag, late.ClockOffset, well.Lag, well.ClockOffset = 0, 0, 0, 0
-	skewed.ClockOffset = dispatcher.Duration(2 * dispatcher.WrongClock)
-	late.Lag = dispatcher.Duration(2 * dispatcher.SaturatedLag)
+	skewed.ClockOffset = input.Duration(2 * dispatcher.WrongClock)
+	late.Lag = input.Duration(2 * dispatcher.SaturatedLag)
 	w, _ := newCanned(t, map[string]any{"GET /v1/nodes": items([]dispatcher.Node{skewed, late, well}, "")})
 	text := w.signedIn(reads()).get("nodes").text
 	for name, want := range map[string]string{"skewed": "skewed", "late": "saturated", "well": "active"} {

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // words returns the segments of a link.
@@ -84,7 +84,7 @@ func (v *visit) timeHTML(at any, trigger ...string) template.HTML {
 	if t.Nanosecond() != 0 {
 		form += ".000"
 	}
-	return markup(`<time datetime="`, dispatcher.FormatInstant(t), `">`, shown.Format(form), `<span class="offset"> `, offset(shown),
+	return markup(`<time datetime="`, input.FormatInstant(t), `">`, shown.Format(form), `<span class="offset"> `, offset(shown),
 		`</span></time>`)
 }
 
@@ -99,7 +99,7 @@ func (v *visit) agoHTML(at any) template.HTML {
 	if d < 0 {
 		key, d = "time.in", -d
 	}
-	return markup(`<time datetime="`, dispatcher.FormatInstant(t), `" title="`, shown.Format("2006-01-02 15:04:05 ")+offset(shown), `">`,
+	return markup(`<time datetime="`, input.FormatInstant(t), `" title="`, shown.Format("2006-01-02 15:04:05 ")+offset(shown), `">`,
 		v.texts.text(key, "duration", v.texts.rough(d)), `</time>`)
 }
 
@@ -120,13 +120,13 @@ func lengthOf(d any) (time.Duration, bool) {
 	switch d := d.(type) {
 	case time.Duration:
 		return d, true
-	case dispatcher.Duration:
+	case input.Duration:
 		return d.Std(), true
 	case *time.Duration:
 		if d != nil {
 			return *d, true
 		}
-	case *dispatcher.Duration:
+	case *input.Duration:
 		if d != nil {
 			return d.Std(), true
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"golang.org/x/net/html"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // sent is a form with what was written into it.
@@ -110,7 +110,7 @@ func (b *browser) answered(t *testing.T, name string, form sent, text func(strin
 	page.at = strings.TrimPrefix(got.Request.URL.Path, "/console/")
 	all[name+" "+form.method+" "+form.at] = page
 	for _, field := range form.written {
-		if shown := page.has(dispatcher.ShownText(text(field), "\n\t\r")); form.method == http.MethodGet && !shown && !chosen[field] {
+		if shown := page.has(input.ShownText(text(field), "\n\t\r")); form.method == http.MethodGet && !shown && !chosen[field] {
 			t.Errorf("%s ?%s= comes back without what was written into it", form.at, field)
 		}
 	}

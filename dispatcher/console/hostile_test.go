@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/console"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // hostileTexts are what an attacker writes into a field, which is named within it.
@@ -158,7 +159,7 @@ func pagesWith(t *testing.T, text func(string) string) (pages map[string]shown, 
 
 // hidesSomething tells whether a text holds a character that browsers act on instead of showing it.
 func hidesSomething(text string) bool {
-	return strings.ContainsFunc(strings.Join(strings.Fields(text), ""), dispatcher.UnsafeToShow)
+	return strings.ContainsFunc(strings.Join(strings.Fields(text), ""), input.UnsafeToShow)
 }
 
 // Whatever a field of the API holds, pages show it as it is: no text becomes an element, an attribute or an address.
@@ -183,7 +184,7 @@ func TestHostileTextsAreShownAndRunNothing(t *testing.T) {
 			for field, text := range fields {
 				seen := false
 				for _, page := range pages {
-					seen = seen || page.has(dispatcher.ShownText(text, "\n\t\r"))
+					seen = seen || page.has(input.ShownText(text, "\n\t\r"))
 				}
 				if seen == notShown[field] {
 					t.Errorf("%s is shown: %t, is in notShown: %t: show it, or list it there", field, seen, notShown[field])

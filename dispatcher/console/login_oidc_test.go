@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/console"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
@@ -92,7 +93,7 @@ func TestPersonSignsInAtTheIssuer(t *testing.T) {
 	t.Parallel()
 	w, i := sso(t)
 	for _, app := range []string{"billing", "shop"} {
-		if _, _, err := w.store.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, dispatcher.Change{Actor: "system"}); err != nil {
+		if _, _, err := w.store.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, input.Change{Actor: "system"}); err != nil {
 			t.Fatal(err)
 		}
 	}

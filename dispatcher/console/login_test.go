@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/console"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // session returns the value of the session's cookie in a response; empty: it sets none.
@@ -28,7 +29,7 @@ func (p page) session() string {
 // audit returns the actors and actions of the audit log, earliest first.
 func (w *trial) audit() (all []string) {
 	w.t.Helper()
-	entries, err := w.store.AuditEntries(w.t.Context(), dispatcher.AuditQuery{OldestFirst: true, Page: dispatcher.Page{Limit: 100}})
+	entries, err := w.store.AuditEntries(w.t.Context(), dispatcher.AuditQuery{OldestFirst: true, Page: input.Page{Limit: 100}})
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -179,7 +180,7 @@ func TestRevokedTokenEndsItsSessions(t *testing.T) {
 	w := newTrial(t)
 	b := w.browse()
 	b.post("login", url.Values{"token": {w.token("ann", reads())}})
-	if err := w.store.DeleteToken(t.Context(), "ann", dispatcher.Change{Actor: "system"}); err != nil {
+	if err := w.store.DeleteToken(t.Context(), "ann", input.Change{Actor: "system"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := b.get("apps").StatusCode; got != http.StatusSeeOther {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -51,7 +52,7 @@ func operated(n int) map[string]any {
 		UpdatedAt: fixedAt,
 		Pauses: times(n, func(name string) dispatcher.AppPause {
 			return dispatcher.AppPause{ID: name, App: "billing", PausedBy: "ada", PausedAt: fixedAt,
-				AppPauseRequest: dispatcher.AppPauseRequest{Labels: dispatcher.Labels{"team": "payments"}, Reason: hostile,
+				AppPauseRequest: dispatcher.AppPauseRequest{Labels: input.Labels{"team": "payments"}, Reason: hostile,
 					Until: &later}}
 		})}
 	if n == 0 {
@@ -59,7 +60,7 @@ func operated(n int) map[string]any {
 	}
 	group := func(name string) dispatcher.EndpointGroup {
 		return dispatcher.EndpointGroup{App: "billing", Name: name, Description: hostile, Strategy: dispatcher.RoundRobin,
-			HealthCheck: &dispatcher.HealthCheck{Path: "/healthz", Interval: dispatcher.Duration(10 * time.Second)},
+			HealthCheck: &dispatcher.HealthCheck{Path: "/healthz", Interval: input.Duration(10 * time.Second)},
 			Endpoints:   map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a.example"}}}
 	}
 	calendar := func(name string) dispatcher.Calendar {
@@ -71,10 +72,10 @@ func operated(n int) map[string]any {
 	attained := 99.5
 	alert := func(name string) dispatcher.Alert {
 		return dispatcher.Alert{App: "billing", Name: name, Description: hostile, Jobs: []string{"invoices"},
-			Labels: dispatcher.Labels{"team": "payments"},
+			Labels: input.Labels{"team": "payments"},
 			AlertConditionsOf: dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 2}, Missed: true,
-				LateAfter: dispatcher.Duration(time.Minute), Objective: true}, Firing: 1,
-			Warnings:    []dispatcher.Problem{{Path: "/jobs/0", Code: dispatcher.CodeAlertJobUnknown, Message: hostile}},
+				LateAfter: input.Duration(time.Minute), Objective: true}, Firing: 1,
+			Warnings:    []input.Problem{{Path: "/jobs/0", Code: input.CodeAlertJobUnknown, Message: hostile}},
 			Destination: dispatcher.AlertDestination{SNS: &dispatcher.AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call"}}}
 	}
 	backfill := func(name string) dispatcher.Backfill {
@@ -93,7 +94,7 @@ func operated(n int) map[string]any {
 		"GET " + of:    app,
 		"GET " + of + "/objectives": items(times(n, func(name string) dispatcher.ObjectiveStatus {
 			return dispatcher.ObjectiveStatus{App: "billing", Job: name,
-				Objective:       dispatcher.Objective{Within: dispatcher.Duration(time.Second), Of: "99.9%"},
+				Objective:       dispatcher.Objective{Within: input.Duration(time.Second), Of: "99.9%"},
 				ObjectiveCounts: dispatcher.ObjectiveCounts{Good: 995, Late: 3, Missed: 2}, Attained: &attained, BudgetLeft: -400}
 		}), next),
 		"GET " + of + "/groups":       items(times(n, group), next),
@@ -160,10 +161,10 @@ func deadRun(id, name string) dispatcher.Run {
 
 func nodeOf(name string) dispatcher.Node {
 	return dispatcher.Node{ID: 0x1f, Name: name, Version: "1.2.3", State: dispatcher.NodeActive,
-		Labels: dispatcher.Labels{"zone": "a"}, StartedAt: fixedAt,
+		Labels: input.Labels{"zone": "a"}, StartedAt: fixedAt,
 		HeartbeatAt: fixedAt, Share: 0.5, NodeReport: dispatcher.NodeReport{InFlight: 3, Fires: 90,
-			Lag:         dispatcher.Duration(2 * time.Second),
-			ClockOffset: dispatcher.Duration(-time.Second)}}
+			Lag:         input.Duration(2 * time.Second),
+			ClockOffset: input.Duration(-time.Second)}}
 }
 
 func auditOf(name string) dispatcher.AuditEntry {
@@ -178,7 +179,7 @@ func bulkOf(id string) dispatcher.BulkAction {
 		StepRetries: dispatcher.StepRetries{Waits: hostile}, Problem: hostile, Done: 5,
 		Skipped: 2,
 		BulkSpec: dispatcher.BulkSpec{Action: dispatcher.BulkPauseJobs, Reason: hostile,
-			Filter: dispatcher.BulkFilter{Name: hostile, Labels: dispatcher.Labels{"team": "payments"}, From: fixedAt}},
+			Filter: dispatcher.BulkFilter{Name: hostile, Labels: input.Labels{"team": "payments"}, From: fixedAt}},
 		BulkCount: dispatcher.BulkCount{Total: 10, More: true}, CreatedBy: "ada", CreatedAt: fixedAt}
 }
 
@@ -186,8 +187,8 @@ func bulkOf(id string) dispatcher.BulkAction {
 func dayOf(string) dispatcher.DayStatistics {
 	return dispatcher.DayStatistics{Day: "2026-03-29", Runs: map[dispatcher.RunState]int64{dispatcher.RunSucceeded: 90,
 		dispatcher.RunFailed:  7,
-		dispatcher.RunSkipped: 3}, Attempts: 110, Misfires: 2, Started: 97, LateMean: dispatcher.Duration(12 * time.Millisecond),
-		LateMost: dispatcher.Duration(3 * time.Second)}
+		dispatcher.RunSkipped: 3}, Attempts: 110, Misfires: 2, Started: 97, LateMean: input.Duration(12 * time.Millisecond),
+		LateMost: input.Duration(3 * time.Second)}
 }
 
 func tokenOf(name string) dispatcher.APIToken {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // pageError is an error that a person sees in their language.
@@ -47,7 +48,7 @@ func (v *visit) problemOf(err error) problemView {
 		view.Status, view.Title = own.status, v.texts.text(own.key, own.values...)
 		return view
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if of, is := errors.AsType[*client.Error](err); is && of.Status > 0 {
 		view.Status, problems = of.Status, of.Problems
 		if len(problems) == 0 {

@@ -14,6 +14,7 @@ import (
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -152,7 +153,7 @@ func (v *visit) execute(name string, shown view) ([]byte, error) {
 	bound.visit = nil
 	p.pool.Put(bound)
 	// Texts of tenants may hold characters that hide or reverse what others read; none of ours has any.
-	return []byte(dispatcher.ShownText(b.String(), "\n\t\r")), err
+	return []byte(input.ShownText(b.String(), "\n\t\r")), err
 }
 
 // frame returns what the layout shows around a page.
@@ -245,7 +246,7 @@ func (b *boundPage) functions() template.FuncMap {
 		},
 		"may":   func(scope string, app ...string) bool { return b.visit.mayIn(scope, app...) },
 		"tone":  tone,
-		"stamp": dispatcher.FormatInstant,
+		"stamp": input.FormatInstant,
 		"run":   func(id string) template.HTML { return b.visit.runHTML(id) },
 		"icon":  icon,
 		"form":  func(name string, otherwise ...string) string { return b.visit.form(name, otherwise...) },

@@ -3,6 +3,7 @@ package console
 import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // alertsPage is the alerts of an app, what they fire for, and what happened lately.
@@ -20,7 +21,7 @@ func showAlerts(v *visit) (view, error) {
 		return view{}, err
 	}
 	page.More = v.more(page.Next)
-	first := dispatcher.Page{Limit: 20}
+	first := input.Page{Limit: 20}
 	page.Firing, err = v.client.AlertStates(v.Context(), dispatcher.AlertStateQuery{App: page.App, Firing: true, Page: first})
 	if err != nil {
 		return view{}, err
@@ -48,7 +49,7 @@ func showAlert(v *visit) (view, error) {
 		return view{}, err
 	}
 	page := alertPage{Alert: alert, Conditions: v.conditionsOf(alert), To: destination(alert.Destination)}
-	first := dispatcher.Page{Limit: pageLength}
+	first := input.Page{Limit: pageLength}
 	page.States, err = v.client.AlertStates(v.Context(), dispatcher.AlertStateQuery{App: app, Alert: name, Firing: true, Page: first})
 	if err != nil {
 		return view{}, err
@@ -68,7 +69,7 @@ func (v *visit) conditionsOf(alert dispatcher.Alert) (all []fact) {
 	}
 	for _, one := range []struct {
 		key   string
-		after dispatcher.Duration
+		after input.Duration
 	}{{"condition.late", alert.LateAfter}, {"condition.overrun", alert.OverrunAfter}, {"condition.no_success", alert.NoSuccessFor}} {
 		if one.after > 0 {
 			all = append(all, v.fact(one.key, v.texts.duration(one.after)))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // pageLength is how many rows a list has.
@@ -76,8 +77,8 @@ func showApp(v *visit) (view, error) {
 }
 
 // page is the page of a list that the URL asks for.
-func (v *visit) page() dispatcher.Page {
-	return dispatcher.Page{Limit: pageLength, Cursor: v.query("cursor")}
+func (v *visit) page() input.Page {
+	return input.Page{Limit: pageLength, Cursor: v.query("cursor")}
 }
 
 // showAppSwitch asks before an app is disabled.

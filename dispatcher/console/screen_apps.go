@@ -3,6 +3,7 @@ package console
 import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // appsPage is the list of apps.
@@ -13,6 +14,6 @@ type appsPage struct {
 }
 
 func showApps(v *visit) (view, error) {
-	list, err := v.client.Apps(v.Context(), dispatcher.Page{Limit: 100, Cursor: v.query("cursor")})
+	list, err := v.client.Apps(v.Context(), input.Page{Limit: 100, Cursor: v.query("cursor")})
 	return view{Data: appsPage{List: list, More: v.more(list.Next)}}, err
 }

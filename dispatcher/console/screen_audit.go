@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // auditPage is a page of the audit log.
@@ -51,7 +52,7 @@ func showAuditEntry(v *visit) (view, error) {
 	}
 	// The entry is the first one after that which would have the id before.
 	list, err := v.client.Audit(v.Context(), dispatcher.AuditQuery{From: at, To: at.Add(time.Millisecond), OldestFirst: true,
-		Page: dispatcher.Page{Limit: 1, Cursor: dispatcher.AuditID(at, id-1)}})
+		Page: input.Page{Limit: 1, Cursor: dispatcher.AuditID(at, id-1)}})
 	if err != nil {
 		return view{}, err
 	}

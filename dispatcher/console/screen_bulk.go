@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // bulkListPage is the list of the bulk actions of an app.
@@ -155,7 +156,7 @@ func (v *visit) bulkAgreement(app string, spec dispatcher.BulkSpec, f *fields) (
 
 // firstOfBulk returns the first of what a bulk action would act on.
 func (v *visit) firstOfBulk(app string, spec dispatcher.BulkSpec) (first []bulkTarget, err error) {
-	few := dispatcher.Page{Limit: shownOfBulk}
+	few := input.Page{Limit: shownOfBulk}
 	if spec.Action.OfJobs() {
 		jobs, err := v.client.JobSummaries(v.Context(), spec.Filter.Jobs(app, few))
 		for _, job := range jobs.Items {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -58,11 +59,11 @@ func showCalendar(v *visit) (view, error) {
 		return view{}, err
 	}
 	page := calendarPage{Calendar: calendar, From: v.now.Add(-excludedSpan), To: v.now}
-	all, err := v.client.Calendars(v.Context(), app, dispatcher.Page{Limit: dispatcher.MaxCalendars}) // for those that it builds on
+	all, err := v.client.Calendars(v.Context(), app, input.Page{Limit: dispatcher.MaxCalendars}) // for those that it builds on
 	if err != nil {
 		return view{}, err
 	}
-	jobs, err := v.client.Jobs(v.Context(), app, dispatcher.Page{Limit: 100, Cursor: v.query("cursor")})
+	jobs, err := v.client.Jobs(v.Context(), app, input.Page{Limit: 100, Cursor: v.query("cursor")})
 	if err != nil {
 		return view{}, err
 	}

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // explainPage says what became of one scheduled time of a trigger, and why.
@@ -70,7 +71,7 @@ func showExplain(v *visit) (view, error) {
 
 // parsedTime returns the time that a form has, or what is wrong with it.
 func parsedTime(text string) (at time.Time, problem string) {
-	at, err := dispatcher.ParseInstant(text)
+	at, err := input.ParseInstant(text)
 	if err != nil {
 		problem = err.Error()
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // jobPage is a job with what happened to it.
@@ -127,7 +128,7 @@ func (p *jobPage) addStrips(v *visit) {
 
 // addRuns adds the latest runs, and the pictures of how long they took and how late they were.
 func (p *jobPage) addRuns(v *visit) {
-	p.Runs = readPart(v.client.Runs(v.Context(), dispatcher.RunQuery{App: p.App, Job: p.Name, Page: dispatcher.Page{Limit: runsOfJob}}))
+	p.Runs = readPart(v.client.Runs(v.Context(), dispatcher.RunQuery{App: p.App, Job: p.Name, Page: input.Page{Limit: runsOfJob}}))
 	p.addCharts(v)
 }
 
@@ -149,7 +150,7 @@ func (p jobPage) Latest() []dispatcher.Run {
 func (p *jobPage) addDetails(v *visit) {
 	ctx := v.Context()
 	p.Changes = readPart(v.client.Audit(ctx, dispatcher.AuditQuery{
-		Apps: []string{p.App}, Subject: "job " + p.Name, Page: dispatcher.Page{Limit: changesOfJob},
+		Apps: []string{p.App}, Subject: "job " + p.Name, Page: input.Page{Limit: changesOfJob},
 	}))
 	if v.console.opts.Definition != nil {
 		p.Definition = readPart(v.console.opts.Definition(p.Job))

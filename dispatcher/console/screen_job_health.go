@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // jobHealth says in words whether a job does what it should: it is the top of its page. It is told by the latest runs.
@@ -41,7 +42,7 @@ const alertsOfJob = 10
 func (p *jobPage) addHealth(v *visit) {
 	p.Health = healthOf(p.Runs.Value.Items)
 	p.Health.Alerts = readPart(v.client.AlertStates(v.Context(), dispatcher.AlertStateQuery{
-		App: p.App, Job: p.Name, Firing: true, Page: dispatcher.Page{Limit: alertsOfJob},
+		App: p.App, Job: p.Name, Firing: true, Page: input.Page{Limit: alertsOfJob},
 	}))
 	if f := p.Health.Failure; f != nil && f.Class == dispatcher.ClassCircuitOpen {
 		p.Health.Failure = attempted(v, *f)

@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // jobsPage is a page of the list of jobs.
@@ -41,7 +42,7 @@ func showJobs(v *visit) (view, error) {
 	}
 	query := dispatcher.JobQuery{
 		State: dispatcher.JobState(filter.State), Result: dispatcher.RunState(filter.Result), Name: filter.Name, Host: filter.Host,
-		Page: dispatcher.Page{Limit: pageOfJobs, Cursor: v.query("cursor"), Labels: dispatcher.ParseLabels(filter.Label)},
+		Page: input.Page{Limit: pageOfJobs, Cursor: v.query("cursor"), Labels: input.ParseLabels(filter.Label)},
 	}
 	if filter.App != "" {
 		query.Apps = []string{filter.App}

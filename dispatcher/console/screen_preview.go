@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -89,13 +90,13 @@ func showPreview(v *visit) (view, error) {
 
 // isProblem tells whether an error is about what was asked, so that the form is shown again with it.
 func isProblem(err error) bool {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	return errors.As(err, &problems)
 }
 
 // request returns what to ask the API.
 func (p previewPage) request() (dispatcher.PreviewRequest, error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	asked := dispatcher.PreviewRequest{
 		Schedule: dispatcher.Schedule{
 			Expression: p.Expression, Dialect: schedule.Dialect(p.Dialect), Timezone: p.Timezone, Calendar: p.Calendar,
@@ -105,12 +106,12 @@ func (p previewPage) request() (dispatcher.PreviewRequest, error) {
 	}
 	count, err := strconv.Atoi(p.Count)
 	if err != nil {
-		problems.Add("/count", dispatcher.CodeCountRange, "count %s is not a number; write 1 to %d", dispatcher.Echo(p.Count),
+		problems.Add("/count", input.CodeCountRange, "count %s is not a number; write 1 to %d", input.Echo(p.Count),
 			dispatcher.MaxPreview)
 	}
 	asked.Count = count
 	if p.From != "" {
-		from, err := dispatcher.ParseInstant(p.From)
+		from, err := input.ParseInstant(p.From)
 		if err != nil {
 			problems.AddError("/from", err)
 		}

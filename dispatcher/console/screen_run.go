@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // runPage is one run, from its scheduled time to its end.
@@ -50,7 +51,7 @@ func showRun(v *visit) (view, error) {
 	page.Request = readPart(v.client.RequestOfRun(v.Context(), run.ID))
 	if run.Shards != nil {
 		shards := readPart(v.client.Runs(v.Context(), dispatcher.RunQuery{
-			App: run.App, Parent: run.ID, Page: dispatcher.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
+			App: run.App, Parent: run.ID, Page: input.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
 		}))
 		page.Shards, page.MoreShards = &shards, v.more(shards.Value.Next)
 	}

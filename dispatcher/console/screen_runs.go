@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // runsPage is a page of the runs of an app.
@@ -30,7 +31,7 @@ func showRuns(v *visit) (view, error) {
 	}
 	query := dispatcher.RunQuery{
 		App: page.App, Job: page.Job, Trigger: page.Trigger, State: dispatcher.RunState(page.State),
-		Page: dispatcher.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
+		Page: input.Page{Limit: pageOfRuns, Cursor: v.query("cursor")},
 	}
 	for _, bound := range []struct {
 		field, given string
@@ -39,7 +40,7 @@ func showRuns(v *visit) (view, error) {
 		if bound.given == "" {
 			continue
 		}
-		at, err := dispatcher.ParseInstant(bound.given)
+		at, err := input.ParseInstant(bound.given)
 		if err != nil {
 			page.Problems = append(page.Problems, bound.field+": "+err.Error())
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // timelinePage shows the jobs of an app over time.
@@ -41,7 +42,7 @@ func showTimeline(v *visit) (view, error) {
 		page.App = v.token.Apps[0]
 	}
 	if page.App == "" {
-		apps, err := v.client.Apps(v.Context(), dispatcher.Page{Limit: 1000})
+		apps, err := v.client.Apps(v.Context(), input.Page{Limit: 1000})
 		page.Apps = apps.Items
 		return view{Data: page}, err
 	}
@@ -50,7 +51,7 @@ func showTimeline(v *visit) (view, error) {
 		return view{Data: page}, nil
 	}
 	found, err := v.client.Timeline(v.Context(), dispatcher.TimelineQuery{
-		App: page.App, Job: page.Job, From: page.From, To: page.To, Page: dispatcher.Page{Limit: rowsOfTimeline, Cursor: v.query("cursor")},
+		App: page.App, Job: page.Job, From: page.From, To: page.To, Page: input.Page{Limit: rowsOfTimeline, Cursor: v.query("cursor")},
 	})
 	if err != nil {
 		return view{}, err
@@ -78,7 +79,7 @@ func (p *timelinePage) readSpan(v *visit) {
 		if given == "" {
 			continue
 		}
-		at, err := dispatcher.ParseInstant(given)
+		at, err := input.ParseInstant(given)
 		if err != nil {
 			p.Problems = append(p.Problems, bound.field+": "+err.Error())
 			continue
@@ -100,7 +101,7 @@ func (p *timelinePage) readSpan(v *visit) {
 func (p *timelinePage) addLinks(v *visit) {
 	length := p.To.Sub(p.From)
 	at := func(from, to time.Time) string {
-		q := url.Values{"app": {p.App}, "from": {dispatcher.FormatInstant(from)}, "to": {dispatcher.FormatInstant(to)}}
+		q := url.Values{"app": {p.App}, "from": {input.FormatInstant(from)}, "to": {input.FormatInstant(to)}}
 		if p.Job != "" {
 			q.Set("job", p.Job)
 		}
@@ -193,7 +194,7 @@ func (p *timelinePage) event(v *visit, now time.Time, job string, c crowd) rowEv
 		e.Link = v.link("runs", c.first.Run)
 		e.From, e.To = drawnSpan(c.first, now)
 	case single && c.first.Trigger != "":
-		e.Link = v.linkQuery(url.Values{"at": {dispatcher.FormatInstant(c.first.ScheduledAt)}},
+		e.Link = v.linkQuery(url.Values{"at": {input.FormatInstant(c.first.ScheduledAt)}},
 			"apps", p.App, "jobs", job, "triggers", c.first.Trigger, "explain")
 	default:
 		e.Link = p.linkOf(v, job, c)
@@ -221,7 +222,7 @@ func (p *timelinePage) event(v *visit, now time.Time, job string, c crowd) rowEv
 
 // linkOf returns where several marks lead: to the list that has them. What is planned is in none.
 func (p *timelinePage) linkOf(v *visit, job string, c crowd) string {
-	q := url.Values{"job": {job}, "from": {dispatcher.FormatInstant(c.first.ScheduledAt)}, "to": {dispatcher.FormatInstant(c.last)}}
+	q := url.Values{"job": {job}, "from": {input.FormatInstant(c.first.ScheduledAt)}, "to": {input.FormatInstant(c.last)}}
 	switch c.shape {
 	case shapePlanned:
 		return v.link("apps", p.App, "jobs", job)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // tokensPage is the list of API tokens.
@@ -63,7 +64,7 @@ func createToken(v *visit) (done, error) {
 	for _, scope := range v.PostForm["scope"] {
 		token.Scopes = append(token.Scopes, dispatcher.Scope(scope))
 	}
-	dispatcher.CheckName(&f.problems, "/name", token.Name) // it becomes a part of the request's path
+	input.CheckName(&f.problems, "/name", token.Name) // it becomes a part of the request's path
 	if err := f.err(); err != nil {
 		return done{}, err
 	}

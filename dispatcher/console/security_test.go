@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/console"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestWritesOfOtherSitesAreRefused(t *testing.T) {
@@ -151,7 +152,7 @@ func TestReadingChangesNoRow(t *testing.T) {
 	t.Parallel()
 	w := newTrial(t)
 	for _, app := range []string{"billing", "shop"} {
-		if _, _, err := w.store.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, dispatcher.Change{}); err != nil {
+		if _, _, err := w.store.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, input.Change{}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // visit is one request to the console.
@@ -80,9 +81,9 @@ func (c *Console) admit(v *visit, serve func()) {
 }
 
 // by is who makes the request, for the audit log.
-func (v *visit) by() dispatcher.Change {
+func (v *visit) by() input.Change {
 	address, _, _ := net.SplitHostPort(v.RemoteAddr)
-	return dispatcher.Change{Actor: v.token.Name, TokenID: v.token.ID, Address: address, RequestID: v.id, Now: v.now}
+	return input.Change{Actor: v.token.Name, TokenID: v.token.ID, Address: address, RequestID: v.id, Now: v.now}
 }
 
 // query returns a value of the URL's query.

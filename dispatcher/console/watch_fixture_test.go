@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -41,7 +42,7 @@ func watchedRun(id string, state dispatcher.RunState, body string) dispatcher.Ru
 				Error: hostile,
 				Response: &dispatcher.Response{
 					Endpoint: "worker-1", Headers: map[string]string{"Content-Type": hostile}, Body: body,
-					BodyTruncated: true, State: json.RawMessage(exactNumber), Phases: dispatcher.Phases{Connect: dispatcher.Duration(time.Millisecond)},
+					BodyTruncated: true, State: json.RawMessage(exactNumber), Phases: dispatcher.Phases{Connect: input.Duration(time.Millisecond)},
 				}},
 		},
 	}
@@ -65,10 +66,10 @@ func watchedJob(n int) dispatcher.Job {
 		return job
 	}
 	job.ConcurrencyPolicy, job.MaxConcurrency, job.CarryState, job.Labels = dispatcher.ConcurrencyQueue, 1, true,
-		dispatcher.Labels{"team": "payments"}
-	job.Objective = &dispatcher.Objective{Within: dispatcher.Duration(time.Second), Of: "99.9%"}
+		input.Labels{"team": "payments"}
+	job.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99.9%"}
 	job.OnFailure = &dispatcher.Follow{Jobs: []string{"report"}}
-	job.Warnings = []dispatcher.Problem{{Path: "/triggers/nightly/expression", Code: schedule.WarnDST, Message: hostile}}
+	job.Warnings = []input.Problem{{Path: "/triggers/nightly/expression", Code: schedule.WarnDST, Message: hostile}}
 	for i := range n {
 		name := "nightly"
 		if i > 0 {
@@ -92,8 +93,8 @@ func watchedStrip(n int) dispatcher.Strip {
 		kind := dispatcher.CellKinds[i%len(dispatcher.CellKinds)]
 		cell := dispatcher.StripCell{ScheduledAt: *after(i * 60), What: kind, Why: hostile}
 		if kind == dispatcher.CellRun {
-			cell.Run, cell.State, cell.Late, cell.Took = "r1", dispatcher.RunFailed, dispatcher.Duration(2*time.Second),
-				dispatcher.Duration(3*time.Second)
+			cell.Run, cell.State, cell.Late, cell.Took = "r1", dispatcher.RunFailed, input.Duration(2*time.Second),
+				input.Duration(3*time.Second)
 			cell.Class = dispatcher.ClassHTTP5xx
 		}
 		if kind == dispatcher.CellExcluded {
@@ -121,7 +122,7 @@ func watchedAttention(n int) dispatcher.Attention {
 		}),
 		Overdue: newest(n, func(name string) dispatcher.OverdueTrigger {
 			return dispatcher.OverdueTrigger{App: "billing", Job: "invoices", Trigger: name, NextFireTime: fixedAt, DueAt: fixedAt,
-				Overdue: dispatcher.Duration(time.Minute)}
+				Overdue: input.Duration(time.Minute)}
 		}),
 		Quarantined: newest(n, func(name string) dispatcher.QuarantinedTrigger {
 			return dispatcher.QuarantinedTrigger{App: "billing", Job: "invoices", Trigger: name, Error: hostile}
@@ -134,7 +135,7 @@ func watchedAttention(n int) dispatcher.Attention {
 				Since: fixedAt, Error: hostile, Run: "r1"}
 		}),
 		Objectives: newest(n, func(name string) dispatcher.ObjectiveStatus {
-			return dispatcher.ObjectiveStatus{App: "billing", Job: name, Objective: dispatcher.Objective{Within: dispatcher.Duration(time.Second),
+			return dispatcher.ObjectiveStatus{App: "billing", Job: name, Objective: dispatcher.Objective{Within: input.Duration(time.Second),
 				Of: "99.9%"}, BudgetLeft: -12.5}
 		}),
 		Circuits: newest(n, func(name string) dispatcher.OpenCircuit {
@@ -157,8 +158,8 @@ func watchedAttention(n int) dispatcher.Attention {
 			return dispatcher.EndingCertificate{App: "billing", Job: name, EndsAt: later}
 		}),
 		Retention: newest(n, func(name string) dispatcher.LateRetention {
-			return dispatcher.LateRetention{App: name, Retention: dispatcher.Duration(48 * time.Hour), Oldest: fixedAt,
-				Behind: dispatcher.Duration(75 * time.Hour)}
+			return dispatcher.LateRetention{App: name, Retention: input.Duration(48 * time.Hour), Oldest: fixedAt,
+				Behind: input.Duration(75 * time.Hour)}
 		}),
 	}
 	a.SetAside = newest(n, func(name string) dispatcher.SetAside {
@@ -192,9 +193,9 @@ func failedRun(name string) dispatcher.Run {
 
 // summaryOf is a job of the list.
 func summaryOf(name string) dispatcher.JobSummary {
-	late := dispatcher.Duration(2 * time.Second)
+	late := input.Duration(2 * time.Second)
 	return dispatcher.JobSummary{
-		App: "billing", Name: name, Description: hostile, Labels: dispatcher.Labels{"team": "payments"}, State: dispatcher.JobPaused,
+		App: "billing", Name: name, Description: hostile, Labels: input.Labels{"team": "payments"}, State: dispatcher.JobPaused,
 		Enabled: true, Paused: true,
 		Pause:    dispatcher.Pause{PausedBy: "ada", PausedAt: &fixedAt, PauseReason: hostile},
 		Target:   dispatcher.TargetSummary{Kind: dispatcher.TargetLambda, Name: "invoices"},
@@ -228,7 +229,7 @@ func watched(n int) map[string]any {
 	}
 	responses := map[string]any{
 		"GET /v1/attention": watchedAttention(n),
-		"GET /v1/upcoming": dispatcher.UpcomingFires{Step: dispatcher.Duration(dispatcher.UpcomingStep),
+		"GET /v1/upcoming": dispatcher.UpcomingFires{Step: input.Duration(dispatcher.UpcomingStep),
 			From: fixedAt, Counts: counts, ComputedAt: &fixedAt},
 		"GET /v1/jobs": items(times(n, summaryOf), ""),
 		"GET /v1/apps": items(times(n, func(name string) dispatcher.App { return dispatcher.App{Name: name} }),

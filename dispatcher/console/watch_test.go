@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // watchPages are the pages that tell what happens, and how many requests each makes at most: as many for fifty things as for one.
@@ -107,7 +108,7 @@ func TestNumbersAndResponsesAreShownExactly(t *testing.T) {
 	} {
 		text := shown.Replace(b.get(at).text)
 		for _, want := range wants {
-			if !strings.Contains(text, dispatcher.ShownText(want, "\n")) {
+			if !strings.Contains(text, input.ShownText(want, "\n")) {
 				t.Errorf("%s does not show %.60q", at, want)
 			}
 		}

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestFiresAheadComeInOrderAndOnce(t *testing.T) {
@@ -89,7 +90,7 @@ func TestManyFiresAreLookedUpSoonBeforeTheyAreDue(t *testing.T) {
 	for i := range 14 {
 		job := dispatcher.Job{App: "app", Name: fmt.Sprint("job", i), Enabled: true, Triggers: triggers}
 		job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
-		if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // atMostOnce makes the job of a name want its requests at most once.
@@ -21,7 +22,7 @@ func (r *rig) atMostOnce(name string) {
 		r.t.Fatal(err)
 	}
 	job.Delivery = dispatcher.AtMostOnce
-	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -96,7 +97,7 @@ func TestBegunRunOfADeadNodeIsLostAndNotRepeated(t *testing.T) {
 	if err := errors.Join(r.register(t.Context(), dispatcher.NodeActive), r.handleOnce(t.Context(), r.now), r.adopt(t.Context())); err != nil {
 		t.Fatal(err)
 	}
-	found, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 5}})
+	found, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 5}})
 	if err != nil || len(found) != 1 || found[0].State != dispatcher.RunLost {
 		t.Errorf("runs = %+v, %v, want the one, lost", found, err)
 	}

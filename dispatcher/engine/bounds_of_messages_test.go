@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // messages are what the target of a follow or the destination of an alert may be, with what of it bounds can refuse.
@@ -77,7 +78,7 @@ func (r *rig) putMessages() int {
 				to.Webhook.SetDefaults()
 			}
 			decode(text, &alert.Destination)
-			if _, _, err := r.store.PutAlert(r.t.Context(), alert, dispatcher.Change{Actor: "test"}); err != nil {
+			if _, _, err := r.store.PutAlert(r.t.Context(), alert, input.Change{Actor: "test"}); err != nil {
 				r.t.Fatal(err)
 			}
 			count++
@@ -111,7 +112,7 @@ func TestNarrowedBoundsStopWhatIsToldOfRuns(t *testing.T) {
 			}
 			r.setBounds(wide)
 			count := r.putMessages()
-			jobs, err := r.store.Jobs(t.Context(), "app", dispatcher.Page{Limit: 100})
+			jobs, err := r.store.Jobs(t.Context(), "app", input.Page{Limit: 100})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -150,7 +151,7 @@ func (r *rig) checkTold(count int, sent bool) {
 	if want := map[bool]int{true: count, false: 0}[sent]; calls != want {
 		r.t.Errorf("%d deliveries are sent, want %d: %q", calls, want, r.called())
 	}
-	runs, err := r.store.Runs(r.t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 200}})
+	runs, err := r.store.Runs(r.t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 200}})
 	if err != nil {
 		r.t.Fatal(err)
 	}

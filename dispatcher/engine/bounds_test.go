@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // setBounds sets the bounds of the rig's app, as an operator does, and lets the node hear of it.
 func (r *rig) setBounds(bounds dispatcher.Bounds) {
 	r.t.Helper()
 	app := dispatcher.App{Name: "app", Enabled: true, Bounds: &bounds}
-	if _, _, err := r.store.PutApp(r.t.Context(), app, dispatcher.Change{Actor: "operator", Operator: true}); err != nil {
+	if _, _, err := r.store.PutApp(r.t.Context(), app, input.Change{Actor: "operator", Operator: true}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.hear(dispatcher.Notification{App: "app"})
@@ -21,7 +22,7 @@ func (r *rig) setBounds(bounds dispatcher.Bounds) {
 // requestRun requests a manual run and lets the node adopt and attempt what it may.
 func (r *rig) requestRun(job string) dispatcher.Run {
 	r.t.Helper()
-	run, err := r.store.RequestRun(r.t.Context(), "app", job, nil, dispatcher.Change{Actor: "test"})
+	run, err := r.store.RequestRun(r.t.Context(), "app", job, nil, input.Change{Actor: "test"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -47,7 +48,7 @@ func (r *rig) putWebhook(name, url string) {
 	job := dispatcher.Job{App: "app", Name: name, Enabled: true}
 	job.Retry.SetDefaults()
 	job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
-	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -103,7 +104,7 @@ func TestSuspendedAppSendsNothingAndItsRunsWait(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.putWebhook("hook", "http://one.example.com/")
-	run, err := r.store.RequestRun(t.Context(), "app", "hook", nil, dispatcher.Change{Actor: "test"})
+	run, err := r.store.RequestRun(t.Context(), "app", "hook", nil, input.Change{Actor: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/freeport"
@@ -162,7 +163,7 @@ func testBroadcastFleet(t *testing.T, database string, nodes int) {
 	w.await(t, some)
 	w.servers["e1"].CloseClientConnections()
 	w.servers["e1"].Close() // dies
-	change := dispatcher.Change{Actor: "test"}
+	change := input.Change{Actor: "test"}
 	w.await(t, some)
 	if _, err := s.DrainEndpoint(t.Context(), "app", "workers", "e2", true, change); err != nil {
 		t.Fatal(err)
@@ -198,7 +199,7 @@ func testBroadcastFleet(t *testing.T, database string, nodes int) {
 // declareBroadcasts declares a group of five endpoints, and a job that broadcasts to it four times a second.
 func declareBroadcasts(t *testing.T, s dispatcher.Store, w *shardServers) {
 	t.Helper()
-	change := dispatcher.Change{Actor: "test"}
+	change := input.Change{Actor: "test"}
 	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{}}
 	group.SetDefaults()
 	group.Strategy = dispatcher.Broadcast
@@ -218,12 +219,12 @@ func declareBroadcasts(t *testing.T, s dispatcher.Store, w *shardServers) {
 		job.Triggers[fmt.Sprintf("t%d", n)] = trigger
 	}
 	job.Retry = dispatcher.Retry{
-		MaxAttempts: 5, Base: dispatcher.Duration(time.Second), Cap: dispatcher.Duration(time.Minute),
-		MaxAge: dispatcher.Duration(10 * time.Minute),
+		MaxAttempts: 5, Base: input.Duration(time.Second), Cap: input.Duration(time.Minute),
+		MaxAge: input.Duration(10 * time.Minute),
 	}
 	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/run"}
 	job.Target.Group.SetDefaults()
-	job.Target.Group.Timeout = dispatcher.Duration(10 * time.Minute) // a slow machine sends nothing again
+	job.Target.Group.Timeout = input.Duration(10 * time.Minute) // a slow machine sends nothing again
 	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
 	if err == nil {
 		_, _, err = s.PutGroup(t.Context(), group, change)
@@ -243,7 +244,7 @@ func endedRuns(t *testing.T, s dispatcher.Store) (runs []dispatcher.Run) {
 	defer cancel()
 	for tick := time.Tick(200 * time.Millisecond); ; {
 		var err error
-		if runs, err = s.Runs(ctx, dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 1000}}); err != nil {
+		if runs, err = s.Runs(ctx, dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 1000}}); err != nil {
 			t.Fatal(err)
 		}
 		live := slices.IndexFunc(runs, func(run dispatcher.Run) bool { return run.EndedAt == nil })
@@ -266,7 +267,7 @@ func checkBroadcasts(t *testing.T, s dispatcher.Store, w *shardServers, parents 
 		if parent.State != dispatcher.RunSucceeded {
 			t.Errorf("broadcast %s is %s: %s", parent.ID, parent.State, parent.Error)
 		}
-		parts, err := s.Runs(t.Context(), dispatcher.RunQuery{App: "app", Parent: parent.ID, Page: dispatcher.Page{Limit: 100}})
+		parts, err := s.Runs(t.Context(), dispatcher.RunQuery{App: "app", Parent: parent.ID, Page: input.Page{Limit: 100}})
 		if err != nil {
 			t.Fatal(err)
 		}

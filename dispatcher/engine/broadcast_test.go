@@ -10,12 +10,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // declareBroadcast stores a group of endpoints and a job that broadcasts to it.
 func (r *rig) declareBroadcast(endpoints int, change func(*dispatcher.Job)) {
 	r.t.Helper()
-	by := dispatcher.Change{Actor: "test", Now: r.now}
+	by := input.Change{Actor: "test", Now: r.now}
 	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{}}
 	group.SetDefaults()
 	for n := range endpoints {
@@ -49,7 +50,7 @@ func (r *rig) fireBroadcast() {
 // parts lists the shards of a run by index, with their states.
 func (r *rig) parts(parent string) (list []string) {
 	r.t.Helper()
-	found, err := r.store.Runs(r.t.Context(), dispatcher.RunQuery{App: "app", Parent: parent, Page: dispatcher.Page{Limit: 1000}})
+	found, err := r.store.Runs(r.t.Context(), dispatcher.RunQuery{App: "app", Parent: parent, Page: input.Page{Limit: 1000}})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -120,7 +121,7 @@ func TestBroadcastWithoutEndpointsIsRetried(t *testing.T) {
 	r.declareBroadcast(1, nil)
 	drain := func(draining bool) {
 		t.Helper()
-		if _, err := r.store.DrainEndpoint(t.Context(), "app", "workers", "e0", draining, dispatcher.Change{Actor: "test"}); err != nil {
+		if _, err := r.store.DrainEndpoint(t.Context(), "app", "workers", "e0", draining, input.Change{Actor: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		r.groups.clear()
@@ -133,7 +134,7 @@ func TestBroadcastWithoutEndpointsIsRetried(t *testing.T) {
 			parent.State, parent.Class, parent.Attempt, parent.Error)
 	}
 	drain(false)
-	if _, err := r.store.RetryRun(t.Context(), parent.ID, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, err := r.store.RetryRun(t.Context(), parent.ID, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.adopt(t.Context()); err != nil {
@@ -167,7 +168,7 @@ func TestCancelOfBroadcastCutsOffItsShards(t *testing.T) {
 	}
 	<-began
 	<-began
-	if _, err := r.store.CancelRun(t.Context(), parent.ID, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, err := r.store.CancelRun(t.Context(), parent.ID, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	if taken, err := r.store.Slots(t.Context(), "app", "spread"); err != nil || len(taken) == 0 {
@@ -206,7 +207,7 @@ func TestBroadcastReachesMembersFromDNS(t *testing.T) {
 	group, err := r.store.Group(t.Context(), "app", "workers")
 	if err == nil {
 		group.DNS = map[string]dispatcher.DNSMembers{"more": {Name: "workers.internal", Port: 80}}
-		_, _, err = r.store.PutGroup(t.Context(), group, dispatcher.Change{Actor: "test", Now: r.now})
+		_, _, err = r.store.PutGroup(t.Context(), group, input.Change{Actor: "test", Now: r.now})
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // A target that accepts an attempt ends it later by a callback. Until then the run is a row that no node holds, as one that
@@ -48,7 +49,7 @@ func endOfAccepted(of dispatcher.AcceptedAttempt, claimed, now time.Time) dispat
 	o := dispatcher.Outcome{
 		State: dispatcher.RunTimedOut, StartedAt: of.StartedAt, EndedAt: now, HTTPStatus: of.HTTPStatus, Class: dispatcher.ClassCallbackTime,
 		Error: fmt.Sprintf("no callback came in time; the target has %s after it accepted the attempt, and after each heartbeat",
-			dispatcher.Duration(of.Within)),
+			input.Duration(of.Within)),
 	}
 	if o.StartedAt.IsZero() {
 		o.StartedAt = claimed

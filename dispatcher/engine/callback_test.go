@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // accepting is a target that accepts its first attempts, each for as long as it says, and then succeeds.
@@ -21,7 +22,7 @@ func accepting(within time.Duration, attempts int) func(context.Context, dispatc
 }
 
 // byTarget is a change that a target makes.
-func byTarget() dispatcher.Change { return dispatcher.Change{Actor: dispatcher.ActorCallback} }
+func byTarget() input.Change { return input.Change{Actor: dispatcher.ActorCallback} }
 
 func (r *rig) wantState(id string, want dispatcher.RunState) dispatcher.Run {
 	r.t.Helper()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // silent is a store that never says whether runs may begin.
@@ -45,7 +46,7 @@ func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 			t.Fatal(err)
 		}
 		change(&job)
-		if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -55,7 +56,7 @@ func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 	<-begun
 	r.opts.Drain = 50 * time.Millisecond
 	r.drain(t.Context(), time.Now(), func() {})
-	runs, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+	runs, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 10}})
 	if err != nil || len(runs) != 2 {
 		t.Fatalf("runs = %+v, %v; want two", runs, err)
 	}
@@ -89,7 +90,7 @@ func TestDrainReleasesAttemptsThatWereNotSent(t *testing.T) {
 	r.drain(t.Context(), time.Now(), func() {})
 	want := map[string]dispatcher.RunState{"connecting": dispatcher.RunQueued, "sent": dispatcher.RunClaimed}
 	for job, state := range want {
-		runs, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Job: job, Page: dispatcher.Page{Limit: 10}})
+		runs, err := r.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Job: job, Page: input.Page{Limit: 10}})
 		if err != nil || len(runs) != 1 || runs[0].State != state {
 			t.Errorf("runs of %s = %+v, %v; want one that is %s", job, runs, err, state)
 		}

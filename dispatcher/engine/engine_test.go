@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestDenseTriggerFiresEveryTimeWithinOneWindow(t *testing.T) {
@@ -38,7 +39,7 @@ func TestLateFireWithinTheThresholdRunsAndBeyondItIsCaughtUpOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("patient", "rate(4s)", nil)
-	r.declare("impatient", "rate(4s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(2 * time.Second) })
+	r.declare("impatient", "rate(4s)", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(2 * time.Second) })
 	r.now = r.now.Add(10 * time.Second) // two instants of each are past: 6 s and 2 s ago
 	if err := r.settle(t.Context(), []string{"app"}, time.Time{}, r.now); err != nil {
 		t.Fatal(err)
@@ -55,7 +56,7 @@ func TestLateFireWithinTheThresholdRunsAndBeyondItIsCaughtUpOnce(t *testing.T) {
 	if diff := cmp.Diff(want, byJob); diff != "" {
 		t.Errorf("runs (-want +got):\n%s", diff)
 	}
-	misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+	misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 10}})
 	if err != nil || len(misfires) != 1 {
 		t.Fatalf("misfires = %+v, %v, want one", misfires, err)
 	}
@@ -99,8 +100,8 @@ func TestRunsWonWithALostResponseAreExecutedOnce(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, func(s Store) Store { return &lostResponse{Store: s} })
 	r.declare("claimed", "rate(5s)", nil)
-	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
-	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", nil, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(time.Second) })
+	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", nil, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.now = r.now.Add(7 * time.Second)
@@ -148,8 +149,8 @@ func TestShutdownWaitsForStatementsThatWinRuns(t *testing.T) {
 	s := &stoppedNode{}
 	r := newRig(t, func(inner Store) Store { s.Store = inner; return s })
 	r.declare("claimed", "rate(5s)", nil)
-	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
-	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", nil, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	r.declare("missed", "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(time.Second) })
+	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", nil, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.now = r.now.Add(7 * time.Second)
@@ -203,7 +204,7 @@ func TestRunOfADeletedJobEndsCancelledWithTheReason(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("gone", "rate(1h)", nil)
-	change := dispatcher.Change{Actor: "test", Now: r.now}
+	change := input.Change{Actor: "test", Now: r.now}
 	if _, err := r.store.RequestRun(t.Context(), "app", "gone", nil, change); err != nil {
 		t.Fatal(err)
 	}
@@ -250,7 +251,7 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 	ended := make(chan struct{}, 2)
 	r.opts.OnOutcome = func(dispatcher.Call, dispatcher.Outcome) { ended <- struct{}{} }
 	r.declare("slow", "rate(1h)", nil)
-	change := dispatcher.Change{Actor: "test"}
+	change := input.Change{Actor: "test"}
 	run, err := r.store.RequestRun(t.Context(), "app", "slow", nil, change)
 	if err != nil {
 		t.Fatal(err)
@@ -264,7 +265,7 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 		}
 	}
 	adopt(1)
-	for _, request := range []func(context.Context, string, dispatcher.Change) (dispatcher.Run, error){r.store.CancelRun, r.store.RetryRun} {
+	for _, request := range []func(context.Context, string, input.Change) (dispatcher.Run, error){r.store.CancelRun, r.store.RetryRun} {
 		if _, err := request(t.Context(), run.ID, change); err != nil {
 			t.Fatal(err)
 		}
@@ -287,7 +288,7 @@ func TestSecondAttemptIsNotSentTwiceWhenTheFirstEndsLate(t *testing.T) {
 func TestSettledMisfireWakesThePoll(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.declare("dense", "* * * * * ?", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
+	r.declare("dense", "* * * * * ?", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(time.Second) })
 	if err := r.settle(t.Context(), []string{"app"}, time.Time{}, r.now.Add(5*time.Second)); err != nil {
 		t.Fatal(err)
 	}
@@ -325,7 +326,7 @@ func TestLostFireWakesThePoll(t *testing.T) {
 	r := newRig(t, nil)
 	r.declare("lost", "rate(1s)", nil)
 	r.poll(5 * time.Second)
-	if _, err := r.store.PauseJob(t.Context(), "app", "lost", "", true, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, err := r.store.PauseJob(t.Context(), "app", "lost", "", true, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.claimOnce(t.Context(), r.now.Add(time.Second))
@@ -341,7 +342,7 @@ func TestPausedNodeClaimsNothing(t *testing.T) {
 	if r.poll(5*time.Second) != 1 {
 		t.Fatal("poll did not plan the fire")
 	}
-	if _, err := r.store.SetNodeState(t.Context(), r.fleet.id(), dispatcher.NodePaused, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, err := r.store.SetNodeState(t.Context(), r.fleet.id(), dispatcher.NodePaused, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	// The claim itself looks, even before the node knows.

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -24,7 +25,7 @@ func (r *rig) chain(name string, change func(*dispatcher.Job)) {
 	if change != nil {
 		change(&job)
 	}
-	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -122,7 +123,7 @@ func TestFireOfAClaimIsFollowed(t *testing.T) {
 	job := dispatcher.Job{App: "app", Name: "parent", Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
 	job.OnSuccess = &dispatcher.Follow{Jobs: []string{"child"}}
-	if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(3 * time.Second)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // stubborn is a store that refuses to disable triggers at first.
@@ -57,7 +58,7 @@ func TestLateGoneLeavesARepairedTriggerAlone(t *testing.T) {
 			t.Error(err)
 		}
 		job.Target.Webhook.URL = "http://127.0.0.1/moved"
-		if _, _, err := r.store.PutJob(ctx, job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		if _, _, err := r.store.PutJob(ctx, job, input.Change{Actor: "test", Now: r.now}); err != nil {
 			t.Error(err)
 		}
 		return wantsNoMore(ctx, call)

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // groupReads counts the reads of groups, and lets something happen after each.
@@ -46,7 +47,7 @@ func (r *rig) putGroup(url string) {
 	r.t.Helper()
 	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{"one": {URL: url}}}
 	group.SetDefaults()
-	if _, _, err := r.store.PutGroup(r.t.Context(), group, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutGroup(r.t.Context(), group, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -60,7 +61,7 @@ func (r *rig) declareGrouped(name, expression string) {
 	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
 	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/run"}
 	job.Target.Group.SetDefaults()
-	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
@@ -109,7 +110,7 @@ func TestKilledEndpointGetsNoFireAndLosesNone(t *testing.T) {
 	const inFlight = 10
 	declareStrategy(t, s, "steady", strategyCase{strategy: routing.RoundRobin, job: func(j *dispatcher.Job) {
 		for name, trigger := range j.Triggers {
-			trigger.Jitter = dispatcher.Duration(time.Second) // a steady rate
+			trigger.Jitter = input.Duration(time.Second) // a steady rate
 			j.Triggers[name] = trigger
 		}
 	}}, urls, time.Now().Add(3*time.Second).Truncate(time.Second))
@@ -117,7 +118,7 @@ func TestKilledEndpointGetsNoFireAndLosesNone(t *testing.T) {
 	// It responded to the first ones. All others arrive elsewhere.
 	a.await(t, "steady", strategyFires-victimResponds)
 	stop()
-	runs, err := s.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 1000}})
+	runs, err := s.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 1000}})
 	if err != nil || len(runs) != strategyFires {
 		t.Fatalf("%d runs, %v, want %d", len(runs), err, strategyFires)
 	}

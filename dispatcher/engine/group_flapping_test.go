@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
@@ -73,22 +74,22 @@ func newFlock(tb testing.TB) (f *flock, stop func()) {
 	job.SetDefaults()
 	job.Target.Group = &dispatcher.GroupTarget{Name: "flock", Path: "/run"}
 	job.Target.Group.SetDefaults()
-	job.Target.Group.Timeout = dispatcher.Duration(10 * time.Minute) // a slow machine sends nothing again
+	job.Target.Group.Timeout = input.Duration(10 * time.Minute) // a slow machine sends nothing again
 	for n := range strategyTriggers {
 		trigger := dispatcher.Trigger{}
 		trigger.SetDefaults()
-		trigger.Expression, trigger.Jitter = "rate(1s)", dispatcher.Duration(time.Second)
-		trigger.MisfireAfter = dispatcher.Duration(10 * time.Minute)
+		trigger.Expression, trigger.Jitter = "rate(1s)", input.Duration(time.Second)
+		trigger.MisfireAfter = input.Duration(10 * time.Minute)
 		job.Triggers[fmt.Sprintf("t%02d", n)] = trigger
 	}
-	_, _, err = f.store.PutGroup(tb.Context(), group, dispatcher.Change{Actor: "test"})
+	_, _, err = f.store.PutGroup(tb.Context(), group, input.Change{Actor: "test"})
 	for n := range flockSize {
 		if err == nil {
 			err = f.register(n, f.live, time.Time{})
 		}
 	}
 	if err == nil {
-		_, _, err = f.store.PutJob(tb.Context(), job, dispatcher.Change{Actor: "test"})
+		_, _, err = f.store.PutJob(tb.Context(), job, input.Change{Actor: "test"})
 	}
 	if err != nil {
 		tb.Fatal(err)
@@ -98,7 +99,7 @@ func newFlock(tb testing.TB) (f *flock, stop func()) {
 
 func (f *flock) register(n int, url string, now time.Time) error {
 	e := dispatcher.Endpoint{ID: fmt.Sprintf("w%03d", n), StaticEndpoint: dispatcher.StaticEndpoint{URL: fmt.Sprintf("%s/w%03d", url, n)}}
-	_, _, err := f.store.RegisterEndpoint(f.tb.Context(), "app", "flock", e, now, dispatcher.Change{Actor: "test"})
+	_, _, err := f.store.RegisterEndpoint(f.tb.Context(), "app", "flock", e, now, input.Change{Actor: "test"})
 	return err
 }
 
@@ -115,7 +116,7 @@ func (f *flock) flap(ctx context.Context) error {
 		var err error
 		switch n := 2 * (f.flaps % (flockSize / 2)); f.flaps / (flockSize / 2) % 3 {
 		case 0:
-			err = f.store.DeregisterEndpoint(f.tb.Context(), "app", "flock", fmt.Sprintf("w%03d", n), dispatcher.Change{Actor: "test"})
+			err = f.store.DeregisterEndpoint(f.tb.Context(), "app", "flock", fmt.Sprintf("w%03d", n), input.Change{Actor: "test"})
 		case 1:
 			err = f.register(n, f.dead, time.Now().Add(500*time.Millisecond-f.expiring))
 		case 2:
@@ -197,7 +198,7 @@ func TestFlappingEndpointsLoseNoFire(t *testing.T) {
 	stop()
 	states := map[dispatcher.RunState]int{}
 	for cursor := ""; ; {
-		runs, err := f.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 500, Cursor: cursor}})
+		runs, err := f.store.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 500, Cursor: cursor}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -61,7 +62,7 @@ func (w *workers) start(t *testing.T, id string) *httptest.Server {
 // pause pauses the job, or resumes it.
 func (w *workers) pause(t *testing.T, s dispatcher.Store, paused bool) {
 	t.Helper()
-	if _, err := s.PauseJob(t.Context(), "app", "dense", "", paused, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, err := s.PauseJob(t.Context(), "app", "dense", "", paused, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -117,7 +118,7 @@ func startMeasured(t testing.TB, database string, nodes int, metrics []*promethe
 		s = opened
 		if n == 0 {
 			app := dispatcher.App{Name: "app", Enabled: true}
-			if _, _, err := s.PutApp(t.Context(), app, dispatcher.Change{Actor: "test"}); err != nil {
+			if _, _, err := s.PutApp(t.Context(), app, input.Change{Actor: "test"}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -153,7 +154,7 @@ func testFleet(t *testing.T, database string, nodes int) {
 	w := &workers{counts: map[string]int{}, events: map[string]string{}, came: make(chan struct{}, 1)}
 	const perSecond = 100
 	s, stop := startFleet(t, database, nodes)
-	change := dispatcher.Change{Actor: "test"}
+	change := input.Change{Actor: "test"}
 	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{}}
 	group.SetDefaults()
 	servers := map[string]*httptest.Server{}
@@ -174,7 +175,7 @@ func testFleet(t *testing.T, database string, nodes int) {
 	}
 	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/run", Strategy: routing.RoundRobin}
 	job.Target.Group.SetDefaults()
-	job.Target.Group.Timeout = dispatcher.Duration(10 * time.Minute) // a slow machine sends nothing again
+	job.Target.Group.Timeout = input.Duration(10 * time.Minute) // a slow machine sends nothing again
 	_, _, err := s.PutGroup(t.Context(), group, change)
 	if err == nil {
 		_, _, err = s.PutJob(t.Context(), job, change)
@@ -224,7 +225,7 @@ func testFleet(t *testing.T, database string, nodes int) {
 func checkFleet(t *testing.T, s dispatcher.Store, w *workers) {
 	t.Helper()
 	states := map[dispatcher.RunState]int{}
-	page := dispatcher.Page{Limit: 500}
+	page := input.Page{Limit: 500}
 	for {
 		runs, err := s.Runs(context.WithoutCancel(t.Context()), dispatcher.RunQuery{App: "app", Page: page})
 		if err != nil {

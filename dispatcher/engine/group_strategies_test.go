@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
@@ -210,14 +211,14 @@ func declareStrategy(t *testing.T, s dispatcher.Store, name string, c strategyCa
 	group := dispatcher.EndpointGroup{App: "app", Name: name, Path: "/" + name, Strategy: c.strategy}
 	group.SetDefaults()
 	group.Strategy, group.Endpoints = c.strategy, map[string]dispatcher.StaticEndpoint{}
-	group.Probe.Timeout = dispatcher.Duration(time.Minute) // a slow machine makes no endpoint busy
+	group.Probe.Timeout = input.Duration(time.Minute) // a slow machine makes no endpoint busy
 	for id, url := range urls {
 		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: url}
 	}
 	if c.change != nil {
 		c.change(&group)
 	}
-	if _, _, err := s.PutGroup(t.Context(), group, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, _, err := s.PutGroup(t.Context(), group, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	fires, repeats, jobs := strategyTriggers, strategyRepeats, max(c.jobs, 1)
@@ -227,10 +228,10 @@ func declareStrategy(t *testing.T, s dispatcher.Store, name string, c strategyCa
 	for j := range jobs {
 		job := dispatcher.Job{App: "app", Name: fmt.Sprint(name, "-", j), Triggers: map[string]dispatcher.Trigger{}}
 		job.SetDefaults()
-		job.Retry.MaxAttempts, job.Retry.Delays = 100, []dispatcher.Duration{dispatcher.Duration(200 * time.Millisecond)}
+		job.Retry.MaxAttempts, job.Retry.Delays = 100, []input.Duration{input.Duration(200 * time.Millisecond)}
 		job.Target.Group = &dispatcher.GroupTarget{Name: name, Path: "/run"}
 		job.Target.Group.SetDefaults()
-		job.Target.Group.Timeout = dispatcher.Duration(10 * time.Minute) // nor does it send a held request again
+		job.Target.Group.Timeout = input.Duration(10 * time.Minute) // nor does it send a held request again
 		if c.strategy == routing.ConsistentHash {
 			job.Target.Group.HashKey = "{{.Trigger}} {{.ScheduledAt}}"
 		}
@@ -238,13 +239,13 @@ func declareStrategy(t *testing.T, s dispatcher.Store, name string, c strategyCa
 			trigger := dispatcher.Trigger{}
 			trigger.SetDefaults()
 			trigger.Expression, trigger.RepeatCount, trigger.StartAt = "rate(1s)", repeats, &start
-			trigger.MisfireAfter = dispatcher.Duration(10 * time.Minute) // a slow machine misses nothing
+			trigger.MisfireAfter = input.Duration(10 * time.Minute) // a slow machine misses nothing
 			job.Triggers[fmt.Sprintf("t%d-%02d", j, n)] = trigger
 		}
 		if c.job != nil {
 			c.job(&job)
 		}
-		if _, _, err := s.PutJob(t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+		if _, _, err := s.PutJob(t.Context(), job, input.Change{Actor: "test"}); err != nil {
 			t.Fatal(err)
 		}
 	}

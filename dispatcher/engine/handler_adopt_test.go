@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // late is a store whose responses to statements that win runs arrive two rounds of the handler after
@@ -49,8 +50,8 @@ func TestRunsAreNotReclaimedWhileTheirResponseIsOnItsWay(t *testing.T) {
 		}
 	}
 	r.declare("claimed", "rate(10s)", nil)
-	r.declare("missed", "rate(1s)", func(trigger *dispatcher.Trigger) { trigger.MisfireAfter = dispatcher.Duration(time.Second) })
-	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", nil, dispatcher.Change{Actor: "test"}); err != nil {
+	r.declare("missed", "rate(1s)", func(trigger *dispatcher.Trigger) { trigger.MisfireAfter = input.Duration(time.Second) })
+	if _, err := r.store.RequestRun(t.Context(), "app", "claimed", nil, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.adopt(t.Context()); err != nil {
@@ -91,7 +92,7 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 		}
 		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
 	}
-	change := dispatcher.Change{Actor: "test"}
+	change := input.Change{Actor: "test"}
 	if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "other", Enabled: true}, change); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,7 @@ func TestBacklogOfOneAppLeavesTurnsToAnother(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.opts.Batch = 5
-	change := dispatcher.Change{Actor: "test"}
+	change := input.Change{Actor: "test"}
 	for i, app := range []string{"app", "other"} {
 		if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, change); err != nil {
 			t.Fatal(err)

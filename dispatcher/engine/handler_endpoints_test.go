@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // expiring counts the calls of ExpireEndpoints.
@@ -25,7 +26,7 @@ func TestHandlerRemovesExpiredEndpoints(t *testing.T) {
 	t.Parallel()
 	counted := &expiring{}
 	r := newRig(t, func(s Store) Store { counted.Store = s; return counted })
-	by := dispatcher.Change{Actor: "test"}
+	by := input.Change{Actor: "test"}
 	for g := range 3 {
 		group := dispatcher.EndpointGroup{App: "app", Name: fmt.Sprint("g", g),
 			Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/8"}, Ports: []int{80}}}
@@ -50,7 +51,7 @@ func TestHandlerRemovesExpiredEndpoints(t *testing.T) {
 		t.Errorf("a round asked %d times for expired endpoints, want 2", counted.calls)
 	}
 	for g := range 3 {
-		left, err := r.store.Endpoints(t.Context(), "app", fmt.Sprint("g", g), time.Now().Add(-2*time.Hour), dispatcher.Page{Limit: 10})
+		left, err := r.store.Endpoints(t.Context(), "app", fmt.Sprint("g", g), time.Now().Add(-2*time.Hour), input.Page{Limit: 10})
 		if err != nil || len(left) != 1 || left[0].ID != "e0" {
 			t.Errorf("endpoints left in group %d = %+v, %v; want e0", g, left, err)
 		}

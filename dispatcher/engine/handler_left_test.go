@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // leftBehind takes the slot of a run in the node's name, as a restored dump has it: the node itself knows nothing of that.
@@ -34,14 +35,14 @@ func (r *rig) putBounded(change func(*dispatcher.Job)) {
 	job.SetDefaults()
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
 	change(&job)
-	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
 }
 
 func (r *rig) requestBounded() string {
 	r.t.Helper()
-	run, err := r.store.RequestRun(r.t.Context(), "app", "bounded", nil, dispatcher.Change{Actor: "test"})
+	run, err := r.store.RequestRun(r.t.Context(), "app", "bounded", nil, input.Change{Actor: "test"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -84,13 +85,13 @@ func TestSlotsOfEndedRunsThatTheNodeDoesNotHaveAreFreed(t *testing.T) {
 	t.Parallel()
 	settle := func(choice dispatcher.RollbackChoice) func(*rig, dispatcher.HeldRun) error {
 		return func(r *rig, _ dispatcher.HeldRun) error {
-			if _, err := r.store.DeclareRollback(t.Context(), "restored", dispatcher.Change{Actor: "test"}); err != nil {
+			if _, err := r.store.DeclareRollback(t.Context(), "restored", input.Change{Actor: "test"}); err != nil {
 				return err
 			}
 			if err := r.heartbeatOnce(t.Context()); err != nil {
 				return err
 			}
-			_, err := r.store.ResolveRollback(t.Context(), choice, dispatcher.Change{Actor: "test"})
+			_, err := r.store.ResolveRollback(t.Context(), choice, input.Change{Actor: "test"})
 			return err
 		}
 	}
@@ -98,14 +99,14 @@ func TestSlotsOfEndedRunsThatTheNodeDoesNotHaveAreFreed(t *testing.T) {
 		"rollback skip":   settle(dispatcher.RollbackSkip),
 		"rollback replay": settle(dispatcher.RollbackReplay),
 		"cancel": func(r *rig, run dispatcher.HeldRun) error {
-			_, err := r.store.CancelRun(t.Context(), run.String(), dispatcher.Change{Actor: "test"})
+			_, err := r.store.CancelRun(t.Context(), run.String(), input.Change{Actor: "test"})
 			return err
 		},
 		"cancel and retry": func(r *rig, run dispatcher.HeldRun) error {
-			if _, err := r.store.CancelRun(t.Context(), run.String(), dispatcher.Change{Actor: "test"}); err != nil {
+			if _, err := r.store.CancelRun(t.Context(), run.String(), input.Change{Actor: "test"}); err != nil {
 				return err
 			}
-			_, err := r.store.RetryRun(t.Context(), run.String(), dispatcher.Change{Actor: "test"})
+			_, err := r.store.RetryRun(t.Context(), run.String(), input.Change{Actor: "test"})
 			return err
 		},
 		"begin at most once and replay": func(r *rig, run dispatcher.HeldRun) error {
@@ -114,7 +115,7 @@ func TestSlotsOfEndedRunsThatTheNodeDoesNotHaveAreFreed(t *testing.T) {
 				return err
 			}
 			job.Delivery = dispatcher.AtMostOnce
-			if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+			if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test"}); err != nil {
 				return err
 			}
 			if _, err := r.store.Begin(t.Context(), []dispatcher.HeldRun{run}); err != nil {
@@ -168,7 +169,7 @@ func TestSlotOfARequestInFlightIsNotFreed(t *testing.T) {
 		t.Fatal(err)
 	}
 	<-begun
-	if _, err := r.store.CancelRun(t.Context(), id, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, err := r.store.CancelRun(t.Context(), id, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	r.handle(6)

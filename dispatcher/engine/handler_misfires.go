@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -216,7 +217,7 @@ func (e *Engine) reportSettled(ctx context.Context, batch dispatcher.SettleBatch
 // too old, or too many, first. Fires so recent that jitter may still delay them are left to run.
 func (e *entry) decide(now time.Time) (dispatcher.Settlement, error) {
 	until := later(now.Add(-e.jitter), e.NextFireTime)
-	why := fmt.Sprintf("not claimed within %s of %s", e.MisfireAfter, dispatcher.FormatInstant(e.DueAt))
+	why := fmt.Sprintf("not claimed within %s of %s", e.MisfireAfter, input.FormatInstant(e.DueAt))
 	if oldest := now.Add(-e.catchUpWindow); e.NextFireTime.Before(oldest) && e.misfirePolicy != dispatcher.Skip {
 		tooOld := oldest.Add(-time.Millisecond)
 		if tooOld.After(until) {

@@ -13,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // startAgo moves the time of a test back, so that hours can pass before it reaches the database's clock.
@@ -35,7 +36,7 @@ func (r *rig) work(now time.Time) {
 func (r *rig) ledger(job string, begin time.Time) (lines []string) {
 	r.t.Helper()
 	r.quiet()
-	ctx, query := r.t.Context(), dispatcher.RunQuery{App: "app", Job: job, Page: dispatcher.Page{Limit: 1000}}
+	ctx, query := r.t.Context(), dispatcher.RunQuery{App: "app", Job: job, Page: input.Page{Limit: 1000}}
 	runs, err := r.store.Runs(ctx, query)
 	misfires, more := r.store.Misfires(ctx, query)
 	if err := errors.Join(err, more); err != nil {
@@ -83,9 +84,9 @@ func TestMissedFiresAreSettledByThePolicyOfTheirTrigger(t *testing.T) {
 			r.startAgo(time.Hour)
 			begin := r.now
 			r.declare("late", "rate(10s)", func(t *dispatcher.Trigger) {
-				t.MisfireAfter, t.MisfirePolicy = dispatcher.Duration(5*time.Second), tt.policy
+				t.MisfireAfter, t.MisfirePolicy = input.Duration(5*time.Second), tt.policy
 				if tt.window > 0 {
-					t.CatchUpWindow = dispatcher.Duration(tt.window)
+					t.CatchUpWindow = input.Duration(tt.window)
 				}
 			})
 			for second := range 6 {
@@ -126,7 +127,7 @@ func TestCatchUpCarriesItsRange(t *testing.T) {
 	if diff := cmp.Diff(want, r.calls[0].Missed); diff != "" {
 		t.Errorf("the call (-want +got):\n%s", diff)
 	}
-	if _, err := r.store.RetryRun(t.Context(), runs[0].ID, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, err := r.store.RetryRun(t.Context(), runs[0].ID, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.adopt(t.Context()); err != nil {
@@ -181,7 +182,7 @@ func TestCatchUpReturnsToTheSchedule(t *testing.T) {
 		r.startAgo(time.Hour)
 		begin := r.now
 		r.declare("dense", expression, func(t *dispatcher.Trigger) {
-			t.MisfirePolicy, t.MisfireAfter = dispatcher.FireAll, dispatcher.Duration(5*time.Second)
+			t.MisfirePolicy, t.MisfireAfter = dispatcher.FireAll, input.Duration(5*time.Second)
 		})
 		now := begin.Add(time.Minute)
 		for now.Before(begin.Add(90 * time.Second)) {
@@ -193,7 +194,7 @@ func TestCatchUpReturnsToTheSchedule(t *testing.T) {
 			t.Errorf("%s: half a minute after the gap the next fire is %s, due %s later; want it to come, and due at its instant",
 				expression, trigger.NextFireTime.Sub(r.now), trigger.DueAt.Sub(*trigger.NextFireTime))
 		}
-		misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+		misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 10}})
 		if err != nil || len(misfires) != 0 {
 			t.Errorf("%s: misfires = %v, %v, want none: every instant ran", expression, misfires, err)
 		}
@@ -206,13 +207,13 @@ func TestSkippedFixedDelayCountsFromTheDecision(t *testing.T) {
 	r.startAgo(time.Hour)
 	begin := r.now
 	r.declare("delayed", "delay(30s)", func(t *dispatcher.Trigger) {
-		t.MisfirePolicy, t.MisfireAfter, t.RepeatCount = dispatcher.Skip, dispatcher.Duration(5*time.Second), 2
+		t.MisfirePolicy, t.MisfireAfter, t.RepeatCount = dispatcher.Skip, input.Duration(5*time.Second), 2
 	})
 	r.work(begin.Add(time.Minute))
 	if err := r.scheduleNext(t.Context(), nil, r.now); err != nil {
 		t.Fatal(err)
 	}
-	misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+	misfires, err := r.store.Misfires(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 10}})
 	if err != nil || len(misfires) != 1 || misfires[0].Decision != dispatcher.DecisionSkip || misfires[0].Count != 1 {
 		t.Fatalf("misfires = %+v, %v, want one fire skipped", misfires, err)
 	}
@@ -278,9 +279,9 @@ func TestEveryScheduledTimeHasOneRunOrOneDecision(t *testing.T) {
 		policies := []dispatcher.MisfirePolicy{dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip}
 		r.declare(name, rapid.SampledFrom(expressions).Draw(rt, "expression"), func(t *dispatcher.Trigger) {
 			t.MisfirePolicy = rapid.SampledFrom(policies).Draw(rt, "policy")
-			t.MisfireAfter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{time.Second, 30 * time.Second}).Draw(rt, "misfire_after"))
-			t.CatchUpWindow = dispatcher.Duration(rapid.SampledFrom([]time.Duration{30 * time.Second, time.Hour}).Draw(rt, "catch_up_window"))
-			t.Jitter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Second}).Draw(rt, "jitter"))
+			t.MisfireAfter = input.Duration(rapid.SampledFrom([]time.Duration{time.Second, 30 * time.Second}).Draw(rt, "misfire_after"))
+			t.CatchUpWindow = input.Duration(rapid.SampledFrom([]time.Duration{30 * time.Second, time.Hour}).Draw(rt, "catch_up_window"))
+			t.Jitter = input.Duration(rapid.SampledFrom([]time.Duration{0, 0, 10 * time.Second}).Draw(rt, "jitter"))
 		})
 		problems.fails = func() (bool, bool) {
 			n := rapid.IntRange(0, 9).Draw(rt, "fault")
@@ -304,7 +305,7 @@ func TestEveryScheduledTimeHasOneRunOrOneDecision(t *testing.T) {
 
 // deleteJob deletes a job, so that the next case has the engine to itself.
 func (r *rig) deleteJob(name string) {
-	if err := r.store.DeleteJob(context.WithoutCancel(r.t.Context()), "app", name, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if err := r.store.DeleteJob(context.WithoutCancel(r.t.Context()), "app", name, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Error(err)
 	}
 }
@@ -317,7 +318,7 @@ func (r *rig) verify(t *rapid.T, name string, begin, now time.Time) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	query := dispatcher.RunQuery{App: "app", Job: name, Page: dispatcher.Page{Limit: 1000}}
+	query := dispatcher.RunQuery{App: "app", Job: name, Page: input.Page{Limit: 1000}}
 	runs, err := r.store.Runs(r.t.Context(), query)
 	misfires, more := r.store.Misfires(r.t.Context(), query)
 	if err := errors.Join(err, more); err != nil {
@@ -371,7 +372,7 @@ func TestMisfiresAreReadFromTheBoundByWhichTheirAppsWereFound(t *testing.T) {
 	t.Parallel()
 	o := &overdueFrom{}
 	r := newRig(t, func(s Store) Store { o.Store = s; return o })
-	r.declare("missed", "rate(1s)", func(trigger *dispatcher.Trigger) { trigger.MisfireAfter = dispatcher.Duration(time.Second) })
+	r.declare("missed", "rate(1s)", func(trigger *dispatcher.Trigger) { trigger.MisfireAfter = input.Duration(time.Second) })
 	now, bound := r.now.Add(10*time.Second), r.now.Add(-time.Minute)
 	r.floors.misses.end(look{now: now}, time.Time{}, bound)
 	if err := r.settleMisfires(t.Context(), now); err != nil {

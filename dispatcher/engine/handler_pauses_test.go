@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // A pause of the app by a label stops a fire that is in the timeline already. The handler ends the pause when its time is
@@ -18,7 +19,7 @@ func TestPauseOfAnAppStopsPlannedFiresUntilTheHandlerEndsIt(t *testing.T) {
 	r.poll(10 * time.Second)
 	until := r.now.Add(15 * time.Second) // which has passed by the database's clock
 	if _, err := r.store.PauseApp(t.Context(), "app", dispatcher.AppPauseRequest{Until: &until},
-		dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.claimOnce(t.Context(), r.now.Add(10*time.Second))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // The change of an app's switch takes some thousand triggers along, and the handler the others, however many.
@@ -20,11 +21,11 @@ func TestHandlerLetsAllTriggersFollowTheirAppsSwitch(t *testing.T) {
 		for k := range 100 {
 			job.Triggers[fmt.Sprint("t", k)] = trigger
 		}
-		if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "app"}, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "app"}, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.handleOnce(t.Context(), r.now); err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // worked notes the writes of the handler.
@@ -65,7 +66,7 @@ func TestAppIsHandledOnceInAWindow(t *testing.T) {
 		"lock states", "lock statistics", "lock switches", "lock zones", "lock upcoming", "lock census")
 	round("nothing to do")
 	miss := func(name string) {
-		r.declare(name, "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
+		r.declare(name, "rate(5s)", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(time.Second) })
 	}
 	miss("first")
 	r.now = r.now.Add(7 * time.Second)

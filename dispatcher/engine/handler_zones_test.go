@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/schedule/zonestest"
 )
@@ -45,7 +46,7 @@ func TestNodeFollowsTheZonesOfTheInstallation(t *testing.T) {
 	}
 	set := func(release string, archive []byte) {
 		t.Helper()
-		if _, err := r.store.SetZones(t.Context(), release, archive, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		if _, err := r.store.SetZones(t.Context(), release, archive, input.Change{Actor: "test", Now: r.now}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -89,7 +90,7 @@ func TestNodeFollowsTheZonesOfTheInstallation(t *testing.T) {
 func TestBrokenZonesOfTheInstallationAreNotFollowed(t *testing.T) {
 	t.Cleanup(func() { schedule.FollowZones(nil) })
 	r, ours := newRig(t, nil), schedule.ZonesVersion()
-	if _, err := r.store.SetZones(t.Context(), "2098b", []byte("no zip"), dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, err := r.store.SetZones(t.Context(), "2098b", []byte("no zip"), input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.handleOnce(t.Context(), r.now); err == nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // putChecked stores the group workers with a health check and one endpoint.
@@ -20,7 +21,7 @@ func (r *rig) putChecked(url string) {
 	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{"one": {URL: url}},
 		HealthCheck: &dispatcher.HealthCheck{}}
 	group.SetDefaults()
-	if _, _, err := r.store.PutGroup(r.t.Context(), group, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutGroup(r.t.Context(), group, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -85,7 +86,7 @@ func TestGroupsInUseAreCheckedAsTheyAreNow(t *testing.T) {
 		}
 	}
 	r.fireToGroup()
-	if err := r.store.DeleteGroup(t.Context(), "app", "workers", dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if err := r.store.DeleteGroup(t.Context(), "app", "workers", input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.hear(dispatcher.Notification{App: "app", Group: "workers"})

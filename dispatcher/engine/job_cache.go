@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const (
@@ -231,11 +232,11 @@ func (j *jobCache) boundsOf(run heldRun, d *preparedJob) (*dispatcher.Bounds, er
 }
 
 // outsideError says what of a job is outside the bounds of its app.
-type outsideError struct{ problems dispatcher.Problems }
+type outsideError struct{ problems input.Problems }
 
 // outsideOf returns an outsideError, or nil.
 func outsideOf(bounds dispatcher.Bounds, job dispatcher.Job) error {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if problems.AddError("", bounds.CheckJob(job)); problems == nil {
 		return nil
 	}

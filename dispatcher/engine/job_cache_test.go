@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	change := dispatcher.Change{Actor: "test"}
+	change := input.Change{Actor: "test"}
 	for _, url := range []string{"http://127.0.0.1/old", "http://127.0.0.1/new"} {
 		job := dispatcher.Job{App: "app", Name: "edited", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
 		job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
@@ -39,7 +40,7 @@ func TestRequestedRunUsesTheJobAsRequested(t *testing.T) {
 func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	change := dispatcher.Change{Actor: "test"}
+	change := input.Change{Actor: "test"}
 	began, end := make(chan struct{}, 8), make(chan struct{})
 	r.invoke = func(_ context.Context, call dispatcher.Call) dispatcher.Outcome {
 		if strings.HasPrefix(call.Job, "busy") {
@@ -60,9 +61,9 @@ func TestClaimedRunUsesTheJobAsClaimed(t *testing.T) {
 			},
 		}}
 		job.SetDefaults()
-		job.Retry.Delays = []dispatcher.Duration{0}
+		job.Retry.Delays = []input.Duration{0}
 		job.Target.Webhook = &dispatcher.Webhook{URL: url, Method: "POST", Timeout: dispatcher.DefaultTimeout}
-		stored, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now.Add(-time.Second)})
+		stored, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now.Add(-time.Second)})
 		if err != nil {
 			t.Fatal(err)
 		}

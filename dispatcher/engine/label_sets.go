@@ -8,19 +8,19 @@ import (
 	"sync"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // labelSets are the sets of labels that jobs require and this node has. They decide about the shares of nodes
 // that differ in their labels; other nodes don't ask for them.
 type labelSets struct {
 	mu     sync.Mutex
-	all    []dispatcher.Labels
+	all    []input.Labels
 	readAt time.Time // by the database's clock; zero: a job may require a new one
 }
 
 // get returns the sets that the node knows of. The fires of a job with another one are found by the far sweep.
-func (l *labelSets) get() []dispatcher.Labels {
+func (l *labelSets) get() []input.Labels {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.all
@@ -45,10 +45,10 @@ func (l *labelSets) due(now time.Time) bool {
 }
 
 // set notes the sets, and reports whether they are others than before.
-func (l *labelSets) set(all []dispatcher.Labels) (changed bool) {
+func (l *labelSets) set(all []input.Labels) (changed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	changed = !slices.EqualFunc(all, l.all, maps.Equal[dispatcher.Labels, dispatcher.Labels])
+	changed = !slices.EqualFunc(all, l.all, maps.Equal[input.Labels, input.Labels])
 	l.all = all
 	return changed
 }
@@ -63,8 +63,8 @@ func (e *Engine) readLabelSets(ctx context.Context, now time.Time) error {
 		e.labelSets.changed()
 		return err
 	}
-	mine := slices.DeleteFunc(sets, func(set dispatcher.Labels) bool { return !e.opts.Labels.Have(set) })
-	slices.SortFunc(mine, func(a, b dispatcher.Labels) int { return cmp.Compare(a.String(), b.String()) })
+	mine := slices.DeleteFunc(sets, func(set input.Labels) bool { return !e.opts.Labels.Have(set) })
+	slices.SortFunc(mine, func(a, b input.Labels) int { return cmp.Compare(a.String(), b.String()) })
 	if e.labelSets.set(mine) {
 		e.floors.window.reset()
 		e.floors.near.reset()

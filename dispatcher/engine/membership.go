@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // fleet is what a node knows of itself and of the other nodes.
@@ -294,7 +295,7 @@ func (f *fleet) fires(trigger dispatcher.DueTrigger) bool {
 
 // shares returns what fires selects of the triggers of apps, and perhaps some more, and a number that changes
 // with it.
-func (f *fleet) shares(apps []string, required []dispatcher.Labels) (all []share, version int) {
+func (f *fleet) shares(apps []string, required []input.Labels) (all []share, version int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	all = f.sharesIn(f.roster, apps, required, 0, 0)
@@ -307,13 +308,13 @@ func (f *fleet) shares(apps []string, required []dispatcher.Labels) (all []share
 }
 
 // neighbours returns the triggers for which at most most nodes come before this one, apart from its own.
-func (f *fleet) neighbours(apps []string, required []dispatcher.Labels, most int) (all []share, version int) {
+func (f *fleet) neighbours(apps []string, required []input.Labels, most int) (all []share, version int) {
 	f.mu.RLock()
 	defer f.mu.RUnlock()
 	return f.sharesIn(f.roster, apps, required, 1, most), f.shared
 }
 
-func (f *fleet) sharesIn(r *roster, apps []string, required []dispatcher.Labels, least, most int) []share {
+func (f *fleet) sharesIn(r *roster, apps []string, required []input.Labels, least, most int) []share {
 	i, ok := r.find(f.node)
 	switch {
 	case ok:
@@ -423,8 +424,8 @@ func (e *Engine) forget() {
 func (e *Engine) report() dispatcher.NodeReport {
 	fires, lag := e.metrics.load.read()
 	report := dispatcher.NodeReport{
-		InFlight: e.pool.Held(), Fires: fires, Lag: dispatcher.Duration(lag.Round(time.Millisecond)),
-		ClockOffset: dispatcher.Duration(e.clock.offset().Round(time.Millisecond)),
+		InFlight: e.pool.Held(), Fires: fires, Lag: input.Duration(lag.Round(time.Millisecond)),
+		ClockOffset: input.Duration(e.clock.offset().Round(time.Millisecond)),
 		LongSince:   e.long.since(e.clock.now()),
 	}
 	if e.opts.CertificateEnd != nil {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestLeaseEndsBeforeOthersMayTakeOver(t *testing.T) {
@@ -211,7 +212,7 @@ func TestNoNodeIsMarkedDeadRightAfterTheDatabaseClockJumps(t *testing.T) {
 func TestOnlyNodesServingATriggerArePreferred(t *testing.T) {
 	t.Parallel()
 	live := []dispatcher.Node{
-		{ID: 1}, {ID: 2, Labels: dispatcher.Labels{"zone": "a"}}, {ID: 3, Apps: []string{"other"}, Labels: dispatcher.Labels{"zone": "a"}},
+		{ID: 1}, {ID: 2, Labels: input.Labels{"zone": "a"}}, {ID: 3, Apps: []string{"other"}, Labels: input.Labels{"zone": "a"}},
 	}
 	count := map[dispatcher.NodeID]int{}
 	for _, node := range live {
@@ -219,7 +220,7 @@ func TestOnlyNodesServingATriggerArePreferred(t *testing.T) {
 		f.joined(node.ID, dispatcher.NodeActive, time.Now())
 		f.heartbeat(dispatcher.HeartbeatReply{State: dispatcher.NodeActive, Live: live}, time.Now())
 		for i := range int64(300) {
-			pinned := dispatcher.DueTrigger{ID: hashed(i), AppID: dispatcher.AppID("shop"), NodeLabels: dispatcher.Labels{"zone": "a"}}
+			pinned := dispatcher.DueTrigger{ID: hashed(i), AppID: dispatcher.AppID("shop"), NodeLabels: input.Labels{"zone": "a"}}
 			if node.Serves(pinned.AppID, pinned.NodeLabels) && f.prefers(pinned) {
 				count[node.ID]++
 			}
@@ -235,18 +236,18 @@ func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	pinned := dispatcher.Job{
-		App: "app", Name: "pinned", Enabled: true, NodeLabels: dispatcher.Labels{"disk": "ssd"},
+		App: "app", Name: "pinned", Enabled: true, NodeLabels: input.Labels{"disk": "ssd"},
 		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 		Triggers: map[string]dispatcher.Trigger{"only": {}},
 	}
 	trigger := pinned.Triggers["only"]
 	trigger.SetDefaults()
-	trigger.Expression, trigger.MisfireAfter = "rate(1s)", dispatcher.Duration(time.Second)
+	trigger.Expression, trigger.MisfireAfter = "rate(1s)", input.Duration(time.Second)
 	pinned.Triggers["only"] = trigger
-	if _, _, err := r.store.PutJob(t.Context(), pinned, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(t.Context(), pinned, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := r.store.RequestRun(t.Context(), "app", "pinned", nil, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, err := r.store.RequestRun(t.Context(), "app", "pinned", nil, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	work := func() (runs int) {
@@ -260,7 +261,7 @@ func TestPinnedJobWaitsForANodeWithItsLabels(t *testing.T) {
 	if got := work(); got != 0 {
 		t.Errorf("a node without the label did %d things", got)
 	}
-	r.opts.Labels = dispatcher.Labels{"disk": "ssd", "zone": "a"}
+	r.opts.Labels = input.Labels{"disk": "ssd", "zone": "a"}
 	if err := errors.Join(r.register(t.Context(), dispatcher.NodeActive), r.heartbeatOnce(t.Context())); err != nil {
 		t.Fatal(err)
 	}

@@ -16,6 +16,7 @@ import (
 	dto "github.com/prometheus/client_model/go"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // failing fails as a target that is down, with a text that must stay out of the log.
@@ -174,7 +175,7 @@ func TestSkippedRunsCountByReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	job.ConcurrencyPolicy = dispatcher.ConcurrencyForbid
-	if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(5 * time.Second)

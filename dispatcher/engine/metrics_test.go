@@ -8,6 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestMetricsCountClaimsAndAttempts(t *testing.T) {
@@ -16,7 +17,7 @@ func TestMetricsCountClaimsAndAttempts(t *testing.T) {
 	r.declare("on-time", "rate(1s)", nil)
 	r.declare("paused", "rate(1s)", nil)
 	r.poll(5 * time.Second)
-	if _, err := r.store.PauseJob(t.Context(), "app", "paused", "", true, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, err := r.store.PauseJob(t.Context(), "app", "paused", "", true, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.claimOnce(t.Context(), r.now.Add(time.Second))

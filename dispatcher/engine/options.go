@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Invoker makes one attempt: at most one request on the wire.
@@ -37,7 +38,7 @@ type Options struct {
 	// Apps are those that the node serves; empty: all.
 	Apps []string
 	// Labels are what the node offers to jobs that require some.
-	Labels dispatcher.Labels
+	Labels input.Labels
 	// APIAddresses are the addresses, HOST:PORT, on which the node serves its API. Other nodes learn them.
 	APIAddresses []string
 	// OnAPIs is called with the addresses of the other nodes' APIs, at each heartbeat that finds others than the one

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // first is when the first fire of rate(1s) is due that these tests declare.
@@ -127,13 +128,13 @@ func TestOldestOverdueLeavesOutWhatThisNodeMustNotFire(t *testing.T) {
 			if err != nil {
 				r.t.Fatal(err)
 			}
-			job.NodeLabels = dispatcher.Labels{"disk": "ssd"}
-			if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+			job.NodeLabels = input.Labels{"disk": "ssd"}
+			if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 				r.t.Fatal(err)
 			}
 		},
 		"a paused job": func(r *rig) {
-			if _, err := r.store.PauseJob(r.t.Context(), "app", "known", "", true, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+			if _, err := r.store.PauseJob(r.t.Context(), "app", "known", "", true, input.Change{Actor: "test", Now: r.now}); err != nil {
 				r.t.Fatal(err)
 			}
 		},
@@ -164,7 +165,7 @@ func TestOldestOverdueIsZeroOnAPausedNode(t *testing.T) {
 func TestOldestOverdueCountsMissedFiresUntilTheyAreSettled(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
-	r.declare("missed", "rate(1s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(2 * time.Second) })
+	r.declare("missed", "rate(1s)", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(2 * time.Second) })
 	late := r.now.Add(first + 10*time.Second)
 	r.overdue.settling(r.now.Add(first), late) // as settle does with what it finds first
 	r.wantOverdue(first+10*time.Second, 10*time.Second, "before the missed fires are settled")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // The other jobs fire and are settled, the handler's round succeeds, and users see a reason.
@@ -35,7 +36,7 @@ func TestUnreadableRowsStopNoOtherJob(t *testing.T) {
 			r := newRig(t, nil)
 			for _, job := range []string{"bad", "good"} {
 				r.declare(job, "rate(4s)", nil)
-				r.declare(job+"-late", "rate(4s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
+				r.declare(job+"-late", "rate(4s)", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(time.Second) })
 			}
 			r.poison(set)
 			r.now = r.now.Add(6 * time.Second)
@@ -56,7 +57,7 @@ func TestUnreadableRowsStopNoOtherJob(t *testing.T) {
 			if !fired["good"] || !fired["good-late"] {
 				t.Errorf("fired: %v, want the jobs that can be read", fired)
 			}
-			jobs, err := r.store.Jobs(t.Context(), "app", dispatcher.Page{Limit: 10})
+			jobs, err := r.store.Jobs(t.Context(), "app", input.Page{Limit: 10})
 			if err != nil || len(jobs) != 4 {
 				t.Fatalf("list: %d jobs, %v, want all", len(jobs), err)
 			}
@@ -106,7 +107,7 @@ func TestUnreadableAppStopsNoOtherApp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
-			change := dispatcher.Change{Actor: "test", Now: r.now}
+			change := input.Change{Actor: "test", Now: r.now}
 			_, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "evil", Enabled: true}, change)
 			if err == nil {
 				_, _, err = r.store.PutCalendar(t.Context(), dispatcher.Calendar{App: "evil", Name: "holidays"}, change)
@@ -148,7 +149,7 @@ func TestRunThatCannotBeAdoptedStopsNoOther(t *testing.T) {
 	r := newRig(t, nil)
 	for _, job := range []string{"bad", "good"} {
 		r.declare(job, "rate(1h)", nil)
-		if _, err := r.store.RequestRun(t.Context(), "app", job, nil, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		if _, err := r.store.RequestRun(t.Context(), "app", job, nil, input.Change{Actor: "test", Now: r.now}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // pageSize bounds one read of the poll and of the handler.
@@ -142,7 +143,7 @@ type seen struct {
 	complete bool      // nothing was left out
 }
 
-func (s *seen) page(page []dispatcher.DueTrigger, labels dispatcher.Labels) {
+func (s *seen) page(page []dispatcher.DueTrigger, labels input.Labels) {
 	for i := range page {
 		due := page[i].DueAt
 		if s.least.IsZero() || due.Before(s.least) {

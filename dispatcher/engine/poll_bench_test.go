@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -70,7 +71,7 @@ func copyJobs(b *testing.B, s dispatcher.Store, database string, start time.Time
 		MisfireAfter: dispatcher.DefaultMisfireAfter,
 	}}}
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
-	change := dispatcher.Change{Actor: "test"}
+	change := input.Change{Actor: "test"}
 	if _, _, err := s.PutApp(b.Context(), dispatcher.App{Name: "app", Enabled: true}, change); err != nil {
 		b.Fatal(err)
 	}

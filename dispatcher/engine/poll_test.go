@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -42,7 +43,7 @@ func (s *reads) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.Tri
 	return s.Store.TriggersByID(ctx, ids)
 }
 
-func (s *reads) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, from, now time.Time) ([]string, error) {
+func (s *reads) OverdueApps(ctx context.Context, apps []string, labels input.Labels, from, now time.Time) ([]string, error) {
 	s.mu.Lock()
 	s.overdueFrom = append(s.overdueFrom, from)
 	s.mu.Unlock()
@@ -67,7 +68,7 @@ func readingRig(t *testing.T) (*rig, *reads) {
 
 func (r *rig) pauseJob(name string, paused bool) {
 	r.t.Helper()
-	if _, err := r.store.PauseJob(r.t.Context(), "app", name, "", paused, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, err := r.store.PauseJob(r.t.Context(), "app", name, "", paused, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -79,7 +80,7 @@ func (r *rig) later(by time.Duration) (planned int) {
 	return r.poll(r.opts.Window)
 }
 
-func longThreshold(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Hour) }
+func longThreshold(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(time.Hour) }
 
 func TestPollBeginsWhereTheLastOneFoundNothingEarlier(t *testing.T) {
 	t.Parallel()
@@ -159,7 +160,7 @@ func TestMisfiresAreLookedForWhereSomethingIsLeft(t *testing.T) {
 	t.Parallel()
 	r, s := readingRig(t)
 	r.now = r.now.Add(-10 * time.Minute)
-	r.declare("early", "rate(1s)", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(5 * time.Second) })
+	r.declare("early", "rate(1s)", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(5 * time.Second) })
 	r.pauseJob("early", true)
 	r.poll(r.opts.Window)
 	bound := r.now.Add(-r.opts.Window)
@@ -226,7 +227,7 @@ func TestManualRunsCauseNoPolls(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change := dispatcher.Change{Actor: "test"}
+	change := input.Change{Actor: "test"}
 	job := dispatcher.Job{App: "app", Name: "manual", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
 	if _, _, err := below.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change); err != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // guard counts what holds it.
@@ -28,11 +29,11 @@ func TestOnlyLongAttemptsAreProtected(t *testing.T) {
 	const drain = 110 * time.Second
 	lambda := func(how dispatcher.Invocation) dispatcher.Target {
 		return dispatcher.Target{Lambda: &dispatcher.Lambda{
-			Function: "arn:aws:lambda:eu-central-1:123456789012:function:f", Invocation: how, Timeout: dispatcher.Duration(15 * time.Minute),
+			Function: "arn:aws:lambda:eu-central-1:123456789012:function:f", Invocation: how, Timeout: input.Duration(15 * time.Minute),
 		}}
 	}
 	webhook := func(timeout time.Duration) dispatcher.Target {
-		return dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.Duration(timeout)}}
+		return dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: input.Duration(timeout)}}
 	}
 	for name, tt := range map[string]struct {
 		target dispatcher.Target
@@ -54,7 +55,7 @@ func TestOnlyLongAttemptsAreProtected(t *testing.T) {
 				t.Fatal(err)
 			}
 			job.Target = tt.target
-			if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+			if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 				t.Fatal(err)
 			}
 			var during int32
@@ -182,7 +183,7 @@ func TestYieldingNodesRankBehindNewerOnes(t *testing.T) {
 	t.Parallel()
 	const drain = 110 * time.Second
 	live := fleetOf(at{0, 5}, at{0, 6}, at{9, none}, at{9, 10})
-	live[0].Labels = dispatcher.Labels{"disk": "ssd"}
+	live[0].Labels = input.Labels{"disk": "ssd"}
 	fleets := make([]*fleet, len(live))
 	for i, node := range live {
 		fleets[i] = newFleet(time.Minute, drain, 5*time.Second)

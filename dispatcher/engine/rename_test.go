@@ -8,13 +8,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // renamed renames a job and its only trigger, and lets the node hear of it.
 func (r *rig) renamed(name, to, trigger string) {
 	r.t.Helper()
 	job, err := r.store.RenameJob(r.t.Context(), "app", name,
-		dispatcher.JobRename{Name: to, Triggers: map[string]string{"only": trigger}}, dispatcher.Change{Actor: "test", Now: r.now})
+		dispatcher.JobRename{Name: to, Triggers: map[string]string{"only": trigger}}, input.Change{Actor: "test", Now: r.now})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -69,7 +70,7 @@ func TestRetryOfARenamedJobSeesTheFiresAround(t *testing.T) {
 		return dispatcher.Outcome{State: dispatcher.RunSucceeded}
 	}
 	trigger := triggerOf("rate(2s)")
-	trigger.Jitter = dispatcher.Duration(time.Second)
+	trigger.Jitter = input.Duration(time.Second)
 	r.putTemplated(trigger)
 	r.poll(9 * time.Second)
 	r.claimOnce(t.Context(), r.now.Add(6*time.Second))

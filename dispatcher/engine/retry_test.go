@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // broken is a failure of the target's host.
@@ -21,15 +22,15 @@ func (r *rig) request(name string, change func(*dispatcher.Job)) string {
 	r.t.Helper()
 	job := dispatcher.Job{App: "app", Name: name}
 	job.SetDefaults()
-	job.Retry.Delays = []dispatcher.Duration{0}
+	job.Retry.Delays = []input.Duration{0}
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://" + name + "/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
 	if change != nil {
 		change(&job)
 	}
-	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
-	run, err := r.store.RequestRun(r.t.Context(), "app", name, nil, dispatcher.Change{Actor: "test"})
+	run, err := r.store.RequestRun(r.t.Context(), "app", name, nil, input.Change{Actor: "test"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -118,7 +119,7 @@ func TestRetryIsMadeWhenDue(t *testing.T) {
 	looping := make(chan struct{})
 	go func() { r.retryLoop(ctx); close(looping) }()
 	defer func() { end(); <-looping }()
-	r.request("woken", func(j *dispatcher.Job) { j.Retry.Delays = []dispatcher.Duration{dispatcher.Duration(wait)} })
+	r.request("woken", func(j *dispatcher.Job) { j.Retry.Delays = []input.Duration{input.Duration(wait)} })
 	late, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	select {
@@ -216,7 +217,7 @@ func TestLookForRetriesBeginsAtTheFirstThatIsLeft(t *testing.T) {
 	id := r.request("held", nil)
 	due := *r.read(id).NextAttemptAt
 	enable := func(enabled bool) {
-		if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: enabled}, dispatcher.Change{Actor: "test"}); err != nil {
+		if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: enabled}, input.Change{Actor: "test"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -329,7 +330,7 @@ func TestNextAttemptFollowsThePolicy(t *testing.T) {
 		},
 		"too old": {
 			class: dispatcher.ClassTimeout, want: -1,
-			change: func(c *call, _ *run) { c.Retry.MaxAge = dispatcher.Duration(time.Second) },
+			change: func(c *call, _ *run) { c.Retry.MaxAge = input.Duration(time.Second) },
 		},
 		"given up before": {
 			class: dispatcher.ClassTimeout, want: -1,
@@ -423,13 +424,13 @@ func TestFixedDelayCountsFromTheLastAttempt(t *testing.T) {
 	}
 	job := dispatcher.Job{App: "app", Name: "delayed"}
 	job.SetDefaults()
-	job.Retry.Delays = []dispatcher.Duration{0}
+	job.Retry.Delays = []input.Duration{0}
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
 	only := dispatcher.Trigger{}
 	only.SetDefaults()
 	only.Expression = "delay(1s)"
 	job.Triggers = map[string]dispatcher.Trigger{"only": only}
-	if _, _, err := r.store.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	r.poll(5 * time.Second)

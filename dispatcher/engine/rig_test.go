@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -127,7 +128,7 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 		}
 	})
 	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true},
-		dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -139,13 +140,13 @@ func (r *rig) declare(name, expression string, change func(*dispatcher.Trigger))
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression = expression
-	trigger.MisfireAfter = dispatcher.Duration(time.Hour) // a slow machine misses nothing
+	trigger.MisfireAfter = input.Duration(time.Hour) // a slow machine misses nothing
 	if change != nil {
 		change(&trigger)
 	}
 	job := dispatcher.Job{App: "app", Name: name, Enabled: true, Triggers: map[string]dispatcher.Trigger{"only": trigger}}
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
-	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -199,7 +200,7 @@ func (r *rig) settled() []dispatcher.Run {
 	r.quiet()
 	ctx, cancel := context.WithTimeout(r.t.Context(), patience) // longer than the store's own limit
 	defer cancel()
-	found, err := r.store.Runs(ctx, dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 1000}})
+	found, err := r.store.Runs(ctx, dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 1000}})
 	if err != nil {
 		r.t.Fatal(err)
 	}

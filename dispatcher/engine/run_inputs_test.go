@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // What a run was given takes the place of the payload of its job on every attempt, in templates too.
@@ -28,7 +29,7 @@ func TestRunSendsThePayloadThatItWasGiven(t *testing.T) {
 		job.Target.Webhook.Body = `{{.Attempt}} {{json .Payload}}`
 	})
 	r.retry(first)
-	given, err := r.store.RequestRun(t.Context(), "app", "given", json.RawMessage(`{"of":"run"}`), dispatcher.Change{Actor: "test"})
+	given, err := r.store.RequestRun(t.Context(), "app", "given", json.RawMessage(`{"of":"run"}`), input.Change{Actor: "test"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -51,7 +52,7 @@ func TestInputThatCannotBeReadFailsItsRunAlone(t *testing.T) {
 	}
 	r.request("given", func(job *dispatcher.Job) { job.Retry.MaxAttempts, job.Retry.Delays = 1, nil })
 	for _, payload := range []string{`"good"`, `"bad"`} {
-		if _, err := r.store.RequestRun(t.Context(), "app", "given", json.RawMessage(payload), dispatcher.Change{Actor: "test"}); err != nil {
+		if _, err := r.store.RequestRun(t.Context(), "app", "given", json.RawMessage(payload), input.Change{Actor: "test"}); err != nil {
 			t.Fatal(err)
 		}
 	}

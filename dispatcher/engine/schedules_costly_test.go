@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -42,9 +43,9 @@ func TestTriggerWhoseNextFireTakesTooManyStepsIsInError(t *testing.T) {
 			fire := r.now.Add(time.Minute).Truncate(time.Minute)
 			r.putCalendar("costly")
 			r.declare("bad", "* * * * *", func(t *dispatcher.Trigger) {
-				t.Calendar, t.MisfireAfter = "costly", dispatcher.Duration(time.Second)
+				t.Calendar, t.MisfireAfter = "costly", input.Duration(time.Second)
 			})
-			r.declare("good", "* * * * *", func(t *dispatcher.Trigger) { t.MisfireAfter = dispatcher.Duration(time.Second) })
+			r.declare("good", "* * * * *", func(t *dispatcher.Trigger) { t.MisfireAfter = input.Duration(time.Second) })
 			r.putMinuteOfDay("costly", fire) // it allows the fire, and so it is accepted
 			if r.now = fire; late {
 				r.now = fire.Add(10 * time.Second)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -24,7 +25,7 @@ func (r *rig) trigger(job string) dispatcher.Trigger {
 func (r *rig) putCalendar(name string, rules ...schedule.CalendarRule) {
 	r.t.Helper()
 	calendar := dispatcher.Calendar{App: "app", Name: name, Rules: rules}
-	if _, _, err := r.store.PutCalendar(r.t.Context(), calendar, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutCalendar(r.t.Context(), calendar, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -33,7 +34,7 @@ func TestJitteredFireIsClaimedWhenDueAndKeepsItsScheduledTime(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("spread", "rate(10s)", func(t *dispatcher.Trigger) {
-		t.Jitter, t.RepeatCount = dispatcher.Duration(8*time.Second), 1
+		t.Jitter, t.RepeatCount = input.Duration(8*time.Second), 1
 	})
 	stored := r.trigger("spread")
 	want, err := schedule.Parse(stored.Spec("app/spread/only", stored.AnchorAt))
@@ -61,7 +62,7 @@ func TestJitterIsNotLateness(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("spread", "rate(10s)", func(t *dispatcher.Trigger) {
-		t.Jitter, t.MisfireAfter = dispatcher.Duration(8*time.Second), dispatcher.Duration(time.Second)
+		t.Jitter, t.MisfireAfter = input.Duration(8*time.Second), input.Duration(time.Second)
 	})
 	due := *r.trigger("spread").DueAt
 	for _, tt := range []struct {
@@ -167,7 +168,7 @@ func TestFixedDelayContinuesAfterACancelledRun(t *testing.T) {
 	if got := r.trigger("delayed"); got.NextFireTime != nil || got.State != dispatcher.TriggerWaiting {
 		t.Errorf("while it runs the trigger is %s with next fire %v, want it waiting without", got.State, got.NextFireTime)
 	}
-	if _, err := r.store.CancelRun(t.Context(), held[0].RunKey.String(), dispatcher.Change{Actor: "test"}); err != nil {
+	if _, err := r.store.CancelRun(t.Context(), held[0].RunKey.String(), input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.scheduleNext(t.Context(), nil, r.now); err != nil {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // A fleet divides its triggers by their ids, which are hashes and so spread evenly. The nodes that may fire a
@@ -82,7 +83,7 @@ func (r *roster) of(c class) order {
 		clear(r.orders)
 	}
 	var o order
-	required := dispatcher.ParseLabels(c.labels)
+	required := input.ParseLabels(c.labels)
 	for i := range r.live {
 		node := &r.live[i]
 		switch {
@@ -157,7 +158,7 @@ func everything(apps []string) []share { return []share{{apps: apps}} }
 
 // shares returns the triggers for which node has one of the ranks from least to most, and perhaps some
 // more, which rank tells apart. required are the sets of labels that jobs require.
-func (r *roster) shares(node *dispatcher.Node, required []dispatcher.Labels, least, most int) []share {
+func (r *roster) shares(node *dispatcher.Node, required []input.Labels, least, most int) []share {
 	var all []share
 	for _, apps := range r.appGroups(node) {
 		for _, labels := range r.labelGroups(node, apps.id, required) {
@@ -263,7 +264,7 @@ type labelGroup struct {
 
 // labelGroups returns the sets of labels that jobs require and node has, the empty one among them, by who
 // else has them. If everybody who serves the app has all of them, it is one group that selects any labels.
-func (r *roster) labelGroups(node *dispatcher.Node, app int64, required []dispatcher.Labels) []labelGroup {
+func (r *roster) labelGroups(node *dispatcher.Node, app int64, required []input.Labels) []labelGroup {
 	byServers := map[string][]string{r.servers(class{app: app}): {""}}
 	for _, labels := range required {
 		if node.Labels.Have(labels) {

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // hashed returns the n-th of some ids that are spread as hashes are.
@@ -23,7 +24,7 @@ type drawn struct {
 
 const testDrain = 25 * time.Second
 
-var testLabels = []dispatcher.Labels{nil, {"zone": "a"}, {"zone": "b"}, {"disk": "ssd"}, {"zone": "a", "disk": "ssd"}}
+var testLabels = []input.Labels{nil, {"zone": "a"}, {"zone": "b"}, {"disk": "ssd"}, {"zone": "a", "disk": "ssd"}}
 
 // drawNodes draws live nodes that may differ in their apps, their labels and whether they yield.
 func drawNodes(t *rapid.T) []dispatcher.Node {
@@ -109,7 +110,7 @@ func TestSharesContainWhatTheirNodeFires(t *testing.T) {
 		trigger := drawTrigger(t)
 		trigger.AppID = dispatcher.AppID(app)
 		for i, node := range d.live {
-			required := slices.DeleteFunc(slices.Clone(testLabels[1:]), func(l dispatcher.Labels) bool { return !node.Labels.Have(l) })
+			required := slices.DeleteFunc(slices.Clone(testLabels[1:]), func(l input.Labels) bool { return !node.Labels.Have(l) })
 			f := d.fleets[i]
 			rank, serves := f.rank(trigger), node.Serves(trigger.AppID, trigger.NodeLabels)
 			if own, _ := f.shares(node.Apps, required); serves && rank == 0 && !selects(own, trigger, app) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // A shutdown has two parts. In the drain, attempts in flight finish, Options.Drain long at most. Then the node
@@ -31,7 +32,7 @@ func (e *Engine) drain(ctx context.Context, begun time.Time, stopHeartbeats func
 	var handingBack sync.WaitGroup
 	handingBack.Go(func() { // attempts in flight get their time, however long this takes
 		e.handBack(asking, waiting)
-		_, err := e.store.SetNodeState(asking, id, dispatcher.NodeDraining, dispatcher.Change{Actor: "system"})
+		_, err := e.store.SetNodeState(asking, id, dispatcher.NodeDraining, input.Change{Actor: "system"})
 		e.logIf(ctx, "announce drain", err)
 	})
 	cutOff, notBegun := e.pool.Drain(time.Until(begun.Add(e.opts.Drain)))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -75,7 +76,7 @@ func newEndpointRig(t *testing.T, database string, nodes, endpoints int) *endpoi
 		r.servers = append(r.servers, r.start(t, id))
 		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: r.servers[n].URL}
 	}
-	if _, _, err := r.store.PutGroup(t.Context(), group, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, _, err := r.store.PutGroup(t.Context(), group, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -94,7 +95,7 @@ func (r *endpointRig) declare(
 	if change != nil {
 		change(&job)
 	}
-	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test"}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test"}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -102,7 +103,7 @@ func (r *endpointRig) declare(
 // request requests a run of a job.
 func (r *endpointRig) request(name string) string {
 	r.t.Helper()
-	run, err := r.store.RequestRun(r.t.Context(), "app", name, nil, dispatcher.Change{Actor: "test"})
+	run, err := r.store.RequestRun(r.t.Context(), "app", name, nil, input.Change{Actor: "test"})
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -299,7 +300,7 @@ func TestWaitingRunIsRoutedAgain(t *testing.T) {
 		if err != nil || len(taken) != 1 || taken[0].Endpoint != "e1" {
 			t.Errorf("slots = %+v, %v, want that of e1 only", taken, err)
 		}
-		if _, err := r.store.DrainEndpoint(t.Context(), "app", "workers", "e1", true, dispatcher.Change{Actor: "test"}); err != nil {
+		if _, err := r.store.DrainEndpoint(t.Context(), "app", "workers", "e1", true, input.Change{Actor: "test"}); err != nil {
 			t.Fatal(err)
 		}
 		if run := r.await(second, ended); run.State != dispatcher.RunSucceeded || run.Attempt != 1 {
@@ -331,7 +332,7 @@ func TestRetryPassesOverAnEndpointThatForbidsIt(t *testing.T) {
 			}
 		}
 		r.declare("job", dispatcher.ConcurrencyForbid, routing.First, func(j *dispatcher.Job) {
-			j.Retry.MaxAttempts, j.Retry.Base = 50, dispatcher.Duration(time.Second)
+			j.Retry.MaxAttempts, j.Retry.Base = 50, input.Duration(time.Second)
 		})
 		failing := r.request("job")
 		r.await(failing, func(run dispatcher.Run) bool { return run.State == dispatcher.RunRetrying })

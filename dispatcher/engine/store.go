@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Store is what the engine asks of a store. Package dispatcher says what each method does.
@@ -34,7 +35,7 @@ type membership interface {
 	Clock(ctx context.Context) (time.Time, error)
 	Register(ctx context.Context, node dispatcher.Node, now time.Time) error
 	Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (dispatcher.HeartbeatReply, error)
-	SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change) (dispatcher.Node, error)
+	SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change input.Change) (dispatcher.Node, error)
 	Deregister(ctx context.Context, id dispatcher.NodeID) error
 	MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration, now time.Time) (int, error)
 }

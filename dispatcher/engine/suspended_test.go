@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // afterClaim lets something happen between a claim and the attempts of its runs.
@@ -36,7 +37,7 @@ func TestClaimedRunOfASuspendedAppWaits(t *testing.T) {
 		app, err := r.store.App(t.Context(), "app")
 		if err == nil {
 			app.Bounds = &dispatcher.Bounds{Suspended: suspended}
-			_, _, err = r.store.PutApp(t.Context(), app, dispatcher.Change{Actor: "test", Operator: true, Now: r.now})
+			_, _, err = r.store.PutApp(t.Context(), app, input.Change{Actor: "test", Operator: true, Now: r.now})
 		}
 		if err != nil {
 			t.Fatal(err)

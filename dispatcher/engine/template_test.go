@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -31,13 +32,13 @@ func (r *rig) putTemplated(trigger dispatcher.Trigger) {
 	r.t.Helper()
 	job := dispatcher.Job{App: "app", Name: "templated", Triggers: map[string]dispatcher.Trigger{"only": trigger}}
 	job.SetDefaults()
-	job.Retry.Delays = []dispatcher.Duration{0}
+	job.Retry.Delays = []input.Duration{0}
 	job.Target.Webhook = &dispatcher.Webhook{
 		URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout,
 		Body: `{{if .PreviousFire}}{{date "%T" .PreviousFire}}{{else}}none{{end}} {{date "%T" .ScheduledAt}} ` +
 			`{{if .NextFire}}{{date "%T" .NextFire}}{{else}}none{{end}} {{.Attempt}}`,
 	}
-	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 }
@@ -70,7 +71,7 @@ func TestAttemptsOfARunSeeTheSameFiresAround(t *testing.T) {
 		for _, one := range after {
 			calendar.Rules = append(calendar.Rules, schedule.CalendarRule{Expression: start.Add(one).Format("5 4 15") + " * * ?"})
 		}
-		if _, _, err := r.store.PutCalendar(t.Context(), calendar, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+		if _, _, err := r.store.PutCalendar(t.Context(), calendar, input.Change{Actor: "test", Now: r.now}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -119,7 +120,7 @@ func TestRunsOfEachKindSeeTheFiresAround(t *testing.T) {
 			r.claimOnce(r.t.Context(), r.now.Add(4*time.Second))
 		}, func(r *rig) string { return "none " + r.at(4*time.Second) + " none 1" }},
 		"by hand": {"rate(4s)", func(r *rig) {
-			if _, err := r.store.RequestRun(r.t.Context(), "app", "templated", nil, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+			if _, err := r.store.RequestRun(r.t.Context(), "app", "templated", nil, input.Change{Actor: "test", Now: r.now}); err != nil {
 				r.t.Fatal(err)
 			}
 			if err := r.adopt(r.t.Context()); err != nil {
@@ -131,7 +132,7 @@ func TestRunsOfEachKindSeeTheFiresAround(t *testing.T) {
 			t.Parallel()
 			r := newRig(t, nil)
 			trigger := triggerOf(tt.expression)
-			trigger.MisfireAfter = dispatcher.Duration(time.Second)
+			trigger.MisfireAfter = input.Duration(time.Second)
 			r.putTemplated(trigger)
 			tt.run(r)
 			r.quiet()

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // recordedSpans is a tracer that keeps what it is told.
@@ -40,7 +41,7 @@ func TestEachAttemptBeginsAndEndsItsSpan(t *testing.T) {
 	const traceparent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 	for _, name := range []string{"sampled", "unsampled"} {
 		r.declare(name, "rate(1h)", nil)
-		change := dispatcher.Change{Actor: "test", Now: r.now, Traceparent: traceparent}
+		change := input.Change{Actor: "test", Now: r.now, Traceparent: traceparent}
 		if _, err := r.store.RequestRun(t.Context(), "app", name, nil, change); err != nil {
 			t.Fatal(err)
 		}

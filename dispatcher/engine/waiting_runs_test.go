@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // fired declares a job that is attempted again, fires it once, and returns the run.
@@ -16,16 +17,16 @@ func (r *rig) fired(name string) dispatcher.Run {
 	job.SetDefaults()
 	var trigger dispatcher.Trigger
 	trigger.SetDefaults()
-	trigger.Expression, trigger.MisfireAfter = "rate(5s)", dispatcher.Duration(time.Hour)
+	trigger.Expression, trigger.MisfireAfter = "rate(5s)", input.Duration(time.Hour)
 	job.Triggers = map[string]dispatcher.Trigger{"only": trigger}
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://" + name + "/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
-	if _, _, err := r.store.PutJob(r.t.Context(), job, dispatcher.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutJob(r.t.Context(), job, input.Change{Actor: "test", Now: r.now}); err != nil {
 		r.t.Fatal(err)
 	}
 	r.poll(6 * time.Second)
 	r.claimOnce(r.t.Context(), r.now.Add(6*time.Second))
 	r.quiet()
-	runs, err := r.store.Runs(r.t.Context(), dispatcher.RunQuery{App: "app", Job: name, Page: dispatcher.Page{Limit: 2}})
+	runs, err := r.store.Runs(r.t.Context(), dispatcher.RunQuery{App: "app", Job: name, Page: input.Page{Limit: 2}})
 	if err != nil || len(runs) != 1 {
 		r.t.Fatalf("runs of %s: %+v, %v; want one", name, runs, err)
 	}

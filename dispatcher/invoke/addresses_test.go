@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
@@ -57,7 +58,7 @@ func TestErrorsDoNotNameTheAddressOfAName(t *testing.T) {
 	token := func(host string) dispatcher.Call {
 		call := callTo("http://receiver.test/", "POST", ample)
 		call.Target.Webhook.Auth = &dispatcher.Auth{OAuth2: &dispatcher.OAuth2Auth{TokenURL: "http://" + host + "/token", ClientID: "c",
-			ClientSecret: &dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")}}}
+			ClientSecret: &dispatcher.Secret{Value: input.NewSensitive("hunter2")}}}
 		return call
 	}
 	for name, tt := range map[string]struct {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // alertTo is a call that delivers a notification to a webhook.
@@ -44,7 +45,7 @@ func echo(t *testing.T, got *[]string) *httptest.Server {
 }
 
 func secretOf(text string) *dispatcher.Secret {
-	return &dispatcher.Secret{Value: dispatcher.NewSensitive(text)}
+	return &dispatcher.Secret{Value: input.NewSensitive(text)}
 }
 
 func TestNotificationsAreSentInTheirFormat(t *testing.T) {
@@ -117,7 +118,7 @@ func TestSecretURLsLeadNowhereElse(t *testing.T) {
 		}
 	}
 	refused := alertTo("http://127.0.0.1:1/", func(w *dispatcher.AlertWebhook) {
-		w.SecretURL, w.Timeout = secretOf("http://127.0.0.1:1/canary"), dispatcher.Duration(time.Minute)
+		w.SecretURL, w.Timeout = secretOf("http://127.0.0.1:1/canary"), input.Duration(time.Minute)
 	})
 	outcome := newInvoker(t).Invoke(t.Context(), refused)
 	if outcome.Class != dispatcher.ClassConnectRefused || strings.Contains(outcome.Error, "canary") {

@@ -12,6 +12,7 @@ import (
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
@@ -22,7 +23,7 @@ func secretFile(name string) dispatcher.Secret {
 func TestRequestsCarryTheCredentials(t *testing.T) {
 	t.Parallel()
 	i := withSecrets(t, map[string]string{"password": "pä:ss w0rd", "token": "a.b-c\n", "key": "k&y=1 %"})
-	stored := dispatcher.Secret{Stored: true, Value: dispatcher.NewSensitive("v")}
+	stored := dispatcher.Secret{Stored: true, Value: input.NewSensitive("v")}
 	url, requests := recorder(t)
 	for name, tt := range map[string]struct {
 		auth   dispatcher.Auth

@@ -17,12 +17,13 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // attempt makes an attempt that is one request to a service of AWS, within the bounds of the app, with the identity of the
 // call and within timeout. send makes the request, and returns the outcome of its response and what that returns as the state.
 func (a *awsClients[C]) attempt(
-	ctx context.Context, call dispatcher.Call, started time.Time, timeout dispatcher.Duration,
+	ctx context.Context, call dispatcher.Call, started time.Time, timeout input.Duration,
 	send func(ctx context.Context, client C) (dispatcher.Outcome, returnedState, error),
 ) dispatcher.Outcome {
 	bounded, cancel := context.WithTimeout(ctx, timeout.Std())
@@ -72,7 +73,7 @@ func failedAWS(class dispatcher.Class, about string, err error) dispatcher.Outco
 }
 
 // refusedByAWS turns the error of a request into an outcome.
-func refusedByAWS(outer, bounded context.Context, err error, timeout dispatcher.Duration) dispatcher.Outcome {
+func refusedByAWS(outer, bounded context.Context, err error, timeout input.Duration) dispatcher.Outcome {
 	var response *awshttp.ResponseError
 	status := 0
 	if errors.As(err, &response) {

@@ -16,6 +16,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/credentials"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
@@ -26,7 +27,7 @@ func callbackKey(context.Context) ([]byte, error) { return []byte("a key of the 
 // longCall is a call of a job with callbacks.
 func longCall(url string) (call dispatcher.Call, token string) {
 	call = callTo(url, "POST", ample)
-	call.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: dispatcher.Duration(2 * time.Hour)}
+	call.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: input.Duration(2 * time.Hour)}
 	return call, dispatcher.CallbackToken([]byte("a key of the installation"), call.EventID, call.Attempt)
 }
 

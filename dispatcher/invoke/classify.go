@@ -15,6 +15,7 @@ import (
 	"syscall"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // mostError bounds the error text of an outcome, in bytes.
@@ -120,7 +121,7 @@ func leadsTo(err error) []string {
 
 // outOfBounds returns the error of what the bounds of the app do not allow; nil if err is nil.
 func outOfBounds(err error) error {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	switch {
 	case err == nil:
 		return nil
@@ -145,7 +146,7 @@ func badSecret(field string, err error) error {
 
 // classify turns the error of a request into an outcome. outer is the context of the attempt
 // without its timeout, bounded the one with its timeout.
-func classify(outer, bounded context.Context, err error, timeout dispatcher.Duration) dispatcher.Outcome {
+func classify(outer, bounded context.Context, err error, timeout input.Duration) dispatcher.Outcome {
 	if outer.Err() != nil {
 		return ended(dispatcher.RunCancelled, dispatcher.ClassCancelled, "the attempt was cancelled")
 	}

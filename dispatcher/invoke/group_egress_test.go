@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
@@ -63,7 +64,7 @@ func TestHostileEndpointGetsNothing(t *testing.T) {
 			for _, strategy := range []dispatcher.Strategy{routing.RoundRobin, routing.Failover, routing.GlobalBusyOver} {
 				f := newFleet(t, 0)
 				f.registered([]string{tt.networks}, []string{canary.port}, "http://"+host+":"+canary.port)
-				f.group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")}}}
+				f.group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("hunter2")}}}
 				o := i.Invoke(t.Context(), f.call("ping", strategy))
 				if o.State != failed || o.Class != dispatcher.ClassNoEndpoint || !strings.Contains(o.Error, "denied") {
 					t.Errorf("%s: %s by %s: outcome = %+v, want no endpoint, because egress is denied", what, host, strategy, o)

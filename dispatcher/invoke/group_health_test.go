@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var (
@@ -115,7 +116,7 @@ func checker(t *testing.T, app string, statuses ...*atomic.Int64) (*Invoker, dis
 	t.Cleanup(i.Close)
 	group := &dispatcher.GroupVersion{}
 	group.App, group.Name, group.Path, group.HealthCheck = app, "workers", "/base", &dispatcher.HealthCheck{
-		Path: "/health", Timeout: dispatcher.Duration(time.Hour),
+		Path: "/health", Timeout: input.Duration(time.Hour),
 	}
 	for n, status := range statuses {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -160,7 +161,7 @@ func TestEndpointThatFailsItsChecksGetsNothing(t *testing.T) {
 		t.Errorf("after three checks, endpoints are %s", got)
 	}
 	call.Job = "ping"
-	call.Target.Group = &dispatcher.GroupTarget{Name: "workers", Timeout: dispatcher.Duration(time.Hour)}
+	call.Target.Group = &dispatcher.GroupTarget{Name: "workers", Timeout: input.Duration(time.Hour)}
 	call.Group.Live = call.Group.Live[1:]
 	if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassNoEndpoint || !o.NotSent ||
 		o.Error != "group workers has no endpoint that is up; it has 1, of which 0 are draining and 1 are down by their health checks" {
@@ -188,7 +189,7 @@ func TestChecksAtOnceAreBounded(t *testing.T) {
 	var calls []dispatcher.Call
 	for _, app := range []string{"a", "b", "c", "d", "e", "f"} {
 		group := &dispatcher.GroupVersion{}
-		group.App, group.Name, group.HealthCheck = app, "workers", &dispatcher.HealthCheck{Timeout: dispatcher.Duration(time.Hour)}
+		group.App, group.Name, group.HealthCheck = app, "workers", &dispatcher.HealthCheck{Timeout: input.Duration(time.Hour)}
 		for n := range 30 {
 			group.Live = append(group.Live, dispatcher.Endpoint{
 				ID: fmt.Sprint("e", n), StaticEndpoint: dispatcher.StaticEndpoint{URL: server.URL},

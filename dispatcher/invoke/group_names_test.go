@@ -21,6 +21,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
@@ -220,7 +221,7 @@ func TestNameWithoutAnswerHasNoEndpoints(t *testing.T) {
 			group.Name = strings.TrimSuffix(name, ".test")
 			call := callOf(group, routing.RoundRobin)
 			if name == "silent.test" {
-				call.Target.Group.Timeout = dispatcher.Duration(500 * time.Millisecond)
+				call.Target.Group.Timeout = input.Duration(500 * time.Millisecond)
 			}
 			if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassNoEndpoint || !o.NotSent ||
 				name != "silent.test" && !strings.Contains(o.Error, want) {
@@ -277,7 +278,7 @@ func TestHostileNameGetsNothing(t *testing.T) {
 			for _, strategy := range []dispatcher.Strategy{routing.RoundRobin, routing.Failover} {
 				group := namedGroup(map[string]dispatcher.DNSMembers{"all": member})
 				group.HealthCheck = &dispatcher.HealthCheck{}
-				group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")}}}
+				group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("hunter2")}}}
 				call := callOf(group, strategy)
 				bounds := dispatcher.Bounds{Egress: tt.bounds}.WithDefaults(call.App)
 				call.Bounds = &bounds

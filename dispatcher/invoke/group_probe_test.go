@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
 
@@ -43,7 +44,7 @@ func TestFailoverChoosesTheFirstEndpointThatIsAlive(t *testing.T) {
 		respond(n, w, r)
 	}
 	f.group.Path = "/base"
-	f.group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")}}}
+	f.group.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("hunter2")}}}
 	var group errgroup.Group
 	for n := range 100 { // fires at once are one question
 		group.Go(func() error {
@@ -113,7 +114,7 @@ func TestProbeIsBoundedByItsTimeout(t *testing.T) {
 		}
 	}
 	for timeout := 200 * time.Millisecond; ; timeout *= 2 { // a slow machine may need longer for the probe of e1
-		f.group.Probe.Timeout = dispatcher.Duration(timeout)
+		f.group.Probe.Timeout = input.Duration(timeout)
 		o := newInvoker(t).Invoke(t.Context(), f.call("ping", routing.Failover))
 		if o.Class == dispatcher.ClassNoEndpoint && timeout < ample/4 && !strings.Contains(o.Error, "within the timeout of") {
 			continue

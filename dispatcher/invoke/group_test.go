@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
@@ -35,7 +36,7 @@ func newFleet(t *testing.T, size int) *fleet {
 	t.Helper()
 	f := &fleet{group: &dispatcher.GroupVersion{}, hits: make([]atomic.Int64, size), probes: make([]atomic.Int64, size)}
 	f.group.SetDefaults()
-	f.group.App, f.group.Name, f.group.Probe.Timeout = "demo", "workers", dispatcher.Duration(ample)
+	f.group.App, f.group.Name, f.group.Probe.Timeout = "demo", "workers", input.Duration(ample)
 	for n := range size {
 		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
@@ -62,7 +63,7 @@ func newFleet(t *testing.T, size int) *fleet {
 // call returns a call of the job to the group.
 func (f *fleet) call(job string, strategy dispatcher.Strategy) dispatcher.Call {
 	call := callTo("", "POST", ample)
-	target := &dispatcher.GroupTarget{Name: f.group.Name, Path: "/run", Strategy: strategy, Timeout: dispatcher.Duration(ample)}
+	target := &dispatcher.GroupTarget{Name: f.group.Name, Path: "/run", Strategy: strategy, Timeout: input.Duration(ample)}
 	call.Job, call.Target, call.Group = job, dispatcher.Target{Group: target}, f.group
 	return call
 }
@@ -285,7 +286,7 @@ func TestNextEndpointIsTriedWhenOneCannotBeReached(t *testing.T) {
 	// slow machine may need several tries: to reach e0 in the other half, and to look before a is tried first again.
 	for _, timeout := range []time.Duration{2, 4, 8, 8, 8, 8, 8, 8, 8, 8} {
 		i, call := newInvoker(t), f.call("ping", routing.First)
-		call.Target.Group.Timeout = dispatcher.Duration(timeout * time.Second)
+		call.Target.Group.Timeout = input.Duration(timeout * time.Second)
 		o := i.Invoke(t.Context(), call)
 		failed := i.GroupStatus(t.Context(), *f.group, dispatcher.EgressBounds{}).Endpoints[0]
 		if o.State != dispatcher.RunSucceeded || failed.State != dispatcher.EndpointSuspect {
@@ -294,7 +295,7 @@ func TestNextEndpointIsTriedWhenOneCannotBeReached(t *testing.T) {
 		if o.Response.Endpoint != "e0" || !strings.HasPrefix(failed.Reason, "no connection within ") {
 			t.Fatalf("request went to %s, and a is %+v, want e0 and no connection to a", o.Response.Endpoint, failed)
 		}
-		call.Target.Group.Timeout = dispatcher.Duration(ample)
+		call.Target.Group.Timeout = input.Duration(ample)
 		if o = i.Invoke(t.Context(), call); !o.StartedAt.Before(*failed.Until) {
 			continue
 		}
@@ -346,7 +347,7 @@ func TestNoOtherEndpointIsTriedAfterTheTimeout(t *testing.T) {
 	call := f.call("ping", routing.RoundRobin)
 	sent, attempts, timeout := map[string]bool{}, 0, 250*time.Millisecond
 	for ; len(sent) < 6; attempts++ {
-		call.EventID, call.Target.Group.Timeout = fmt.Sprint("evt_", attempts), dispatcher.Duration(timeout)
+		call.EventID, call.Target.Group.Timeout = fmt.Sprint("evt_", attempts), input.Duration(timeout)
 		switch o := i.Invoke(t.Context(), call); {
 		case o.Class == dispatcher.ClassTimeout && !o.NotSent:
 			sent[call.EventID] = true

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
 
@@ -159,7 +160,7 @@ func (a *groupAttempt) post(
 	}
 	clean := newRedaction(r.revealed)
 	if got, err = send(ctx, client, r, &stopwatch{start: a.started}); err != nil {
-		timeout := dispatcher.Duration(executorTimeout)
+		timeout := input.Duration(executorTimeout)
 		return got, reply, errors.New(clean.clean(classify(ctx, ctx, err, timeout).Error))
 	}
 	got.body = []byte(clean.clean(string(got.body))) // an executor may log what it was sent

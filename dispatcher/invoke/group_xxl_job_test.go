@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
 )
 
@@ -39,7 +40,7 @@ func newExecutors(t *testing.T, size int) *executors {
 	t.Helper()
 	e := &executors{fleet: newFleet(t, size), replies: map[string]string{}}
 	e.group.Kind = dispatcher.GroupXXLJob
-	e.group.AccessToken = &dispatcher.Secret{Value: dispatcher.NewSensitive(accessToken)}
+	e.group.AccessToken = &dispatcher.Secret{Value: input.NewSensitive(accessToken)}
 	e.respond = func(int, http.ResponseWriter, *http.Request) {}
 	for n, server := range e.servers {
 		server.Config.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -93,7 +94,7 @@ func TestExecutorGetsTheRunOfItsProtocol(t *testing.T) {
 	call := e.call("sync", routing.RoundRobin)
 	call.Target.Group.XXLJob = &dispatcher.XXLJobRun{
 		Handler: "demoJobHandler", Param: "day {{.Attempt}} \"x\"", Blocking: dispatcher.BlockingForbid,
-		ExecutorTimeout: dispatcher.Duration(90 * time.Second),
+		ExecutorTimeout: input.Duration(90 * time.Second),
 	}
 	var err error
 	if call.Templates, err = call.Target.Templates(); err != nil {
@@ -295,7 +296,7 @@ func TestAccessTokenOfAGroupIsCompared(t *testing.T) {
 	of := dispatcher.ExecutorCall{App: "demo", Bounds: &bounds}
 	reference := secretFile("token")
 	missing := secretFile("missing")
-	for _, secret := range []*dispatcher.Secret{{Value: dispatcher.NewSensitive(accessToken)}, &reference} {
+	for _, secret := range []*dispatcher.Secret{{Value: input.NewSensitive(accessToken)}, &reference} {
 		of.Group = &dispatcher.GroupVersion{}
 		of.Group.AccessToken = secret
 		for text, want := range map[string]bool{accessToken: true, accessToken + "x": false, "": false} {

@@ -24,6 +24,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
@@ -338,7 +339,7 @@ func TestErrorsOfLambdaHaveTheirClassAfterOneInvoke(t *testing.T) {
 			if tt.state == timedOut {
 				timeout = brokenTimeout
 			}
-			call := invocation(func(l *dispatcher.Lambda) { l.Timeout = dispatcher.Duration(timeout) })
+			call := invocation(func(l *dispatcher.Lambda) { l.Timeout = input.Duration(timeout) })
 			o := s.invoker().Invoke(t.Context(), call)
 			if o.State != tt.state || o.Class != tt.class || !strings.Contains(o.Error, tt.says) || s.count() != 1 {
 				t.Errorf("outcome = %+v after %d invocations, want %s %s saying %q after 1",

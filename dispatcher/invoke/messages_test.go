@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -246,9 +247,9 @@ func merged[V any](maps ...map[string]V) map[string]V {
 
 func withTimeout(call dispatcher.Call, timeout time.Duration) dispatcher.Call {
 	if call.Target.SQS != nil {
-		call.Target.SQS.Timeout = dispatcher.Duration(timeout)
+		call.Target.SQS.Timeout = input.Duration(timeout)
 	} else {
-		call.Target.SNS.Timeout = dispatcher.Duration(timeout)
+		call.Target.SNS.Timeout = input.Duration(timeout)
 	}
 	return call
 }

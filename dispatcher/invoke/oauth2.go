@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // oauth2Client is a client at a token endpoint, with its credentials.
@@ -150,7 +151,7 @@ func (c oauth2Client) unreachable(ctx context.Context, err error, clean redactio
 	if errors.As(err, &classed) {
 		return classed
 	}
-	outcome := classify(context.WithoutCancel(ctx), ctx, err, dispatcher.Duration(tokenTimeout))
+	outcome := classify(context.WithoutCancel(ctx), ctx, err, input.Duration(tokenTimeout))
 	return &tokenError{class: dispatcher.ClassOAuth2, addresses: addressesOf(outcome),
 		error: fmt.Errorf("token endpoint %s: %s", c.endpoint, clean.clean(outcome.Error))}
 }

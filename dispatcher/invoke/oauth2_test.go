@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
@@ -260,7 +261,7 @@ func TestSlowTokenEndpointEndsWithTheAttempt(t *testing.T) {
 	defer close(stop)
 	call := withToken(target, clientOf(server.URL))
 	for timeout := short; len(arrived) == 0 && timeout < ample; timeout *= 2 { // a slow machine may not even connect in time
-		call.Target.Webhook.Timeout = dispatcher.Duration(timeout)
+		call.Target.Webhook.Timeout = input.Duration(timeout)
 		if o := i.Invoke(t.Context(), call); o.Class != dispatcher.ClassOAuth2 || !o.NotSent ||
 			!strings.Contains(o.Error, "no response within the timeout of the attempt") {
 			t.Errorf("outcome = %+v, want the timeout of the attempt", o)
@@ -385,7 +386,7 @@ func TestTokenEndpointObeysTheEgressRules(t *testing.T) {
 		"a host out of bounds": {strings.Replace(server.URL, "127.0.0.1", "localhost", 1), hosts, true, dispatcher.ClassBounds},
 	} {
 		client := clientOf(tt.tokenURL)
-		client.ClientSecret = &dispatcher.Secret{Stored: true, Value: dispatcher.NewSensitive("hunter2")}
+		client.ClientSecret = &dispatcher.Secret{Stored: true, Value: input.NewSensitive("hunter2")}
 		i := invoke.New(invoke.Options{Egress: invoke.Egress{Loopback: tt.loopback}})
 		t.Cleanup(i.Close)
 		o := i.Invoke(t.Context(), within(withToken(target, client), tt.bounds))

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
 )
 
@@ -67,7 +68,7 @@ func (s *secrets) reveal(ctx context.Context, of owner, secret dispatcher.Secret
 	}
 	if !of.bounds.AllowsSecret(secret.Reference) {
 		return "", outOfBounds(fmt.Errorf("%s is not one that app %s may use; its bounds allow %s (secrets)",
-			dispatcher.Echo(secret.Reference), of.app, strings.Join(of.bounds.Secrets, ", ")))
+			input.Echo(secret.Reference), of.app, strings.Join(of.bounds.Secrets, ", ")))
 	}
 	s.mu.Lock()
 	found, ok := s.of[secret.Reference]
@@ -105,7 +106,7 @@ func (s *secrets) managed(ctx context.Context, of owner, reference string, r dis
 		err = fmt.Errorf("it has more than %d KiB", dispatcher.MaxSecret>>10)
 	}
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", dispatcher.Echo(reference), err)
+		return "", fmt.Errorf("%s: %w", input.Echo(reference), err)
 	}
 	return text, nil
 }

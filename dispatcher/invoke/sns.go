@@ -9,6 +9,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sns/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // topics publishes messages to SNS topics.
@@ -36,13 +37,13 @@ func (t topics) call(ctx context.Context, call dispatcher.Call, started time.Tim
 	for name, value := range message.Attributes {
 		attributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(value)}
 	}
-	input := &sns.PublishInput{
+	in := &sns.PublishInput{
 		TopicArn: aws.String(call.Target.SNS.TopicARN), Subject: given(message.Subject), Message: aws.String(message.Body),
 		MessageAttributes: attributes, MessageGroupId: given(message.GroupID), MessageDeduplicationId: given(message.DeduplicationID),
 	}
-	timeout := dispatcher.Duration(call.Target.Timeout())
+	timeout := input.Duration(call.Target.Timeout())
 	once := func(ctx context.Context, publish publishMessage) (dispatcher.Outcome, returnedState, error) {
-		output, err := publish(ctx, input)
+		output, err := publish(ctx, in)
 		if err != nil {
 			return dispatcher.Outcome{}, returnedState{}, err
 		}

@@ -13,6 +13,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // queues sends messages to SQS queues.
@@ -45,13 +46,13 @@ func (q queues) call(ctx context.Context, call dispatcher.Call, started time.Tim
 	for name, value := range message.Attributes {
 		attributes[name] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(value)}
 	}
-	input := &sqs.SendMessageInput{
+	in := &sqs.SendMessageInput{
 		MessageBody: aws.String(message.Body), MessageAttributes: attributes,
 		MessageGroupId: given(message.GroupID), MessageDeduplicationId: given(message.DeduplicationID),
 	}
-	timeout := dispatcher.Duration(call.Target.Timeout())
+	timeout := input.Duration(call.Target.Timeout())
 	return q.attempt(ctx, call, started, timeout, func(ctx context.Context, send sendMessage) (dispatcher.Outcome, returnedState, error) {
-		output, err := send(ctx, call.Target.SQS.QueueARN, input)
+		output, err := send(ctx, call.Target.SQS.QueueARN, in)
 		if err != nil {
 			return dispatcher.Outcome{}, returnedState{}, err
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
@@ -89,7 +90,7 @@ func TestStateThatATargetReturns(t *testing.T) {
 			defer server.Close()
 			call := carrying(callTo(server.URL, "POST", ample), `1`)
 			call.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{
-				Token: dispatcher.Secret{Value: dispatcher.NewSensitive("s3cret-of-the-job")}}}
+				Token: dispatcher.Secret{Value: input.NewSensitive("s3cret-of-the-job")}}}
 			if tt.change != nil {
 				tt.change(&call)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // stopwatch measures the phases of an attempt. The transport calls it from its own goroutines, which
@@ -94,8 +95,8 @@ func (s *stopwatch) dialling() {
 }
 
 // since returns a length in whole microseconds, at least one: 0 means that the phase did not happen.
-func since(began, now time.Time) dispatcher.Duration {
-	return dispatcher.Duration(max(now.Sub(began).Truncate(time.Microsecond), time.Microsecond))
+func since(began, now time.Time) input.Duration {
+	return input.Duration(max(now.Sub(began).Truncate(time.Microsecond), time.Microsecond))
 }
 
 // sent reports whether any byte of the request may have been sent, or the connection was new. If

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // BenchmarkWebhook measures what a node spends on a signed request and its response.
@@ -30,7 +31,7 @@ func signedCall(url string) dispatcher.Call {
 	target.Webhook.SetDefaults()
 	target.Webhook.URL = url
 	target.Webhook.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{
-		"main": {Value: dispatcher.NewSensitive("whsec_bm90IGEgc2VjcmV0OiBpdCBzaWducyBmb3Igbm9ib2R5")},
+		"main": {Value: input.NewSensitive("whsec_bm90IGEgc2VjcmV0OiBpdCBzaWducyBmb3Igbm9ib2R5")},
 	}}
 	return dispatcher.Call{
 		App: "shop", Job: "report", Trigger: "daily", EventID: "evt_1", Attempt: 1, Target: target, Payload: []byte(`{"text":"x"}`),

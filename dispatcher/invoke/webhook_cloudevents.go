@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // eventType is the type of all CloudEvents that Carillon sends.
@@ -19,7 +20,7 @@ func setEvent(h http.Header, call dispatcher.Call) {
 	h["Ce-Id"] = []string{call.EventID}
 	h["Ce-Source"] = []string{eventSource(call)}
 	h["Ce-Type"] = []string{eventType}
-	h["Ce-Time"] = []string{dispatcher.FormatInstant(call.Key.ScheduledAt)}
+	h["Ce-Time"] = []string{input.FormatInstant(call.Key.ScheduledAt)}
 	if call.Trigger != "" {
 		h["Ce-Subject"] = []string{call.Trigger}
 	}
@@ -37,7 +38,7 @@ func envelope(call dispatcher.Call, data json.RawMessage) ([]byte, error) {
 		ContentType string          `json:"datacontenttype"`
 		Data        json.RawMessage `json:"data"`
 	}{
-		"1.0", call.EventID, eventSource(call), eventType, dispatcher.FormatInstant(call.Key.ScheduledAt), call.Trigger,
+		"1.0", call.EventID, eventSource(call), eventType, input.FormatInstant(call.Key.ScheduledAt), call.Trigger,
 		"application/json", data,
 	})
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // request is the request of one attempt.
@@ -151,7 +152,7 @@ func (h *webhooks) identify(header http.Header, call dispatcher.Call, now time.T
 	values := []string{
 		h.agent, call.EventID, strconv.FormatInt(now.Unix(), 10),
 		call.App, call.Job, call.Trigger, call.Key.String(), string(call.Key.Kind),
-		dispatcher.FormatInstant(call.Key.ScheduledAt), strconv.Itoa(call.Attempt), strconv.FormatInt(call.Fence(), 10),
+		input.FormatInstant(call.Key.ScheduledAt), strconv.Itoa(call.Attempt), strconv.FormatInt(call.Fence(), 10),
 	}
 	for n, name := range identity {
 		header[name] = values[n : n+1 : n+1]
@@ -174,8 +175,8 @@ func (h *webhooks) identify(header http.Header, call dispatcher.Call, now time.T
 		}
 	}
 	if m := call.Missed; m != nil {
-		header["Carillon-Missed-From"] = []string{dispatcher.FormatInstant(m.From)}
-		header["Carillon-Missed-To"] = []string{dispatcher.FormatInstant(m.To)}
+		header["Carillon-Missed-From"] = []string{input.FormatInstant(m.From)}
+		header["Carillon-Missed-To"] = []string{input.FormatInstant(m.To)}
 		header["Carillon-Missed-Count"] = []string{strconv.Itoa(m.Count)}
 	}
 }

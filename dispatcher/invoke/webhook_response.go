@@ -10,13 +10,14 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Bounds of the part of a response that is kept.
 const (
 	mostResponse    = 64 << 10 // bytes of the body; a longer one closes the connection
 	mostHeaderValue = 1 << 10  // bytes of one header
-	slowResponse    = dispatcher.Duration(time.Second)
+	slowResponse    = input.Duration(time.Second)
 )
 
 // keptHeaders are the response headers that are kept. They describe the content, the next step and

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
@@ -34,7 +35,7 @@ func callTo(url, method string, timeout time.Duration) dispatcher.Call {
 			TriggerID: dispatcher.TriggerID("demo", "ping", "fast"), ScheduledAt: at, Kind: dispatcher.KindSchedule,
 		},
 		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
-			URL: url, Method: method, Timeout: dispatcher.Duration(timeout),
+			URL: url, Method: method, Timeout: input.Duration(timeout),
 			Headers: map[string]string{"X-Own": "yes", "content-type": "text/x-own"},
 		}},
 	}
@@ -161,7 +162,7 @@ func TestFailuresHaveTheirClass(t *testing.T) {
 func timingOut(t *testing.T, i *invoke.Invoker, call dispatcher.Call) (o dispatcher.Outcome) {
 	t.Helper()
 	for timeout := 250 * time.Millisecond; timeout < ample; timeout *= 2 {
-		call.Target.Webhook.Timeout = dispatcher.Duration(timeout)
+		call.Target.Webhook.Timeout = input.Duration(timeout)
 		if o = i.Invoke(t.Context(), call); o.Class != dispatcher.ClassConnectTimeout {
 			break
 		}

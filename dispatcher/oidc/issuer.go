@@ -16,6 +16,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Options are what an operator says about an issuer.
@@ -43,10 +44,10 @@ type Issuer struct {
 // New returns an issuer. It fetches nothing; see Run.
 func New(o Options) (*Issuer, error) {
 	if err := checkURL(o.Issuer); err != nil {
-		return nil, fmt.Errorf("issuer %s: %w", dispatcher.Echo(o.Issuer), err)
+		return nil, fmt.Errorf("issuer %s: %w", input.Echo(o.Issuer), err)
 	}
 	if strings.Contains(o.Issuer, "?") {
-		return nil, fmt.Errorf("issuer %s: it has a query, which no issuer has", dispatcher.Echo(o.Issuer))
+		return nil, fmt.Errorf("issuer %s: it has a query, which no issuer has", input.Echo(o.Issuer))
 	}
 	if o.Audience == "" {
 		return nil, errors.New("audience: is required; choose one for this installation, such as its URL, and have tokens issued for it")
@@ -90,7 +91,7 @@ func (i *Issuer) Warning(now time.Time) string {
 	case i.keys == nil || now.Sub(i.keys.at) >= keyLife:
 		return "the OIDC issuer does not answer, and there are no keys of it, so no JSON Web Token is accepted; the log says why"
 	case now.Sub(i.keys.at) >= 2*keyInterval:
-		return "the OIDC issuer has not answered since " + dispatcher.FormatInstant(i.keys.at) + "; its keys serve for a day; the log says why"
+		return "the OIDC issuer has not answered since " + input.FormatInstant(i.keys.at) + "; its keys serve for a day; the log says why"
 	}
 	return ""
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // LoginOptions are what an operator says about the login of people.
@@ -109,7 +110,7 @@ func (l *Login) Finish(ctx context.Context, r dispatcher.LoginRequest, callback 
 	if refused, is := errors.AsType[*oauth2.RetrieveError](err); is {
 		// Its text would hold what the issuer responded.
 		return none, fmt.Errorf("exchange the code at %s: status %d %s", l.issuer.url, refused.Response.StatusCode,
-			dispatcher.Echo(refused.ErrorCode))
+			input.Echo(refused.ErrorCode))
 	}
 	if err != nil {
 		return none, fmt.Errorf("exchange the code at %s: %w", l.issuer.url, withoutURL(err))
@@ -135,7 +136,7 @@ func (l *Login) checkCallback(r dispatcher.LoginRequest, callback url.Values) er
 		return bad("the login was not begun in this browser, or too long ago")
 	}
 	if code := callback.Get("error"); code != "" {
-		return bad("the issuer says " + dispatcher.Echo(code))
+		return bad("the issuer says " + input.Echo(code))
 	}
 	// RFC 9207: the response of one issuer must not be taken for that of another.
 	if from := callback.Get("iss"); callback.Has("iss") && from != l.issuer.url {
@@ -170,7 +171,7 @@ func CheckScopes(all []string) error {
 		return scope == "" || strings.ContainsFunc(scope, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' || r == '\\' })
 	})
 	if at >= 0 {
-		return fmt.Errorf("%s is not a scope such as groups", dispatcher.Echo(all[at]))
+		return fmt.Errorf("%s is not a scope such as groups", input.Echo(all[at]))
 	}
 	return nil
 }

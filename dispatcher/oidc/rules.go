@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Rule gives scopes to the identities whose claims fit.
@@ -45,18 +46,18 @@ func ParseRules(text []byte) (Rules, error) {
 }
 
 func (r Rules) validate() error {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	switch {
 	case len(r) == 0:
-		problems.Add("/rules", dispatcher.CodeRequired, "there are no rules, so nobody would be permitted anything; give at least one")
+		problems.Add("/rules", input.CodeRequired, "there are no rules, so nobody would be permitted anything; give at least one")
 	case len(r) > mostRules:
-		problems.Add("/rules", dispatcher.CodeTooMany, "there are %d rules; the maximum is %d", len(r), mostRules)
+		problems.Add("/rules", input.CodeTooMany, "there are %d rules; the maximum is %d", len(r), mostRules)
 		return problems
 	}
 	for i, rule := range r {
 		at := fmt.Sprintf("/rules/%d", i)
 		if !rule.tells() {
-			problems.Add(at+"/claims", dispatcher.CodeRequired, "no claim has a pattern but *, so the rule would fit everybody who has "+
+			problems.Add(at+"/claims", input.CodeRequired, "no claim has a pattern but *, so the rule would fit everybody who has "+
 				"a token of the issuer; say whose, such as by sub")
 		}
 		problems.AddError(at, dispatcher.APIToken{Name: "rule", Scopes: rule.Scopes, Apps: rule.Apps}.Validate())

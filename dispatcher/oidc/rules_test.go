@@ -8,6 +8,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
@@ -32,7 +33,7 @@ func TestRulesAreReadStrictly(t *testing.T) {
 		``:                "?",
 	} {
 		_, err := oidc.ParseRules([]byte(text))
-		var problems dispatcher.Problems
+		var problems input.Problems
 		switch {
 		case path == "" && err != nil:
 			t.Errorf("%s gives %v", text, err)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // judgedJob is a job as its alerts see it.
@@ -16,7 +17,7 @@ type judgedJob struct {
 	id, appID int64
 	app, name string
 	salt      dispatcher.Salt // of the app
-	labels    dispatcher.Labels
+	labels    input.Labels
 	deleted   bool
 	follows   int  // jobs.follows
 	watched   bool // as AlertFacts has it

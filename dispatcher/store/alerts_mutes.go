@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // MuteAlert mutes an alert.
 func (s *store) MuteAlert(
-	ctx context.Context, app, name string, mute dispatcher.AlertMute, change dispatcher.Change,
+	ctx context.Context, app, name string, mute dispatcher.AlertMute, change input.Change,
 ) (dispatcher.Alert, error) {
 	if err := mute.Validate(); err != nil {
 		return dispatcher.Alert{}, err
@@ -30,11 +31,11 @@ func (s *store) MuteAlert(
 }
 
 // UnmuteAlert lifts an operator's mute. The handler notifies what it kept back.
-func (s *store) UnmuteAlert(ctx context.Context, app, name string, change dispatcher.Change) (dispatcher.Alert, error) {
+func (s *store) UnmuteAlert(ctx context.Context, app, name string, change input.Change) (dispatcher.Alert, error) {
 	return s.changeMute(ctx, app, name, "unmute", change, func(time.Time) (*dispatcher.AlertMute, error) { return nil, nil })
 }
 
-func (s *store) changeMute(ctx context.Context, app, name, action string, change dispatcher.Change,
+func (s *store) changeMute(ctx context.Context, app, name, action string, change input.Change,
 	next func(time.Time) (*dispatcher.AlertMute, error)) (stored dispatcher.Alert, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		alert, err := findAlert(ctx, t, app, name, t.lock())
@@ -94,7 +95,7 @@ func mutedOrNil(m *dispatcher.AlertMute) any {
 }
 
 // TestAlert queues a notification that tests the destination of an alert.
-func (s *store) TestAlert(ctx context.Context, app, name string, change dispatcher.Change) (run dispatcher.Run, err error) {
+func (s *store) TestAlert(ctx context.Context, app, name string, change input.Change) (run dispatcher.Run, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		alert, err := findAlert(ctx, t, app, name, "")
 		if err != nil {
@@ -124,7 +125,7 @@ func (s *store) TestAlert(ctx context.Context, app, name string, change dispatch
 		queued, err := t.queueRun(ctx, key, attached, revision, &dispatcher.RunInput{Payload: payload,
 			Cause: &dispatcher.RunCause{Alert: name}})
 		if err == nil && !queued {
-			err = fmt.Errorf("alert %s was tested in this millisecond: %w", dispatcher.Echo(name), dispatcher.ErrConflict)
+			err = fmt.Errorf("alert %s was tested in this millisecond: %w", input.Echo(name), dispatcher.ErrConflict)
 		}
 		if err == nil {
 			run, err = s.findRun(ctx, t, key.String())
@@ -161,7 +162,7 @@ func (s *store) AlertEvents(ctx context.Context, query dispatcher.AlertEventQuer
 	if query.Page.Cursor != "" {
 		at, id, err := dispatcher.ParseAuditID(query.Page.Cursor)
 		if err != nil {
-			return nil, fmt.Errorf("cursor %s is not that of an event of an alert: %w", dispatcher.Echo(query.Page.Cursor), err)
+			return nil, fmt.Errorf("cursor %s is not that of an event of an alert: %w", input.Echo(query.Page.Cursor), err)
 		}
 		w.add("(at, id) < (%s, %s)", at.UnixMilli(), id)
 	}

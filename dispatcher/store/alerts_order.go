@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // The notifications of one condition are runs of their own, and a receiver keeps what it is told last: an incident that opens
@@ -48,21 +49,21 @@ func (s *store) orderNotifications(ctx context.Context, inputs map[dispatcher.Ru
 		tracks[one.id] = one.AlertTrack
 	}
 	for key, n := range told {
-		input := inputs[key]
+		in := inputs[key]
 		before := key
-		before.ScheduledAt = input.After
+		before.ScheduledAt = in.After
 		if under[before] {
-			input.Held = before.String()
+			in.Held = before.String()
 		}
 		track, known := tracks[key.TriggerID]
 		switch {
 		case known && track.Overtakes(n):
-			input.Overtaken = fmt.Sprintf("%s was overtaken: people were told %s at %s", n.Transition, track.Told,
-				dispatcher.FormatInstant(track.ToldAt))
+			in.Overtaken = fmt.Sprintf("%s was overtaken: people were told %s at %s", n.Transition, track.Told,
+				input.FormatInstant(track.ToldAt))
 		case !known && n.Transition != dispatcher.AlertResolved:
-			input.Overtaken = fmt.Sprintf("%s is not told any more: the condition has ended since", n.Transition)
+			in.Overtaken = fmt.Sprintf("%s is not told any more: the condition has ended since", n.Transition)
 		}
-		inputs[key] = input
+		inputs[key] = in
 	}
 	return nil
 }

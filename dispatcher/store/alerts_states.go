@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // AlertStates returns a page of the states of alerts of an app, by alert, job and condition.
@@ -49,7 +50,7 @@ func (s *store) alertStates(ctx context.Context, q querier, query dispatcher.Ale
 	if query.Page.Cursor != "" {
 		parts := strings.Split(query.Page.Cursor, "/")
 		if len(parts) != 3 {
-			return nil, fmt.Errorf("cursor %s is not that of a state of an alert", dispatcher.Echo(query.Page.Cursor))
+			return nil, fmt.Errorf("cursor %s is not that of a state of an alert", input.Echo(query.Page.Cursor))
 		}
 		w.add("(a.name, j.name, s.condition) > (%s, %s, %s)", parts[0], parts[1], parts[2])
 	}
@@ -111,7 +112,7 @@ func (s *store) addDelivery(ctx context.Context, q querier, track keyedTrack, st
 
 // AcknowledgeAlert acknowledges what holds for a job, and notifies of it.
 func (s *store) AcknowledgeAlert(ctx context.Context, app, name string, ack dispatcher.AlertAcknowledgement,
-	change dispatcher.Change) ([]dispatcher.AlertState, error) {
+	change input.Change) ([]dispatcher.AlertState, error) {
 	if err := ack.Validate(); err != nil {
 		return nil, err
 	}
@@ -138,13 +139,13 @@ func (s *store) AcknowledgeAlert(ctx context.Context, app, name string, ack disp
 
 // pastProblem refuses a time that is not in the future.
 func pastProblem(path string, at, now time.Time) error {
-	return dispatcher.Problems{{Path: path, Code: dispatcher.CodeAtPast, Message: "time " + dispatcher.FormatInstant(at) +
-		" has passed; it is " + dispatcher.FormatInstant(now) + ": give a later one, or leave it out"}}
+	return input.Problems{{Path: path, Code: input.CodeAtPast, Message: "time " + input.FormatInstant(at) +
+		" has passed; it is " + input.FormatInstant(now) + ": give a later one, or leave it out"}}
 }
 
 // WithdrawAcknowledgement takes acknowledgements back.
 func (s *store) WithdrawAcknowledgement(ctx context.Context, app, name, job string, condition dispatcher.AlertCondition,
-	change dispatcher.Change) ([]dispatcher.AlertState, error) {
+	change input.Change) ([]dispatcher.AlertState, error) {
 	return s.changeStates(ctx, app, name, job, condition, "unacknowledge", change, func(j *judgement, id int64, _ dispatcher.AlertRule) bool {
 		track := j.tracks[id]
 		if track.Acknowledged == nil {
@@ -159,7 +160,7 @@ func (s *store) WithdrawAcknowledgement(ctx context.Context, app, name, job stri
 // changeStates changes states of an alert for a job, of one condition or of all, and returns those that do changed.
 // ErrConflict: it changed none.
 func (s *store) changeStates(ctx context.Context, app, name, jobName string, condition dispatcher.AlertCondition, action string,
-	change dispatcher.Change, do func(*judgement, int64, dispatcher.AlertRule) bool, check func(time.Time) error) (
+	change input.Change, do func(*judgement, int64, dispatcher.AlertRule) bool, check func(time.Time) error) (
 	states []dispatcher.AlertState, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
@@ -196,7 +197,7 @@ func (s *store) changeStates(ctx context.Context, app, name, jobName string, con
 			return err
 		}
 		states, err = s.alertStates(ctx, t, dispatcher.AlertStateQuery{App: app, Alert: name, Job: jobName,
-			Page: dispatcher.Page{Limit: len(dispatcher.AlertConditions)}}, t.now)
+			Page: input.Page{Limit: len(dispatcher.AlertConditions)}}, t.now)
 		if err != nil {
 			return err
 		}
@@ -207,8 +208,8 @@ func (s *store) changeStates(ctx context.Context, app, name, jobName string, con
 			}
 		}
 		if states = kept; len(states) == 0 {
-			return fmt.Errorf("%s alert %s: %s of it holds for job %s, or it was done before: %w", action, dispatcher.Echo(name),
-				cmp.Or(string(condition), "nothing"), dispatcher.Echo(jobName), dispatcher.ErrConflict)
+			return fmt.Errorf("%s alert %s: %s of it holds for job %s, or it was done before: %w", action, input.Echo(name),
+				cmp.Or(string(condition), "nothing"), input.Echo(jobName), dispatcher.ErrConflict)
 		}
 		return t.audit(ctx, action, app, "alert "+name+" job "+jobName, alert.Revision)
 	})

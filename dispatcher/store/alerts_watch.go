@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // unselectedAfter is how long a state stays of which the alert no longer applies to the job, because the job was changed.
@@ -50,7 +51,7 @@ func (s *store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time,
 	}
 	var portion swept
 	err = s.orAside(ctx, func() error {
-		return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
 			portion, err = t.sweepAlerts(ctx, dispatcher.AppID(apps[0]), limit)
 			return err
 		})
@@ -101,7 +102,7 @@ func (s *store) lookAtStates(ctx context.Context, states []dueState, now time.Ti
 	for i, state := range states {
 		ids[i], jobs[i] = state.id, state.job
 	}
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		j, err := t.judge(ctx, jobs)
 		if err != nil {
 			return err

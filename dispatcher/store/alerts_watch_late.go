@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // lateFire is a fire that may be late: its alerts decide.
@@ -117,7 +118,7 @@ func (s *store) tellLate(ctx context.Context, fires []lateFire, now time.Time) (
 	for i, f := range fires {
 		jobs[i] = f.job
 	}
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		j, err := t.judge(ctx, jobs)
 		if err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var (
@@ -119,7 +120,7 @@ func (m madeTransition) delivery(triggers map[string]string) (queuedRun, error) 
 	seen := m.Observation
 	n := dispatcher.AlertNotification{
 		App: m.job.app, Alert: m.alert.Name, Job: m.job.name, Condition: m.track.Condition, Transition: m.Transition, At: m.At, Since: m.Since,
-		Count: m.Count, Run: m.track.Run, Class: m.track.Class, Error: m.track.Error, LateBy: dispatcher.Duration(seen.LateBy),
+		Count: m.Count, Run: m.track.Run, Class: m.track.Class, Error: m.track.Error, LateBy: input.Duration(seen.LateBy),
 		Description: m.alert.Description, Labels: m.job.labels, Sequence: m.Sequence, By: m.By, Reason: m.Reason,
 	}
 	if m.Transition == dispatcher.AlertResolved {

@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // auditEntry is what an entry of the audit log says of a change, besides who made it.
@@ -37,7 +38,7 @@ func (t *tx) auditChange(ctx context.Context, c auditEntry) error {
 func drawAuditID() int64 { return rand.Int64N(1 << 62) }
 
 // insertAuditEntry writes the entry of a change.
-func insertAuditEntry(ctx context.Context, do execute, now time.Time, id int64, by dispatcher.Change, c auditEntry) error {
+func insertAuditEntry(ctx context.Context, do execute, now time.Time, id int64, by input.Change, c auditEntry) error {
 	e := dispatcher.AuditEntry{
 		At: now, Actor: by.Actor, TokenID: by.TokenID, Address: by.Address, RequestID: by.RequestID,
 		Action: c.action, App: c.app, Subject: c.subject, Revision: c.revision,
@@ -161,7 +162,7 @@ func (t *tx) hashed(ctx context.Context, secrets map[string]dispatcher.Secret) (
 		}
 		mac := hmac.New(sha256.New, key)
 		mac.Write([]byte(secret.Value.Reveal()))
-		secrets[path] = dispatcher.Secret{Value: dispatcher.NewSensitive("hash:" + hex.EncodeToString(mac.Sum(nil)[:4]))}
+		secrets[path] = dispatcher.Secret{Value: input.NewSensitive("hash:" + hex.EncodeToString(mac.Sum(nil)[:4]))}
 	}
 	return secrets, nil
 }
@@ -352,7 +353,7 @@ func (t *tx) auditJob(ctx context.Context, c auditEntry, before, after *dispatch
 
 // RecordRefusal adds the refusal of a change to the audit log.
 func (s *store) RecordRefusal(ctx context.Context, entry dispatcher.AuditEntry) error {
-	return s.change(ctx, dispatcher.Change{Now: entry.At}, func(ctx context.Context, t *tx) error {
+	return s.change(ctx, input.Change{Now: entry.At}, func(ctx context.Context, t *tx) error {
 		entry.At = t.now
 		return writeAuditEntry(ctx, t.execute, t.audits.ids.Add(1), entry)
 	})

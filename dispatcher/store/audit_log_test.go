@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -42,7 +43,7 @@ func TestAuditLogShowsSecretsAsHashes(t *testing.T) {
 		kept := dispatcher.Secret{Stored: true}
 		put(t, s, secretJob(kept, value("hunter3")))
 		put(t, s, secretJob(kept, value("hunter2")))
-		must(t, s.DeleteJob(t.Context(), "demo", "ping", dispatcher.Change{}))
+		must(t, s.DeleteJob(t.Context(), "demo", "ping", input.Change{}))
 		log := auditLog(t, s, dispatcher.AuditQuery{Subject: "job ping"})
 		if len(log) != 4 || log[0].Before != nil || log[3].After != nil {
 			t.Fatalf("the log has %+v", log)
@@ -102,7 +103,7 @@ func TestAuditLogIsReadFromItsIndexes(t *testing.T) {
 			s := open(t)
 			must(t, store.Exec(t.Context(), s, fill))
 			must(t, store.Exec(t.Context(), s, "ANALYZE"))
-			page := dispatcher.Page{Limit: 100, Cursor: dispatcher.AuditID(may1, 7)}
+			page := input.Page{Limit: 100, Cursor: dispatcher.AuditID(may1, 7)}
 			for index, query := range map[string]dispatcher.AuditQuery{
 				"audit_log_app":     {Apps: []string{"app 1"}, Page: page},
 				"audit_log_app ":    {Apps: []string{"app 1", "app 2"}, Page: page},

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // backfill is a row of backfills.
@@ -54,7 +55,7 @@ func scanBackfill(row scanner) (b backfill, err error) {
 func findBackfill(ctx context.Context, q querier, app, id, lock string) (backfill, error) {
 	key, err := dispatcher.ParseBackfillID(id)
 	if err != nil {
-		return backfill{}, dispatcher.NotFound("backfill", dispatcher.Echo(id))
+		return backfill{}, dispatcher.NotFound("backfill", input.Echo(id))
 	}
 	// $1 backfill, $2 app
 	found, ok, err := first(ctx, q, scanBackfill, backfillRows+`f.id = $1 AND f.app_id = $2`+lockOf(lock, "f"), key, dispatcher.AppID(app))
@@ -88,7 +89,7 @@ func (s *store) Backfills(ctx context.Context, query dispatcher.BackfillQuery) (
 	if query.Page.Cursor != "" {
 		after, err := dispatcher.ParseBackfillID(query.Page.Cursor)
 		if err != nil {
-			return nil, fmt.Errorf("cursor %s: %w", dispatcher.Echo(query.Page.Cursor), err)
+			return nil, fmt.Errorf("cursor %s: %w", input.Echo(query.Page.Cursor), err)
 		}
 		w.add("f.id < %s", after)
 	}
@@ -103,7 +104,7 @@ func (s *store) Backfills(ctx context.Context, query dispatcher.BackfillQuery) (
 
 // CreateBackfill begins a backfill of a job.
 func (s *store) CreateBackfill(
-	ctx context.Context, app, name string, plan dispatcher.BackfillPlan, change dispatcher.Change,
+	ctx context.Context, app, name string, plan dispatcher.BackfillPlan, change input.Change,
 ) (created dispatcher.Backfill, err error) {
 	spec, err := jsonText(plan.BackfillSpec)
 	if err != nil {
@@ -172,7 +173,7 @@ func (t *tx) auditBackfill(ctx context.Context, action string, b dispatcher.Back
 
 // ChangeBackfill pauses, resumes or cancels a backfill.
 func (s *store) ChangeBackfill(
-	ctx context.Context, app, id string, action dispatcher.BackfillAction, change dispatcher.Change,
+	ctx context.Context, app, id string, action dispatcher.BackfillAction, change input.Change,
 ) (changed dispatcher.Backfill, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		b, err := findBackfill(ctx, t, app, id, t.lock())

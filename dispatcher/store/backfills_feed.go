@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // backfillPage is how many instants one step looks at, at most.
@@ -33,7 +34,7 @@ type feeding struct {
 
 // FeedBackfill counts what has ended of a backfill, and queues what may begin.
 func (s *store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed dispatcher.FedBackfill, err error) {
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 backfill
 		row, found, err := first(ctx, t, scanBackfill, backfillRows+`f.id = $1 AND f.ended_at IS NULL`+lockOf(t.lock(), "f"), id)
 		if err != nil || !found {
@@ -52,7 +53,7 @@ func (s *store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed 
 			return err
 		}
 		exhausted, err := s.queueNext(ctx, t, &f)
-		var problems dispatcher.Problems
+		var problems input.Problems
 		if errors.As(err, &problems) {
 			f.State, f.Error, err = dispatcher.BackfillCancelling, problems[0].Message, nil
 		}
@@ -190,7 +191,7 @@ func (f *feeding) noRoom(ctx context.Context, t *tx) (why string, err error) {
 	if err == nil {
 		err = t.mayKeep(ctx, app, f.Payload)
 	}
-	if full, is := errors.AsType[*dispatcher.Problem](err); is {
+	if full, is := errors.AsType[*input.Problem](err); is {
 		return full.Message, nil
 	}
 	return "", err
@@ -234,7 +235,7 @@ func (b backfill) paced(now time.Time) time.Time {
 	return last
 }
 
-func (b backfill) inPortions() bool { return b.Pace > 0 && b.Pace < dispatcher.Duration(portion) }
+func (b backfill) inPortions() bool { return b.Pace > 0 && b.Pace < input.Duration(portion) }
 
 // stepAt returns when the next step queues runs of a backfill that has a pace.
 func (b backfill) stepAt(now time.Time) time.Time {

@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func chores() []poisonedBatch {
 	alert := func(r *batchRig) {
 		r.both(func(app string) {
 			a := dispatcher.Alert{App: app, Name: "pager", AlertConditionsOf: dispatcher.AlertConditionsOf{
-				NoSuccessFor: dispatcher.Duration(10 * time.Minute)}}
+				NoSuccessFor: input.Duration(10 * time.Minute)}}
 			a.Destination.Webhook = &dispatcher.AlertWebhook{}
 			a.Destination.Webhook.SetDefaults()
 			a.Destination.Webhook.URL = "https://pager.example.com/"
@@ -77,7 +78,7 @@ func chores() []poisonedBatch {
 			name: "objectives: counts cannot be written", methods: []string{"RollUpObjectives"}, work: dispatcher.WorkObjectives,
 			poison: func(r *batchRig) {
 				r.firing("rate(1m)", func(job *dispatcher.Job) {
-					job.Objective = &dispatcher.Objective{Within: dispatcher.Duration(time.Minute), Of: "90%"}
+					job.Objective = &dispatcher.Objective{Within: input.Duration(time.Minute), Of: "90%"}
 				})
 				r.refuse("UPDATE", "objectives", "ROW.job_id = %d", r.job("evil"))
 			},
@@ -205,9 +206,9 @@ func chores() []poisonedBatch {
 			name: "rollback: a run that is skipped cannot end", methods: []string{"SkipRolledBack"}, work: dispatcher.WorkLost,
 			poison: func(r *batchRig) {
 				r.requested(nil)
-				_, err := r.DeclareRollback(r.Context(), "test", dispatcher.Change{Now: r.now.Add(time.Minute)})
+				_, err := r.DeclareRollback(r.Context(), "test", input.Change{Now: r.now.Add(time.Minute)})
 				must(r.T, err)
-				_, err = r.ResolveRollback(r.Context(), dispatcher.RollbackSkip, dispatcher.Change{Now: r.now.Add(time.Minute)})
+				_, err = r.ResolveRollback(r.Context(), dispatcher.RollbackSkip, input.Change{Now: r.now.Add(time.Minute)})
 				must(r.T, err)
 				r.refuse("INSERT", "runs", "ROW.job_id = %d", r.job("evil"))
 			},
@@ -302,7 +303,7 @@ func (r *batchRig) expiringEndpoints() {
 	r.Helper()
 	r.both(func(app string) {
 		group := dispatcher.EndpointGroup{App: app, Name: "workers", Registration: &dispatcher.Registration{
-			Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}, ExpireAfter: dispatcher.Duration(time.Minute)}}
+			Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}, ExpireAfter: input.Duration(time.Minute)}}
 		group.SetDefaults()
 		_, _, err := r.PutGroup(r.Context(), group, r.change())
 		must(r.T, err)

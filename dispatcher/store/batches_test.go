@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
 )
@@ -45,7 +46,7 @@ func newBatchRig(t *testing.T, database string) *batchRig {
 	return r
 }
 
-func (r *batchRig) change() dispatcher.Change { return dispatcher.Change{Actor: "test", Now: r.now} }
+func (r *batchRig) change() input.Change { return input.Change{Actor: "test", Now: r.now} }
 
 // both calls do for each app.
 func (r *batchRig) both(do func(app string)) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // A broadcast is a live run in the state waiting_shards, and one run for each of its shards, which has the key of the
@@ -113,7 +114,7 @@ func (s *store) Broadcast(ctx context.Context, run dispatcher.HeldRun, endpoints
 	if err := s.unfoldRuns(ctx, []dispatcher.HeldRun{run}); err != nil {
 		return false, fmt.Errorf("broadcast run %s: %w", run.RunKey, err)
 	}
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		key := append(keyArgs(run.RunKey), run.JobID, int64(run.Token))
 		// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 token, $6 attempt, $7 now
 		const wait = `UPDATE live_runs SET state = 'waiting_shards', node = 0, token = 0, started_at = $7
@@ -242,7 +243,7 @@ func (s *store) EndBroadcasts(ctx context.Context, parents []dispatcher.RunKey, 
 func (s *store) endBroadcast(ctx context.Context, key dispatcher.RunKey, now time.Time) (
 	bounded *dispatcher.HeldRun, over bool, err error,
 ) {
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		bounded = nil
 		job, _, err := t.lockRun(ctx, key)
 		if err != nil {
@@ -271,7 +272,7 @@ func (s *store) cancelOrphans(ctx context.Context, now time.Time) error {
 	item := func(key dispatcher.RunKey) string { return "shards of " + key.String() }
 	parents = withoutAsides(s, dispatcher.WorkBroadcast, parents, item, wallClock())
 	return inParts(ctx, s, parents, func(some []dispatcher.RunKey) error {
-		return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 			// One may have been brought back meanwhile.
 			orphaned, err := collect(ctx, t, scanRunKey, t.hot.broadcast.orphaned, endBatch+s.asides.count(dispatcher.WorkBroadcast))
 			if err != nil {

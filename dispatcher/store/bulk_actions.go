@@ -8,14 +8,15 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // bulkAction is a row of bulk_actions.
 type bulkAction struct {
 	dispatcher.BulkAction
 	id     int64
-	cursor string            // of the last job or run that was reached; empty: none was
-	by     dispatcher.Change // who asked for it, and does what it does
+	cursor string       // of the last job or run that was reached; empty: none was
+	by     input.Change // who asked for it, and does what it does
 
 	unreadable error // what was asked for
 }
@@ -45,7 +46,7 @@ func scanBulk(row scanner) (b bulkAction, err error) {
 func findBulk(ctx context.Context, q querier, app, id, lock string) (bulkAction, error) {
 	key, err := dispatcher.ParseBulkActionID(id)
 	if err != nil {
-		return bulkAction{}, dispatcher.NotFound("bulk action", dispatcher.Echo(id))
+		return bulkAction{}, dispatcher.NotFound("bulk action", input.Echo(id))
 	}
 	// $1 bulk action, $2 app
 	found, ok, err := first(ctx, q, scanBulk, bulkRows+`b.id = $1 AND b.app_id = $2`+lockOf(lock, "b"), key, dispatcher.AppID(app))
@@ -64,7 +65,7 @@ func (s *store) BulkAction(ctx context.Context, app, id string) (dispatcher.Bulk
 }
 
 // BulkActions lists the bulk actions of an app, the latest first.
-func (s *store) BulkActions(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.BulkAction, error) {
+func (s *store) BulkActions(ctx context.Context, app string, page input.Page) ([]dispatcher.BulkAction, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -75,7 +76,7 @@ func (s *store) BulkActions(ctx context.Context, app string, page dispatcher.Pag
 	if page.Cursor != "" {
 		after, err := dispatcher.ParseBulkActionID(page.Cursor)
 		if err != nil {
-			return nil, fmt.Errorf("cursor %s: %w", dispatcher.Echo(page.Cursor), err)
+			return nil, fmt.Errorf("cursor %s: %w", input.Echo(page.Cursor), err)
 		}
 		w.add("b.id < %s", after)
 	}
@@ -93,7 +94,7 @@ func (s *store) CountBulk(ctx context.Context, app string, spec dispatcher.BulkS
 		return count, err
 	}
 	if spec.Action == dispatcher.BulkRetryRuns {
-		found, err := s.CountDeadLetters(ctx, spec.Filter.Dead(app, dispatcher.Page{}), dispatcher.MostBulkCounted)
+		found, err := s.CountDeadLetters(ctx, spec.Filter.Dead(app, input.Page{}), dispatcher.MostBulkCounted)
 		return dispatcher.BulkCount{Total: found.Count, More: found.More}, err
 	}
 	ctx, cancel := bound(ctx, otherTimeout)
@@ -104,7 +105,7 @@ func (s *store) CountBulk(ctx context.Context, app string, spec dispatcher.BulkS
 	}
 	n, err := counting(ctx, app, spec.Filter, dispatcher.MostBulkCounted+1)
 	if err != nil {
-		return count, fmt.Errorf("count for a bulk action in app %s: %w", dispatcher.Echo(app), err)
+		return count, fmt.Errorf("count for a bulk action in app %s: %w", input.Echo(app), err)
 	}
 	return dispatcher.BulkCount{Total: min(n, dispatcher.MostBulkCounted), More: n > dispatcher.MostBulkCounted}, nil
 }
@@ -115,7 +116,7 @@ func (s *store) countSelected(ctx context.Context, app string, filter dispatcher
 	if err != nil {
 		return 0, err
 	}
-	list := summaryList{query: filter.Jobs(app, dispatcher.Page{}), recent: day(now.UnixMilli()) - dayMillis}
+	list := summaryList{query: filter.Jobs(app, input.Page{}), recent: day(now.UnixMilli()) - dayMillis}
 	var args statementArgs
 	inner := list.candidates(app, &args)
 	filters := list.filters(&args)
@@ -130,7 +131,7 @@ func (s *store) countUnended(ctx context.Context, app string, filter dispatcher.
 	if err != nil {
 		return 0, err
 	}
-	w, err := runConditions(filter.Live(app, dispatcher.Page{}), 0)
+	w, err := runConditions(filter.Live(app, input.Page{}), 0)
 	if err != nil {
 		return 0, err
 	}
@@ -152,7 +153,7 @@ func (s *store) countUnended(ctx context.Context, app string, filter dispatcher.
 
 // CreateBulkAction begins a bulk action.
 func (s *store) CreateBulkAction(
-	ctx context.Context, app string, spec dispatcher.BulkSpec, count dispatcher.BulkCount, change dispatcher.Change,
+	ctx context.Context, app string, spec dispatcher.BulkSpec, count dispatcher.BulkCount, change input.Change,
 ) (created dispatcher.BulkAction, err error) {
 	text, err := json.Marshal(spec)
 	if err != nil {
@@ -189,7 +190,7 @@ func (t *tx) auditBulk(ctx context.Context, action string, b dispatcher.BulkActi
 }
 
 // CancelBulkAction ends a bulk action.
-func (s *store) CancelBulkAction(ctx context.Context, app, id string, change dispatcher.Change) (
+func (s *store) CancelBulkAction(ctx context.Context, app, id string, change input.Change) (
 	cancelled dispatcher.BulkAction, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const (
@@ -34,7 +35,7 @@ func (s *store) OpenBulkActions(ctx context.Context) ([]dispatcher.OpenSteps, er
 type bulkItem struct{ name, cursor string }
 
 // bulkItems selects the next jobs or runs of a bulk action. next is the cursor of the following page; empty: there is none.
-func (s *store) bulkItems(ctx context.Context, app string, spec dispatcher.BulkSpec, page dispatcher.Page) (
+func (s *store) bulkItems(ctx context.Context, app string, spec dispatcher.BulkSpec, page input.Page) (
 	items []bulkItem, next string, err error,
 ) {
 	if spec.Action.OfJobs() {
@@ -79,7 +80,7 @@ func (s *store) stepBulk(ctx context.Context, id int64, now time.Time) (step dis
 		return step, b.unreadable
 	}
 	b.by.Now = now
-	items, next, err := s.bulkItems(ctx, b.App, b.BulkSpec, dispatcher.Page{Limit: bulkPage, Cursor: b.cursor})
+	items, next, err := s.bulkItems(ctx, b.App, b.BulkSpec, input.Page{Limit: bulkPage, Cursor: b.cursor})
 	if errors.Is(err, dispatcher.ErrNotFound) { // the job that the filter names, or the app, is gone
 		items, next, err = nil, "", nil
 	}
@@ -132,12 +133,12 @@ func (s *store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wai
 	})
 	s.claims.forget(unfolded...)
 	var why string
-	problem, isProblem := errors.AsType[*dispatcher.Problem](err)
-	var problems dispatcher.Problems
+	problem, isProblem := errors.AsType[*input.Problem](err)
+	var problems input.Problems
 	switch {
 	case err == nil || errors.Is(err, errMovedOn):
 		return false, err
-	case isProblem && (problem.Code == dispatcher.CodeBoundQuota || problem.Code == dispatcher.CodeBoundSuspended):
+	case isProblem && (problem.Code == input.CodeBoundQuota || problem.Code == input.CodeBoundSuspended):
 		return true, s.change(ctx, b.by, func(ctx context.Context, t *tx) error {
 			return t.moveBulk(ctx, b, b.cursor, bulkProgress{waits: problem.Message})
 		})
@@ -183,7 +184,7 @@ func (s *store) doBulk(ctx context.Context, t *tx, b bulkAction, name string) (u
 		_, unfolded, err = s.changeRunIn(ctx, t, name, "retry", retryRun)
 		return unfolded, err
 	}
-	return nil, fmt.Errorf("action %s is unknown to this version", dispatcher.Echo(string(b.Action)))
+	return nil, fmt.Errorf("action %s is unknown to this version", input.Echo(string(b.Action)))
 }
 
 // bulkProgress is what a transaction adds to a bulk action.

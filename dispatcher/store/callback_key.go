@@ -6,7 +6,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // The key of the tokens of callbacks is stored with the secrets, as that of an owner 0, if there are key-encryption keys;
@@ -23,7 +23,7 @@ const callbackKeyPlace = "installation callback_key"
 func (s *store) CallbackKey(ctx context.Context) ([]byte, error) {
 	key, done, err := s.readCallbackKey(ctx, s.read)
 	if err == nil && !done {
-		err = s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+		err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 			// Another node may draw one just now.
 			if _, _, err := first(ctx, t, scanText, `SELECT id FROM installation`+t.lock()); err != nil {
 				return err

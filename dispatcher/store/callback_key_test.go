@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
@@ -36,7 +37,7 @@ func TestCallbackKeyIsSealedOnceThereAreKeys(t *testing.T) {
 			t.Errorf("open without the keys: got error %v, want ErrKeyMissing", err)
 		}
 		both := openWith(t, database, sealKeys(t, "ba"))
-		if n, err := both.RewrapSecrets(t.Context(), dispatcher.Change{Actor: "test"}); n != 1 || err != nil {
+		if n, err := both.RewrapSecrets(t.Context(), input.Change{Actor: "test"}); n != 1 || err != nil {
 			t.Errorf("rewrapped %d, %v; want the key of callbacks", n, err)
 		}
 		must(t, both.Close())

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // keepState writes the states that the runs c returned, each for the revision that its run was given. If that is not the
@@ -102,7 +103,7 @@ func (s *store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]
 
 // SetCarriedState sets or clears the state of a job. The audit log says who did, but not what: a state is data of the job,
 // and the log is kept for longer and read by more.
-func (s *store) SetCarriedState(ctx context.Context, app, name string, state json.RawMessage, change dispatcher.Change) (
+func (s *store) SetCarriedState(ctx context.Context, app, name string, state json.RawMessage, change input.Change) (
 	stored dispatcher.CarriedState, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
@@ -111,8 +112,8 @@ func (s *store) SetCarriedState(ctx context.Context, app, name string, state jso
 			return err
 		}
 		if state != nil && !job.CarryState {
-			var problems dispatcher.Problems
-			problems.Add("/state", dispatcher.CodeCarryState, "job %s/%s does not carry a state, so no run would get it; set carry_state in "+
+			var problems input.Problems
+			problems.Add("/state", input.CodeCarryState, "job %s/%s does not carry a state, so no run would get it; set carry_state in "+
 				"its definition first", app, name)
 			return problems.Err()
 		}
@@ -143,7 +144,7 @@ func (s *store) SetCarriedState(ctx context.Context, app, name string, state jso
 }
 
 // allowState checks the conditions of a change: a state that was cleared is absent, although its revision goes on.
-func allowState(by dispatcher.Change, before dispatcher.CarriedState) error {
+func allowState(by input.Change, before dispatcher.CarriedState) error {
 	if by.IfAbsent && string(before.State) != "null" || by.IfRevision != 0 && by.IfRevision != before.Revision {
 		return fmt.Errorf("revision is %d: %w", before.Revision, dispatcher.ErrPrecondition)
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // isDead is the condition of the index runs_dead on rows r of the history, in which no other run has an entry.
@@ -106,14 +107,14 @@ func (s *store) CountDeadLetters(ctx context.Context, query dispatcher.DeadLette
 ) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	query.Page = dispatcher.Page{}
+	query.Page = input.Page{}
 	of, err := s.idsOf(ctx, query.App, query.Job, "")
 	if err != nil {
 		return count, err
 	}
 	n, err := s.countDead(ctx, query, of.job, most+1)
 	if err != nil {
-		return count, fmt.Errorf("count the dead letters of app %s: %w", dispatcher.Echo(query.App), err)
+		return count, fmt.Errorf("count the dead letters of app %s: %w", input.Echo(query.App), err)
 	}
 	return dispatcher.DeadLetterCount{Count: min(n, most), More: n > most}, nil
 }
@@ -142,7 +143,7 @@ func (s *store) countDead(ctx context.Context, query dispatcher.DeadLetterQuery,
 }
 
 // ReplayDeadLetters retries some of the runs that failed for good.
-func (s *store) ReplayDeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, change dispatcher.Change) (
+func (s *store) ReplayDeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, change input.Change) (
 	dispatcher.Replayed, error,
 ) {
 	var done dispatcher.Replayed
@@ -152,7 +153,7 @@ func (s *store) ReplayDeadLetters(ctx context.Context, query dispatcher.DeadLett
 	}
 	for _, run := range found {
 		_, err := s.RetryRun(ctx, run.ID, change)
-		var problem *dispatcher.Problem
+		var problem *input.Problem
 		switch {
 		case err == nil:
 			done.Replayed++

@@ -9,13 +9,14 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // alertDefinition is what an alert's row holds as JSON: all that was declared, besides its description. The values of its
 // secrets are those of the attached job.
 type alertDefinition struct {
-	Jobs   []string          `json:"jobs,omitempty"`
-	Labels dispatcher.Labels `json:"labels,omitempty"`
+	Jobs   []string     `json:"jobs,omitempty"`
+	Labels input.Labels `json:"labels,omitempty"`
 	dispatcher.AlertConditionsOf
 	Recovery    bool                         `json:"recovery"`
 	Mutes       []dispatcher.AlertMuteWindow `json:"mutes,omitempty"`
@@ -101,7 +102,7 @@ func readAlert(ctx context.Context, q querier, app, name, lock string) (alert di
 }
 
 // Alerts returns a page of the alerts of an app, by name.
-func (s *store) Alerts(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Alert, error) {
+func (s *store) Alerts(ctx context.Context, app string, page input.Page) ([]dispatcher.Alert, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -125,7 +126,7 @@ func allAlerts(ctx context.Context, q querier, app string) ([]dispatcher.Alert, 
 // PutAlert creates or replaces an alert. It returns the alert as stored, and whether it was created. An alert that is put as
 // it is stored stays as it is.
 func (s *store) PutAlert(ctx context.Context, alert dispatcher.Alert,
-	change dispatcher.Change) (stored dispatcher.Alert, created bool, err error) {
+	change input.Change) (stored dispatcher.Alert, created bool, err error) {
 	if err := alert.Validate(); err != nil {
 		return stored, false, err
 	}
@@ -171,7 +172,7 @@ func (s *store) PutAlert(ctx context.Context, alert dispatcher.Alert,
 }
 
 // unchangedAlert returns an alert as it is if a PUT leaves it so. What is outside the bounds of its app is refused also then.
-func (s *store) unchangedAlert(ctx context.Context, alert dispatcher.Alert, change dispatcher.Change) (dispatcher.Alert, bool) {
+func (s *store) unchangedAlert(ctx context.Context, alert dispatcher.Alert, change input.Change) (dispatcher.Alert, bool) {
 	stored, err := s.Alert(ctx, alert.App, alert.Name)
 	if err != nil || allow(change, stored.Revision) != nil || !stored.Declares(alert) {
 		return stored, false
@@ -191,7 +192,7 @@ func (t *tx) replacedAlert(ctx context.Context, app dispatcher.App, alert dispat
 	if err := t.allow(old.Revision); err != nil {
 		return nil, err
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	problems.AddError("/destination", app.Bounds.CheckDestination(app.Name, alert.Destination))
 	if exists {
 		return &old, problems.Err()
@@ -203,7 +204,7 @@ func (t *tx) replacedAlert(ctx context.Context, app dispatcher.App, alert dispat
 		return nil, err
 	}
 	if alerts >= dispatcher.MaxAlerts {
-		problems.Add("", dispatcher.CodeTooMany, "app %s has %d alerts already, which is the maximum; delete one that is not used",
+		problems.Add("", input.CodeTooMany, "app %s has %d alerts already, which is the maximum; delete one that is not used",
 			app.Name, dispatcher.MaxAlerts)
 	}
 	return nil, problems.Err()
@@ -239,11 +240,11 @@ func (s *store) writeAlert(ctx context.Context, t *tx, app dispatcher.App, alert
 
 // inAlert turns the JSON pointers of problems of an attached job into those in its alert.
 func inAlert(err error) error {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if !errors.As(err, &problems) {
 		return err
 	}
-	moved := make(dispatcher.Problems, len(problems))
+	moved := make(input.Problems, len(problems))
 	for i, p := range problems {
 		p.Path = cmp.Or(strings.Replace(p.Path, "/target/alert", "/destination", 1), "/destination")
 		moved[i] = p
@@ -252,7 +253,7 @@ func inAlert(err error) error {
 }
 
 // DeleteAlert deletes an alert with its states.
-func (s *store) DeleteAlert(ctx context.Context, app, name string, change dispatcher.Change) error {
+func (s *store) DeleteAlert(ctx context.Context, app, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if _, err := t.lockApp(ctx, app); err != nil {
 			return err

@@ -7,11 +7,12 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // addAlertWarnings adds to an alert what of it selects no job. It is no error: a job may be declared later.
 func (s *store) addAlertWarnings(ctx context.Context, q querier, alert *dispatcher.Alert) error {
-	var warnings dispatcher.Problems
+	var warnings input.Problems
 	if len(alert.Jobs) > 0 {
 		// $1 app, from $2 on: names
 		existing := s.rows(0, 2, "", nameColumns...) + ` SELECT j.name FROM b JOIN jobs AS j ON j.name = b.name
@@ -22,9 +23,9 @@ func (s *store) addAlertWarnings(ctx context.Context, q querier, alert *dispatch
 		}
 		for i, name := range alert.Jobs {
 			if !slices.Contains(names, name) {
-				warnings.Add(dispatcher.Pointer("jobs", strconv.Itoa(i)), dispatcher.CodeAlertJobUnknown,
+				warnings.Add(input.Pointer("jobs", strconv.Itoa(i)), input.CodeAlertJobUnknown,
 					"app %s has no job %s, so nobody is told of it until it is declared; declare it, or check the name",
-					dispatcher.Echo(alert.App), dispatcher.Echo(name))
+					input.Echo(alert.App), input.Echo(name))
 			}
 		}
 	}
@@ -38,8 +39,8 @@ func (s *store) addAlertWarnings(ctx context.Context, q querier, alert *dispatch
 			return fmt.Errorf("look for jobs with the labels of alert %s/%s: %w", alert.App, alert.Name, err)
 		}
 		if !some {
-			warnings.Add("/labels", dispatcher.CodeAlertJobUnknown,
-				"app %s has no job with %s; give a job these labels, or check their names and values", dispatcher.Echo(alert.App), alert.Labels)
+			warnings.Add("/labels", input.CodeAlertJobUnknown,
+				"app %s has no job with %s; give a job these labels, or check their names and values", input.Echo(alert.App), alert.Labels)
 		}
 	}
 	alert.Warnings = warnings

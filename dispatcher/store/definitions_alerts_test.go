@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -32,9 +33,9 @@ func TestSecretsOfAlertsAreStoredApart(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openWith(t, database, sealKeys(t, "a"))
-		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, dispatcher.Change{})
+		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, input.Change{})
 		must(t, err)
-		stored, _, err := s.PutAlert(t.Context(), secretAlert(value("s3cret")), dispatcher.Change{})
+		stored, _, err := s.PutAlert(t.Context(), secretAlert(value("s3cret")), input.Change{})
 		must(t, err)
 		if got := stored.Destination.Webhook.Auth.Bearer.Token; got != (dispatcher.Secret{Stored: true}) {
 			t.Errorf("secret as it is shown = %+v, want that it is stored", got)
@@ -43,19 +44,19 @@ func TestSecretsOfAlertsAreStoredApart(t *testing.T) {
 		if got := openedOf(t, s, attached)["/alert/webhook/auth/bearer/token"]; got != "s3cret" {
 			t.Errorf("secret as runs get it = %q", got)
 		}
-		again, _, err := s.PutAlert(t.Context(), secretAlert(dispatcher.Secret{Stored: true}), dispatcher.Change{})
+		again, _, err := s.PutAlert(t.Context(), secretAlert(dispatcher.Secret{Stored: true}), input.Change{})
 		if must(t, err); again.Revision != stored.Revision {
 			t.Errorf("revision after the same was put = %d, want %d", again.Revision, stored.Revision)
 		}
 		moved := secretAlert(dispatcher.Secret{Stored: true})
 		moved.Destination.Webhook.URL = "https://evil.example.com/"
-		var problems dispatcher.Problems
-		if _, _, err = s.PutAlert(t.Context(), moved, dispatcher.Change{}); !errors.As(err, &problems) ||
-			problems[0].Code != dispatcher.CodeSecretOrigin || problems[0].Path != "/destination/webhook/auth/bearer/token/stored" {
+		var problems input.Problems
+		if _, _, err = s.PutAlert(t.Context(), moved, input.Change{}); !errors.As(err, &problems) ||
+			problems[0].Code != input.CodeSecretOrigin || problems[0].Path != "/destination/webhook/auth/bearer/token/stored" {
 			t.Errorf("PutAlert of a stored secret with another host: %v", err)
 		}
-		must(t, s.DeleteAlert(t.Context(), "demo", "night", dispatcher.Change{}))
-		entries, err := s.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: dispatcher.Page{Limit: 100}})
+		must(t, s.DeleteAlert(t.Context(), "demo", "night", input.Change{}))
+		entries, err := s.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: input.Page{Limit: 100}})
 		must(t, err)
 		text, err := json.Marshal(entries)
 		must(t, err)
@@ -74,11 +75,11 @@ func TestTenThousandJobsThatFailAtOnceAreToldOnceEach(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.New(t))
 	ctx, jobs := t.Context(), 10_000
-	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "demo", Enabled: true}, dispatcher.Change{})
+	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "demo", Enabled: true}, input.Change{})
 	must(t, err)
 	w := dispatcher.Webhook{URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
 	job := dispatcher.Job{App: "demo", Name: "job", Enabled: true, Target: dispatcher.Target{Webhook: &w}}
-	_, _, err = s.PutJob(ctx, job, dispatcher.Change{})
+	_, _, err = s.PutJob(ctx, job, input.Change{})
 	must(t, err)
 	must(t, store.Exec(ctx, s, fmt.Sprintf(`INSERT INTO jobs (id, app_id, name, description, enabled, paused, priority,
 			node_labels, delivery, retry, concurrency_policy, max_concurrency, queue_limit, target, payload,
@@ -87,7 +88,7 @@ func TestTenThousandJobsThatFailAtOnceAreToldOnceEach(t *testing.T) {
 			max_concurrency, queue_limit, target, payload, trigger_names, revision, created_at, updated_at
 		FROM jobs, generate_series(1, %d) AS g WHERE name = 'job'`, jobs-1)))
 	alert := secretAlert(dispatcher.Secret{Reference: "env:SECRET_DEMO_PAGER"})
-	_, _, err = s.PutAlert(ctx, alert, dispatcher.Change{})
+	_, _, err = s.PutAlert(ctx, alert, input.Change{})
 	must(t, err)
 	for more := true; more; {
 		done, _, err := s.WatchAlerts(ctx, nil, 2000, time.Time{})

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // A pause of an app reaches the jobs that fit it in portions, as its switch does. Which jobs are held follows from all pauses
@@ -44,7 +45,7 @@ func pausesAround(ctx context.Context, q querier, app string, at time.Time) ([]d
 		WHERE p.app_id = $1 AND (p.ended_at IS NULL OR p.ended_at > $2 AND p.paused_at <= $2) ORDER BY p.paused_at, p.id LIMIT $3`
 	pauses, err := collect(ctx, q, scanAppPause, around, dispatcher.AppID(app), at.UnixMilli(), 2*dispatcher.MaxAppPauses)
 	if err != nil {
-		return nil, fmt.Errorf("read pauses of app %s at %s: %w", app, dispatcher.FormatInstant(at), err)
+		return nil, fmt.Errorf("read pauses of app %s at %s: %w", app, input.FormatInstant(at), err)
 	}
 	return pauses, nil
 }
@@ -61,7 +62,7 @@ func (s *store) AppPauses(ctx context.Context, app string) ([]dispatcher.AppPaus
 
 // PauseApp adds a pause, and lets the first portion of jobs follow.
 func (s *store) PauseApp(ctx context.Context, app string, asked dispatcher.AppPauseRequest,
-	change dispatcher.Change) (pause dispatcher.AppPause, err error) {
+	change input.Change) (pause dispatcher.AppPause, err error) {
 	if err := asked.Validate(); err != nil {
 		return pause, err
 	}
@@ -73,10 +74,10 @@ func (s *store) PauseApp(ctx context.Context, app string, asked dispatcher.AppPa
 		if err != nil {
 			return err
 		}
-		var problems dispatcher.Problems
+		var problems input.Problems
 		problems.AddError("", dispatcher.CheckUntil(asked.Until, t.now))
 		if len(before) >= dispatcher.MaxAppPauses {
-			problems.Add("", dispatcher.CodeTooMany, "app %s has %d pauses, which is the maximum; end some of them first", app, len(before))
+			problems.Add("", input.CodeTooMany, "app %s has %d pauses, which is the maximum; end some of them first", app, len(before))
 		}
 		if err := problems.Err(); err != nil {
 			return err
@@ -120,7 +121,7 @@ func (t *tx) startFollowing(ctx context.Context, app string) error {
 }
 
 // EndAppPause ends a pause, and lets the first portion of jobs follow.
-func (s *store) EndAppPause(ctx context.Context, app, id string, change dispatcher.Change) error {
+func (s *store) EndAppPause(ctx context.Context, app, id string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if _, err := t.lockApp(ctx, app); err != nil {
 			return err

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // FollowPauses lets the next jobs of an app follow its pauses.
@@ -30,7 +31,7 @@ func (s *store) followPauses(ctx context.Context, app string, limit int) (follow
 // pausable is a job as followPauses looks at it.
 type pausable struct {
 	id       int64
-	labels   dispatcher.Labels
+	labels   input.Labels
 	held     bool // as its row says
 	triggers int
 }
@@ -147,7 +148,7 @@ func (s *store) expireAppPauses(ctx context.Context, limit int, now time.Time) (
 	item := func(p dispatcher.AppPause) string { return "pause " + p.ID }
 	for _, pause := range withoutAsides(s, dispatcher.WorkPauses, pauses, item, now) {
 		err := dispatcher.WithoutPanic(func() error {
-			return s.EndAppPause(ctx, pause.App, pause.ID, dispatcher.Change{Actor: pausesActor, Now: now})
+			return s.EndAppPause(ctx, pause.App, pause.ID, input.Change{Actor: pausesActor, Now: now})
 		})
 		if s.ofPause(ctx, err) {
 			row := asideRow{work: dispatcher.WorkPauses, item: item(pause), app: dispatcher.AppID(pause.App)}
@@ -197,7 +198,7 @@ func (s *store) expireJobPauses(ctx context.Context, limit int, now time.Time) (
 	var errs []error
 	item := func(p paused) string { return jobItem(dispatcher.JobID(p.app, p.job)) }
 	for _, p := range withoutAsides(s, dispatcher.WorkPauses, found, item, now) {
-		change := dispatcher.Change{Actor: pausesActor, IfRevision: p.revision, Now: now}
+		change := input.Change{Actor: pausesActor, IfRevision: p.revision, Now: now}
 		err := dispatcher.WithoutPanic(func() error {
 			_, err := s.PauseJob(ctx, p.app, p.job, p.trigger, false, change)
 			return err

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const appColumns = `name, description, owner_enabled, retention, defaults, bounds, longer_names, external_id, revision, created_at,
@@ -139,7 +140,7 @@ func (t *tx) lockReadableApp(ctx context.Context, name string) (dispatcher.App, 
 }
 
 // Apps returns a page of apps, by name.
-func (s *store) Apps(ctx context.Context, page dispatcher.Page) ([]dispatcher.App, error) {
+func (s *store) Apps(ctx context.Context, page input.Page) ([]dispatcher.App, error) {
 	// $1 last name of the page before, $2 limit
 	const list = `SELECT ` + appColumns + ` FROM apps WHERE name > $1 AND deleted_at IS NULL ORDER BY name LIMIT $2`
 	return collect(ctx, s.read, scanApp, list, page.Cursor, page.Limit)
@@ -147,7 +148,7 @@ func (s *store) Apps(ctx context.Context, page dispatcher.Page) ([]dispatcher.Ap
 
 // PutApp creates or replaces an app. It returns it as stored, and whether it was created. An app that is put as it is
 // stored stays as it is.
-func (s *store) PutApp(ctx context.Context, app dispatcher.App, change dispatcher.Change) (stored dispatcher.App, created bool, err error) {
+func (s *store) PutApp(ctx context.Context, app dispatcher.App, change input.Change) (stored dispatcher.App, created bool, err error) {
 	if err := app.Validate(); err != nil {
 		return stored, false, err
 	}
@@ -302,7 +303,7 @@ func (t *tx) mustBeEmpty(ctx context.Context, app string) error {
 }
 
 // DeleteApp deletes an app without jobs, calendars, groups and alerts.
-func (s *store) DeleteApp(ctx context.Context, name string, change dispatcher.Change) error {
+func (s *store) DeleteApp(ctx context.Context, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		app, err := t.lockApp(ctx, name)
 		if err != nil {

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // nextBounds returns the bounds of an app after a change, and refuses what is outside them.
@@ -25,13 +26,13 @@ func (t *tx) nextBounds(app dispatcher.App, before appBefore) (dispatcher.Bounds
 		}
 	}
 	next := given.WithDefaults(app.Name)
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if !t.by.Operator && !reflect.DeepEqual(next, old) {
-		problems.Add("/bounds", dispatcher.CodeBoundOperator,
+		problems.Add("/bounds", input.CodeBoundOperator,
 			"bounds are set by operators, with a token of scope admin that is bound to no app; leave them out to keep them as they are")
 	}
 	if most := next.Quotas.Retention; app.Retention > most {
-		problems.Add("/retention", dispatcher.CodeBoundQuota,
+		problems.Add("/retention", input.CodeBoundQuota,
 			"retention %s is longer than the %s that the bounds of the app allow (quotas.retention); shorten it, or ask an operator",
 			app.Retention, most)
 	}
@@ -79,7 +80,7 @@ func (s *store) broken(ctx context.Context, t *tx, app string, before, next disp
 			if row.Err != nil {
 				continue
 			}
-			var problems dispatcher.Problems
+			var problems input.Problems
 			problems.AddError("", bounds.CheckDefinition(row.Job))
 			group, err := groups.of(ctx, t, row.Job)
 			if err != nil {
@@ -129,8 +130,8 @@ func (t *tx) takeName(ctx context.Context, name string) error {
 		return err
 	}
 	for _, other := range apps {
-		if other != name && dispatcher.FoldName(other) == dispatcher.FoldName(name) {
-			return &dispatcher.Problem{Path: "/name", Code: dispatcher.CodeNameTaken, Message: "name " + dispatcher.Echo(name) +
+		if other != name && input.FoldName(other) == input.FoldName(name) {
+			return &input.Problem{Path: "/name", Code: input.CodeNameTaken, Message: "name " + input.Echo(name) +
 				" differs from the name of app " + other + " by - and _ only, and variables of secrets name both alike; choose another"}
 		}
 	}
@@ -151,7 +152,7 @@ func (t *tx) reserveNames(ctx context.Context, name string) error {
 		var longer []string
 		for _, other := range apps {
 			if longerName(app, other) {
-				longer = append(longer, dispatcher.FoldName(other))
+				longer = append(longer, input.FoldName(other))
 			}
 		}
 		slices.Sort(longer)
@@ -167,7 +168,7 @@ func (t *tx) reserveNames(ctx context.Context, name string) error {
 
 // longerName tells whether variables that name app other begin as those that name app do.
 func longerName(app, other string) bool {
-	return strings.HasPrefix(dispatcher.FoldName(other), dispatcher.FoldName(app)+"_")
+	return strings.HasPrefix(input.FoldName(other), input.FoldName(app)+"_")
 }
 
 // appNames returns the names of all apps. The row of the installation makes changes that create or delete apps wait for

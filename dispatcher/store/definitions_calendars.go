@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -78,7 +79,7 @@ func (s *store) Calendar(ctx context.Context, app, name string) (dispatcher.Cale
 }
 
 // Calendars returns a page of the calendars of an app, by name.
-func (s *store) Calendars(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Calendar, error) {
+func (s *store) Calendars(ctx context.Context, app string, page input.Page) ([]dispatcher.Calendar, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -149,7 +150,7 @@ const putCalendarTimeout = time.Minute
 // PutCalendar creates or replaces a calendar, and moves the triggers that depend on it. It
 // returns the calendar as stored, and whether it was created. A calendar that is put as it is stored stays as it is.
 func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar,
-	change dispatcher.Change) (dispatcher.Calendar, bool, error) {
+	change input.Change) (dispatcher.Calendar, bool, error) {
 	if err := calendar.Validate(); err != nil {
 		return dispatcher.Calendar{}, false, err
 	}
@@ -167,7 +168,7 @@ func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar,
 
 // putPlanned is the transaction of PutCalendar.
 func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, plan movePlan,
-	change dispatcher.Change) (stored dispatcher.Calendar, created bool, err error) {
+	change input.Change) (stored dispatcher.Calendar, created bool, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's calendars, and of its jobs, queue at its row.
 		if _, err := t.lockApp(ctx, calendar.App); err != nil {
@@ -211,7 +212,7 @@ type replacement struct {
 }
 
 // replace returns what changes when calendar is put, and refuses what may not be put.
-func replace(ctx context.Context, q querier, calendar dispatcher.Calendar, by dispatcher.Change) (replacement, error) {
+func replace(ctx context.Context, q querier, calendar dispatcher.Calendar, by input.Change) (replacement, error) {
 	next := replacement{app: calendar.App, name: calendar.Name}
 	var err error
 	if next.definition, err = encodeCalendar(calendar); err != nil {
@@ -247,9 +248,9 @@ func replace(ctx context.Context, q querier, calendar dispatcher.Calendar, by di
 // checkCalendars returns what is wrong with calendar name among all of its app, or with one
 // of those that are built on it.
 func checkCalendars(all dispatcher.Calendars, name string, users map[string]bool) error {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if len(all) > dispatcher.MaxCalendars {
-		problems.Add("", dispatcher.CodeTooMany, "the app has %d calendars already, which is the maximum; delete one "+
+		problems.Add("", input.CodeTooMany, "the app has %d calendars already, which is the maximum; delete one "+
 			"that is not used", dispatcher.MaxCalendars)
 		return problems
 	}
@@ -258,8 +259,8 @@ func checkCalendars(all dispatcher.Calendars, name string, users map[string]bool
 	}
 	for _, user := range sortedKeys(users) {
 		if err := all.Check(user); err != nil {
-			problems.Add("/bases", dispatcher.CodeCalendarBase, "calendar %s, which is built on this, could not be used: %v",
-				dispatcher.Echo(user), err)
+			problems.Add("/bases", input.CodeCalendarBase, "calendar %s, which is built on this, could not be used: %v",
+				input.Echo(user), err)
 		}
 	}
 	return problems.Err()

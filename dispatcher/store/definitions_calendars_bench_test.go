@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -19,7 +20,7 @@ func BenchmarkPutCalendar(b *testing.B) {
 func benchPutCalendar(b *testing.B, s dispatcher.Store) {
 	const jobs = 1000 // a hundred triggers each
 	start := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
-	change := dispatcher.Change{Actor: "bench", Now: start}
+	change := input.Change{Actor: "bench", Now: start}
 	_, _, err := s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
 	must(b, err)
 	put := func(days ...string) {
@@ -49,7 +50,7 @@ func must(t testing.TB, err error) {
 // declareMany puts jobs with a hundred triggers each, as define makes them, just before start.
 func declareMany(b *testing.B, s dispatcher.Store, jobs int, define func(*dispatcher.Trigger), start time.Time) {
 	b.Helper()
-	change := dispatcher.Change{Actor: "bench", Now: start.Add(-time.Second)}
+	change := input.Change{Actor: "bench", Now: start.Add(-time.Second)}
 	_, _, err := s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
 	must(b, err)
 	for i := range jobs {

@@ -7,10 +7,11 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // DeleteCalendar deletes a calendar that nothing uses.
-func (s *store) DeleteCalendar(ctx context.Context, app, name string, change dispatcher.Change) error {
+func (s *store) DeleteCalendar(ctx context.Context, app, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		all, calendar, err := t.calendarToDelete(ctx, app, name)
 		if err == nil {
@@ -25,7 +26,7 @@ func (s *store) DeleteCalendar(ctx context.Context, app, name string, change dis
 
 // DeleteCalendarWhenUnused deletes a calendar, or marks it until its last use is dropped.
 func (s *store) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
-	change dispatcher.Change) (marked *dispatcher.Calendar, err error) {
+	change input.Change) (marked *dispatcher.Calendar, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		marked = nil
 		all, calendar, err := t.calendarToDelete(ctx, app, name)
@@ -159,7 +160,7 @@ func (t *tx) unused(ctx context.Context, all []dispatcher.Calendar, app, name st
 	for _, c := range all {
 		if slices.Contains(c.Bases, name) {
 			if users++; users == 1 {
-				user = "calendar " + dispatcher.Echo(c.Name)
+				user = "calendar " + input.Echo(c.Name)
 			}
 		}
 	}
@@ -170,7 +171,7 @@ func (t *tx) unused(ctx context.Context, all []dispatcher.Calendar, app, name st
 		var job, trigger string
 		var count int
 		err := row.Scan(&job, &trigger, &count)
-		user = "job " + dispatcher.Echo(job) + " trigger " + dispatcher.Echo(trigger)
+		user = "job " + input.Echo(job) + " trigger " + input.Echo(trigger)
 		users += count
 		return struct{}{}, err
 	}, byTriggers, dispatcher.AppID(app), name)
@@ -180,5 +181,5 @@ func (t *tx) unused(ctx context.Context, all []dispatcher.Calendar, app, name st
 	if users > 1 {
 		user += fmt.Sprintf(" and %d more", users-1)
 	}
-	return fmt.Errorf("calendar %s is used by %s: %w", dispatcher.Echo(name), user, dispatcher.ErrInUse)
+	return fmt.Errorf("calendar %s is used by %s: %w", input.Echo(name), user, dispatcher.ErrInUse)
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -24,7 +25,7 @@ func onBoth(t *testing.T, test func(t *testing.T, s dispatcher.Store)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, newDatabase(t))
-			_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Actor: "test"})
+			_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})
 			must(t, err)
 			test(t, s)
 		})
@@ -34,7 +35,7 @@ func onBoth(t *testing.T, test func(t *testing.T, s dispatcher.Store)) {
 func putCalendar(t *testing.T, s dispatcher.Store, c dispatcher.Calendar, now time.Time) error {
 	t.Helper()
 	c.App = "app"
-	_, _, err := s.PutCalendar(t.Context(), c, dispatcher.Change{Actor: "test", Now: now})
+	_, _, err := s.PutCalendar(t.Context(), c, input.Change{Actor: "test", Now: now})
 	return err
 }
 
@@ -60,14 +61,14 @@ func TestUnreadableCalendarDoesNotHideOthers(t *testing.T) {
 		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "base"}, now))
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "bad", Bases: []string{"base"}}, now))
-		_, _, err := s.PutJob(t.Context(), tick("job", "bad", now, "tick"), dispatcher.Change{Now: now.Add(-time.Hour)})
+		_, _, err := s.PutJob(t.Context(), tick("job", "bad", now, "tick"), input.Change{Now: now.Add(-time.Hour)})
 		must(t, err)
 		must(t, store.Exec(t.Context(), s, `UPDATE calendars SET definition = '{"rules":[{"moon":"full"}],"bases":["base"]}' WHERE name = 'bad'`))
 
 		if _, err := s.Calendar(t.Context(), "app", "bad"); err == nil || !strings.Contains(err.Error(), "calendar app/bad: ") {
 			t.Errorf("read: got error %v, want one that names the calendar", err)
 		}
-		all, err := s.Calendars(t.Context(), "app", dispatcher.Page{Limit: 10})
+		all, err := s.Calendars(t.Context(), "app", input.Page{Limit: 10})
 		if err != nil || len(all) != 2 || all[0].Err == nil || !strings.Contains(all[0].Description, "moon") || all[1].Err != nil {
 			t.Errorf("list: got %+v, %v, want both, the first with its error", all, err)
 		}
@@ -76,13 +77,13 @@ func TestUnreadableCalendarDoesNotHideOthers(t *testing.T) {
 		if _, err := dispatcher.CompileCalendars(all).Find("bad"); err == nil {
 			t.Error("compiled, it can be used")
 		}
-		var problems dispatcher.Problems
-		_, _, err = s.PutJob(t.Context(), tick("other", "bad", now, "tick"), dispatcher.Change{Now: now})
+		var problems input.Problems
+		_, _, err = s.PutJob(t.Context(), tick("other", "bad", now, "tick"), input.Change{Now: now})
 		if !errors.As(err, &problems) || problems[0].Path != "/triggers/tick/calendar" {
 			t.Errorf("a job that names it: got %v, want a problem of its trigger", err)
 		}
 		// What it is built on can neither go nor change: its triggers could not follow.
-		err = s.DeleteCalendar(t.Context(), "app", "base", dispatcher.Change{})
+		err = s.DeleteCalendar(t.Context(), "app", "base", input.Change{})
 		if !errors.Is(err, dispatcher.ErrInUse) {
 			t.Errorf("delete its base: got %v, want %v", err, dispatcher.ErrInUse)
 		}
@@ -110,10 +111,10 @@ func TestAppHoldsItsMaximumOfCalendars(t *testing.T) {
 			SELECT a.id, 'c' || n, '', '{}', 1, 0, 0 FROM s CROSS JOIN apps AS a`, dispatcher.MaxCalendars)))
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "last"}, now))
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "last", Description: "again"}, now))
-		var problems dispatcher.Problems
+		var problems input.Problems
 		if err := putCalendar(t, s, dispatcher.Calendar{Name: "more"}, now); !errors.As(err, &problems) ||
-			problems[0].Code != dispatcher.CodeTooMany {
-			t.Errorf("one more than the maximum: got %v, want code %s", err, dispatcher.CodeTooMany)
+			problems[0].Code != input.CodeTooMany {
+			t.Errorf("one more than the maximum: got %v, want code %s", err, input.CodeTooMany)
 		}
 	})
 }
@@ -124,11 +125,11 @@ func TestCalendarPlanIsVoidAfterAnotherChange(t *testing.T) {
 	onBoth(t, func(t *testing.T, s dispatcher.Store) {
 		ctx := t.Context()
 		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-		change := dispatcher.Change{Actor: "test", Now: now}
+		change := input.Change{Actor: "test", Now: now}
 		must(t, s.Register(ctx, dispatcher.Node{ID: 1}, now))
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "freeze"}, now))
 		for _, name := range []string{"claimed", "edited", "deleted", "paused", "same"} {
-			_, _, err := s.PutJob(ctx, tick(name, "freeze", now, "tick"), dispatcher.Change{Now: now.Add(-time.Hour)})
+			_, _, err := s.PutJob(ctx, tick(name, "freeze", now, "tick"), input.Change{Now: now.Add(-time.Hour)})
 			must(t, err)
 		}
 		freeze := dispatcher.Calendar{App: "app", Name: "freeze", Rules: []schedule.CalendarRule{{From: "10:01", To: "11:00"}}}
@@ -140,7 +141,7 @@ func TestCalendarPlanIsVoidAfterAnotherChange(t *testing.T) {
 			if err != nil || len(held) != 1 {
 				t.Fatalf("claim: won %v, %v, want 1", held, err)
 			}
-			_, _, err = s.PutJob(ctx, tick("edited", "freeze", now.Add(5*time.Minute), "tick", "tock"), dispatcher.Change{Now: now.Add(-time.Hour)})
+			_, _, err = s.PutJob(ctx, tick("edited", "freeze", now.Add(5*time.Minute), "tick", "tock"), input.Change{Now: now.Add(-time.Hour)})
 			must(t, err)
 			must(t, s.DeleteJob(ctx, "app", "deleted", change))
 			_, err = s.PauseJob(ctx, "app", "paused", "", true, change)
@@ -187,13 +188,13 @@ func TestCalendarsDoNotDeadlock(t *testing.T) {
 	s := open(t, pgtest.New(t))
 	ctx := t.Context()
 	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	change := dispatcher.Change{Actor: "test", Now: now}
+	change := input.Change{Actor: "test", Now: now}
 	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	must(t, putCalendar(t, s, freezeUntil("00:30"), now))
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}
 	for _, name := range names {
-		_, _, err := s.PutJob(ctx, tick(name, "freeze", now.Add(-time.Minute), names...), dispatcher.Change{Now: now.Add(-time.Hour)})
+		_, _, err := s.PutJob(ctx, tick(name, "freeze", now.Add(-time.Minute), names...), input.Change{Now: now.Add(-time.Hour)})
 		must(t, err)
 	}
 	var wg sync.WaitGroup

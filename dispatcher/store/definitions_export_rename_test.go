@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // events returns the event ids of a job's next fires, as a node of a store makes them.
@@ -37,7 +38,7 @@ func TestRenamedJobsMoveWithTheirEventIDs(t *testing.T) {
 	onMoves(t, func(t *testing.T, m moving) {
 		ctx := t.Context()
 		hash := func(_ *dispatcher.Job, t *dispatcher.Trigger) {
-			t.Expression, t.Timezone, t.Jitter = "H H * * *", "UTC", dispatcher.Duration(time.Hour)
+			t.Expression, t.Timezone, t.Jitter = "H H * * *", "UTC", input.Duration(time.Hour)
 		}
 		m.declare("first", hash)
 		m.declare("second", hash)
@@ -78,7 +79,7 @@ func TestRenamedJobsMoveWithTheirEventIDs(t *testing.T) {
 		if err != nil || run.Job != "second" || run.EventID != requested.EventID {
 			t.Errorf("the run that waits is %+v, %v; want it of job second, with event id %s", run, err, requested.EventID)
 		}
-		jobs, err := back.new.EveryJobName(ctx, "app", dispatcher.Page{Limit: 10})
+		jobs, err := back.new.EveryJobName(ctx, "app", input.Page{Limit: 10})
 		if must(t, err); !slices.Equal(jobs, names) {
 			t.Errorf("jobs, deleted ones too, are %v, want %v", jobs, names)
 		}
@@ -104,7 +105,7 @@ func TestImportedJobTakesTheNameOfADeletedOne(t *testing.T) {
 		if must(t, err); job.Key() != next.Key() || job.Origin != "first~2" {
 			t.Errorf("the imported job has origin %q, want first~2", job.Origin)
 		}
-		jobs, err := back.new.EveryJobName(ctx, "app", dispatcher.Page{Limit: 10})
+		jobs, err := back.new.EveryJobName(ctx, "app", input.Page{Limit: 10})
 		if must(t, err); !slices.Equal(jobs, []string{"first", "first~"}) {
 			t.Errorf("jobs, deleted ones too, are %v, want first and first~", jobs)
 		}

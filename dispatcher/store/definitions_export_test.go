@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -31,7 +32,7 @@ func onMoves(t *testing.T, test func(t *testing.T, m moving)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := moving{t: t, old: stores[0](t), new: stores[1](t), now: time.Now().UTC().Truncate(time.Second)}
-			app := dispatcher.App{Name: "app", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 3}, Retention: dispatcher.Duration(days(7)),
+			app := dispatcher.App{Name: "app", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 3}, Retention: input.Duration(days(7)),
 				Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"}}
 			_, _, err := m.old.PutApp(t.Context(), app, m.at(-time.Hour))
 			must(t, err)
@@ -40,8 +41,8 @@ func onMoves(t *testing.T, test func(t *testing.T, m moving)) {
 	}
 }
 
-func (m moving) at(off time.Duration) dispatcher.Change {
-	return dispatcher.Change{Actor: "test", Now: m.now.Add(off), Operator: true}
+func (m moving) at(off time.Duration) input.Change {
+	return input.Change{Actor: "test", Now: m.now.Add(off), Operator: true}
 }
 
 // declare stores a job with one trigger, an hour ago.
@@ -93,7 +94,7 @@ func TestImportedAppStandsWhereItStood(t *testing.T) {
 		m.declare("due", nil) // its fire of 50 minutes ago has not come
 		m.declare("calendar", func(_ *dispatcher.Job, t *dispatcher.Trigger) { t.Calendar = "freeze" })
 		m.declare("once", func(_ *dispatcher.Job, t *dispatcher.Trigger) { t.Expression = "at(2099-05-01T10:00:00Z)" })
-		m.declare("jitter", func(_ *dispatcher.Job, t *dispatcher.Trigger) { t.Jitter = dispatcher.Duration(time.Minute) })
+		m.declare("jitter", func(_ *dispatcher.Job, t *dispatcher.Trigger) { t.Jitter = input.Duration(time.Minute) })
 		m.declare("paused", nil)
 		_, err = m.old.PauseJob(t.Context(), "app", "paused", "", true, m.at(-time.Minute))
 		must(t, err)
@@ -133,11 +134,11 @@ func TestImportedAppStandsWhereItStood(t *testing.T) {
 func TestPausesMoveWithTheirApp(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
-		m.declare("held", func(j *dispatcher.Job, _ *dispatcher.Trigger) { j.Labels = dispatcher.Labels{"team": "payments"} })
+		m.declare("held", func(j *dispatcher.Job, _ *dispatcher.Trigger) { j.Labels = input.Labels{"team": "payments"} })
 		m.declare("free", nil)
 		over, later := m.now.Add(time.Millisecond), m.now.Add(time.Hour)
 		for _, asked := range []dispatcher.AppPauseRequest{
-			{Labels: dispatcher.Labels{"team": "payments"}, Reason: "a migration", Until: &later},
+			{Labels: input.Labels{"team": "payments"}, Reason: "a migration", Until: &later},
 			{Until: &over},
 		} {
 			_, err := m.old.PauseApp(t.Context(), "app", asked, m.at(-time.Minute))
@@ -190,7 +191,7 @@ func TestVerifyExpectsRunsThatMoved(t *testing.T) {
 			Next:    &dispatcher.NextAttempt{At: m.now.Add(time.Minute), Until: m.now.Add(time.Hour), CountsAsFailure: true},
 		}}))
 		m.move()
-		query := verify.Query{App: "app", Now: m.now.Add(2 * time.Second), Page: dispatcher.Page{Limit: 10}}
+		query := verify.Query{App: "app", Now: m.now.Add(2 * time.Second), Page: input.Page{Limit: 10}}
 		page, err := verify.Ledger(t.Context(), m.new, query)
 		must(t, err)
 		if len(page.Items) != 2 {
@@ -229,7 +230,7 @@ func TestExportRefusesAcceptedAttempts(t *testing.T) {
 			Outcome: dispatcher.Outcome{State: dispatcher.RunWaitingCallback, StartedAt: m.now, EndedAt: m.now},
 			Next:    &dispatcher.NextAttempt{At: m.now.Add(time.Hour), Callback: &dispatcher.Callback{Within: time.Hour}},
 		}}))
-		by := dispatcher.Change{Actor: dispatcher.ActorCallback, Now: m.now}
+		by := input.Change{Actor: dispatcher.ActorCallback, Now: m.now}
 		_, err = m.old.FailRun(t.Context(), run.ID, 1, dispatcher.CallbackResult{}, by)
 		must(t, err)
 		query.Retries, query.Token = true, 6
@@ -404,8 +405,8 @@ func TestImportIsAllOrNothing(t *testing.T) {
 		bad.Jobs[1].Job.Target.Webhook = new(*bad.Jobs[1].Job.Target.Webhook)
 		bad.Jobs[1].Job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}}
 		_, err = m.new.ImportApp(t.Context(), bad, m.at(0))
-		var problems dispatcher.Problems
-		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Code != dispatcher.CodeSecretMissing ||
+		var problems input.Problems
+		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Code != input.CodeSecretMissing ||
 			!strings.HasPrefix(problems[0].Path, "/jobs/1/job/target/") {
 			t.Errorf("a secret without its value: got error %v, want a problem of job 1", err)
 		}
@@ -478,7 +479,7 @@ func TestAppMovesAwayAndBack(t *testing.T) {
 		must(t, m.old.DeleteApp(t.Context(), "app", m.at(2*time.Second)))
 		back := moving{t: t, old: m.new, new: m.old, now: m.now.Add(3 * time.Second)}
 		back.move()
-		run, err := m.old.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+		run, err := m.old.Runs(t.Context(), dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 10}})
 		must(t, err)
 		if len(run) != 1 || run[0].State != dispatcher.RunRetrying || run[0].WaitsFor != "" {
 			t.Errorf("runs = %+v, want the one that was moved, which waits for no host", run)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // groupDefinition is what a group's row holds as JSON: all that was declared, besides its description.
@@ -86,7 +87,7 @@ func readGroup(ctx context.Context, q querier, app, name, lock string) (group di
 }
 
 // Groups returns a page of the groups of an app, by name.
-func (s *store) Groups(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.EndpointGroup, error) {
+func (s *store) Groups(ctx context.Context, app string, page input.Page) ([]dispatcher.EndpointGroup, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -110,7 +111,7 @@ func allGroups(ctx context.Context, q querier, app string) ([]dispatcher.Endpoin
 // PutGroup creates or replaces a group. It returns the group as stored, and whether it was created. A group that is put as
 // it is stored stays as it is.
 func (s *store) PutGroup(ctx context.Context, group dispatcher.EndpointGroup,
-	change dispatcher.Change) (stored dispatcher.EndpointGroup, created bool, err error) {
+	change input.Change) (stored dispatcher.EndpointGroup, created bool, err error) {
 	if err := group.Validate(); err != nil {
 		return stored, false, err
 	}
@@ -161,7 +162,7 @@ func replacedGroup(ctx context.Context, t *tx, group dispatcher.EndpointGroup) (
 // admitGroup refuses a group that is outside the bounds of its app, that would send stored secrets elsewhere than old, which
 // it replaces, or that is one too many.
 func (t *tx) admitGroup(ctx context.Context, app dispatcher.App, old *dispatcher.EndpointGroup, group dispatcher.EndpointGroup) error {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	problems.AddError("", app.Bounds.CheckGroup(group))
 	if old != nil {
 		problems.AddError("", group.CheckReplaces(*old))
@@ -175,7 +176,7 @@ func (t *tx) admitGroup(ctx context.Context, app dispatcher.App, old *dispatcher
 		return err
 	}
 	if groups >= dispatcher.MaxGroups {
-		problems.Add("", dispatcher.CodeTooMany, "app %s has %d groups already, which is the maximum; delete one that is not used",
+		problems.Add("", input.CodeTooMany, "app %s has %d groups already, which is the maximum; delete one that is not used",
 			app.Name, dispatcher.MaxGroups)
 	}
 	return problems.Err()
@@ -223,7 +224,7 @@ func (s *store) writeGroup(ctx context.Context, t *tx, old *dispatcher.EndpointG
 }
 
 // DeleteGroup deletes a group that no job names, with its endpoints.
-func (s *store) DeleteGroup(ctx context.Context, app, name string, change dispatcher.Change) error {
+func (s *store) DeleteGroup(ctx context.Context, app, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if _, err := t.lockApp(ctx, app); err != nil {
 			return err
@@ -262,11 +263,11 @@ func (t *tx) unusedGroup(ctx context.Context, app, name string) error {
 	if err != nil || !used {
 		return err
 	}
-	user = "job " + dispatcher.Echo(user)
+	user = "job " + input.Echo(user)
 	if count > 1 {
 		user += fmt.Sprintf(" and %d more", count-1)
 	}
-	return fmt.Errorf("group %s is used by %s: %w", dispatcher.Echo(name), user, dispatcher.ErrInUse)
+	return fmt.Errorf("group %s is used by %s: %w", input.Echo(name), user, dispatcher.ErrInUse)
 }
 
 func (t *tx) removeGroup(ctx context.Context, id int64) error {
@@ -292,8 +293,8 @@ func (t *tx) checkGroup(ctx context.Context, job dispatcher.Job) error {
 	}
 	group, err := findGroup(ctx, t, job.App, name, "")
 	if errors.Is(err, dispatcher.ErrNotFound) {
-		return &dispatcher.Problem{Path: "/target/group/name", Code: dispatcher.CodeGroupUnknown,
-			Message: "group " + dispatcher.Echo(name) + " does not exist in this app; make it first, or name one that does"}
+		return &input.Problem{Path: "/target/group/name", Code: input.CodeGroupUnknown,
+			Message: "group " + input.Echo(name) + " does not exist in this app; make it first, or name one that does"}
 	}
 	if err == nil {
 		err = job.Target.CheckGroup(group)

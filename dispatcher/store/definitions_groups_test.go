@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // secretGroup is a group with a signing secret and a token.
@@ -31,10 +32,10 @@ const (
 // putGroup creates the app, too.
 func putGroup(t *testing.T, s dispatcher.Store, g dispatcher.EndpointGroup) (dispatcher.EndpointGroup, error) {
 	t.Helper()
-	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, dispatcher.Change{}); err != nil {
+	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
 		t.Fatal(err)
 	}
-	stored, _, err := s.PutGroup(t.Context(), g, dispatcher.Change{})
+	stored, _, err := s.PutGroup(t.Context(), g, input.Change{})
 	return stored, err
 }
 
@@ -61,7 +62,7 @@ func TestSecretsOfGroupsGoInAndOnlyNodesGetThem(t *testing.T) {
 		must(t, err)
 		read, err := s.Group(t.Context(), "demo", "ping")
 		must(t, err)
-		list, err := s.Groups(t.Context(), "demo", dispatcher.Page{Limit: 1})
+		list, err := s.Groups(t.Context(), "demo", input.Page{Limit: 1})
 		must(t, err)
 		for what, group := range map[string]dispatcher.EndpointGroup{"put": stored, "read": read, "listed": list[0]} {
 			if diff := cmp.Diff(map[string]dispatcher.Secret{groupToken: kept, groupSigning: kept}, group.Secrets()); diff != "" {
@@ -89,7 +90,7 @@ func TestSecretsOfGroupsGoInAndOnlyNodesGetThem(t *testing.T) {
 		if _, err := putGroup(t, s, secretGroup(kept, kept)); problemOf(err) != groupToken+"/stored secret_missing" {
 			t.Errorf("to keep what is not there = %v", err)
 		}
-		page, err := s.AuditEntries(t.Context(), dispatcher.AuditQuery{Subject: "group ping", Page: dispatcher.Page{Limit: 10}})
+		page, err := s.AuditEntries(t.Context(), dispatcher.AuditQuery{Subject: "group ping", Page: input.Page{Limit: 10}})
 		must(t, err)
 		hashes := map[bool]int{}
 		for _, e := range page.Entries {
@@ -104,7 +105,7 @@ func TestSecretsOfGroupsGoInAndOnlyNodesGetThem(t *testing.T) {
 		}
 		// A job of the same name has secrets of its own.
 		put(t, s, secretJob(value(first), value("hunter9")))
-		must(t, s.DeleteGroup(t.Context(), "demo", "ping", dispatcher.Change{}))
+		must(t, s.DeleteGroup(t.Context(), "demo", "ping", input.Change{}))
 		if got := opened(t, s)[tokenPath]; got != "hunter9" {
 			t.Errorf("secret of the job = %q, want hunter9", got)
 		}
@@ -232,7 +233,7 @@ func TestSecretsOfGroupsAreRewrapped(t *testing.T) {
 		put(t, before, secretJob(value(first), value("hunter3")))
 		must(t, before.Close())
 		both := openWith(t, database, sealKeys(t, "ba"))
-		if count, err := both.RewrapSecrets(t.Context(), dispatcher.Change{}); err != nil || count != 4 {
+		if count, err := both.RewrapSecrets(t.Context(), input.Change{}); err != nil || count != 4 {
 			t.Fatalf("rewrapped %d, %v, want the two of the job and the two of the group", count, err)
 		}
 		must(t, both.Close())

@@ -9,10 +9,11 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // ImportQuotas returns the quotas that an import of app would have to keep.
-func (s *store) ImportQuotas(ctx context.Context, app dispatcher.App, change dispatcher.Change) (dispatcher.Quotas, error) {
+func (s *store) ImportQuotas(ctx context.Context, app dispatcher.App, change input.Change) (dispatcher.Quotas, error) {
 	if change.Operator && app.Bounds != nil {
 		return app.Bounds.WithDefaults(app.Name).Quotas, nil
 	}
@@ -151,9 +152,9 @@ type imported struct {
 // exportedCalendars returns the calendars of an export, and what is wrong with them together.
 func exportedCalendars(export dispatcher.Export) (dispatcher.Calendars, error) {
 	all := dispatcher.CompileCalendars(export.Calendars)
-	var problems dispatcher.Problems
+	var problems input.Problems
 	for i, calendar := range export.Calendars {
-		problems.AddError(dispatcher.Pointer("calendars", fmt.Sprint(i)), all.Check(calendar.Name))
+		problems.AddError(input.Pointer("calendars", fmt.Sprint(i)), all.Check(calendar.Name))
 	}
 	return all, problems.Err()
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // An import is written in parts, each in a transaction of at most mostImported rows: between them other writers have their turn, as
@@ -47,17 +48,17 @@ type importStep struct {
 type importing struct {
 	s         *store
 	export    dispatcher.Export
-	change    dispatcher.Change
+	change    input.Change
 	calendars imported
 	app       dispatcher.App
 	steps     []importStep
-	done      int                 // steps whose part is committed
-	problems  dispatcher.Problems // of the steps that are done
-	until     int64               // when it counts as cut off, in Unix milliseconds; 0: nothing is written
+	done      int            // steps whose part is committed
+	problems  input.Problems // of the steps that are done
+	until     int64          // when it counts as cut off, in Unix milliseconds; 0: nothing is written
 }
 
 // ImportApp creates an app from an export.
-func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change dispatcher.Change) (dispatcher.App, error) {
+func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change input.Change) (dispatcher.App, error) {
 	i, err := s.beginImport(ctx, export, change)
 	for more := err == nil; more && err == nil; {
 		more, err = i.part(ctx)
@@ -77,7 +78,7 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 }
 
 // beginImport checks an export, and makes room for it.
-func (s *store) beginImport(ctx context.Context, export dispatcher.Export, change dispatcher.Change) (*importing, error) {
+func (s *store) beginImport(ctx context.Context, export dispatcher.Export, change input.Change) (*importing, error) {
 	if err := export.Validate(); err != nil {
 		return nil, err
 	}
@@ -110,13 +111,13 @@ func (i *importing) plan() {
 	add("", 10, i.begin)
 	stage++
 	for n, calendar := range e.Calendars {
-		add(dispatcher.Pointer("calendars", strconv.Itoa(n)), 4, func(ctx context.Context, t *tx) (err error) {
+		add(input.Pointer("calendars", strconv.Itoa(n)), 4, func(ctx context.Context, t *tx) (err error) {
 			i.calendars.revision, err = t.importCalendar(ctx, e.App.Name, calendar)
 			return err
 		})
 	}
 	for n, group := range e.Groups {
-		add(dispatcher.Pointer("groups", strconv.Itoa(n)), 2+len(group.Secrets()), func(ctx context.Context, t *tx) error {
+		add(input.Pointer("groups", strconv.Itoa(n)), 2+len(group.Secrets()), func(ctx context.Context, t *tx) error {
 			return i.s.importGroup(ctx, t, group, i.app)
 		})
 	}
@@ -124,20 +125,20 @@ func (i *importing) plan() {
 	stage++
 	for n, one := range e.Jobs {
 		// A trigger has a definition, a clock, and a revision that begins; another may end.
-		add(dispatcher.Pointer("jobs", strconv.Itoa(n), "job"), 6+5*len(one.Job.Triggers), func(ctx context.Context, t *tx) error {
+		add(input.Pointer("jobs", strconv.Itoa(n), "job"), 6+5*len(one.Job.Triggers), func(ctx context.Context, t *tx) error {
 			return i.s.importJob(ctx, t, one, i.calendars)
 		})
 	}
 	stage++
 	for n, one := range e.Jobs {
 		if one.Job.FollowMask() != 0 {
-			add(dispatcher.Pointer("jobs", strconv.Itoa(n), "job"), rowsOfFollows(one.Job), func(ctx context.Context, t *tx) error {
+			add(input.Pointer("jobs", strconv.Itoa(n), "job"), rowsOfFollows(one.Job), func(ctx context.Context, t *tx) error {
 				return i.s.importFollows(ctx, t, one, i.app)
 			})
 		}
 	}
 	for n, alert := range e.Alerts {
-		add(dispatcher.Pointer("alerts", strconv.Itoa(n)), 10, func(ctx context.Context, t *tx) error {
+		add(input.Pointer("alerts", strconv.Itoa(n)), 10, func(ctx context.Context, t *tx) error {
 			return i.s.importAlert(ctx, t, alert, i.app)
 		})
 	}
@@ -162,7 +163,7 @@ func rowsOfFollows(job dispatcher.Job) int {
 func (i *importing) part(ctx context.Context) (more bool, err error) {
 	var done int
 	var until int64
-	var problems dispatcher.Problems
+	var problems input.Problems
 	err = i.s.change(ctx, i.change, func(ctx context.Context, t *tx) error { // it may be run again
 		done, problems, t.importing = i.done, slices.Clone(i.problems), true
 		until = t.now.Add(importLease).UnixMilli()
@@ -180,7 +181,7 @@ func (i *importing) part(ctx context.Context) (more bool, err error) {
 				return problems.Err()
 			}
 			err := step.do(ctx, t)
-			var wrong dispatcher.Problems
+			var wrong input.Problems
 			if err != nil && !errors.As(err, &wrong) {
 				return fmt.Errorf("%s: %w", step.at, err)
 			}

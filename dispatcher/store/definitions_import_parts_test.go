@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -45,8 +46,8 @@ func onImports(t *testing.T, test func(t *testing.T, m *importer)) {
 	}
 }
 
-func (m *importer) change() dispatcher.Change {
-	return dispatcher.Change{Actor: "test", Now: m.now, Operator: true}
+func (m *importer) change() input.Change {
+	return input.Change{Actor: "test", Now: m.now, Operator: true}
 }
 
 func (m *importer) job(app, name string, triggers int) dispatcher.Job {
@@ -55,7 +56,7 @@ func (m *importer) job(app, name string, triggers int) dispatcher.Job {
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
-	trigger.Expression, trigger.MisfireAfter = "rate(1s)", dispatcher.Duration(time.Hour)
+	trigger.Expression, trigger.MisfireAfter = "rate(1s)", input.Duration(time.Hour)
 	for i := range triggers {
 		job.Triggers[fmt.Sprint("t", i)] = trigger
 	}
@@ -274,7 +275,7 @@ func TestImportWithALateProblemLeavesNothing(t *testing.T) {
 		good := last.OnFailure
 		last.OnFailure = &dispatcher.Follow{Jobs: []string{"none"}}
 		_, err := m.s.ImportApp(t.Context(), m.export, m.change())
-		var problems dispatcher.Problems
+		var problems input.Problems
 		if !errors.As(err, &problems) {
 			t.Fatalf("got error %v, want the problem of the last job", err)
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // RemoveCutOffImports removes imports that did not come to their end, and returns how many.
@@ -63,7 +64,7 @@ func (s *store) removeCutOff(ctx context.Context, app string, now time.Time) (bo
 func (s *store) removeImport(ctx context.Context, app string, until int64, now time.Time) error {
 	for more := true; more; {
 		var next int64
-		err := s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) (err error) {
+		err := s.change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) (err error) {
 			t.importing = true
 			next = max(t.now.Add(importLease).UnixMilli(), until)
 			if err = t.holdImport(ctx, app, until, next); err == nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // jobFields are the columns of jobs AS j, and of their apps AS a.
@@ -177,7 +178,7 @@ func (s *store) Job(ctx context.Context, app, name string) (dispatcher.Job, erro
 }
 
 // Jobs returns a page of the jobs of an app, by name.
-func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.Job, error) {
+func (s *store) Jobs(ctx context.Context, app string, page input.Page) ([]dispatcher.Job, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -202,14 +203,14 @@ func (s *store) Jobs(ctx context.Context, app string, page dispatcher.Page) ([]d
 		jobs[i] = job.Job
 		if job.Err != nil {
 			// It must not hide the others of its app.
-			jobs[i].Warnings = []dispatcher.Problem{{Code: dispatcher.CodeInternal, Message: job.Err.Error()}}
+			jobs[i].Warnings = []input.Problem{{Code: input.CodeInternal, Message: job.Err.Error()}}
 		}
 	}
 	return jobs, cmp.Or(err, ended)
 }
 
 // withLabels is the condition that jobs AS j have labels, with an AND before it. Those without any are not in its index.
-func withLabels(labels dispatcher.Labels, args *statementArgs) string {
+func withLabels(labels input.Labels, args *statementArgs) string {
 	if len(labels) == 0 {
 		return ""
 	}
@@ -272,7 +273,7 @@ func (s *store) readJob(ctx context.Context, q querier, app, name, lock string) 
 // PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether
 // it was created. A job that is put as it is stored stays as it is. Schedules that take too long to evaluate are refused
 // before the transaction begins.
-func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change dispatcher.Change) (stored dispatcher.Job, created bool, err error) {
+func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change input.Change) (stored dispatcher.Job, created bool, err error) {
 	if same, is := s.unchangedJob(ctx, job.App, job.Name, change, declaredAgain(job)); is {
 		return same, false, nil
 	}
@@ -405,8 +406,8 @@ func asStored(job dispatcher.Job) (dispatcher.Job, error) {
 	if err != nil {
 		return job, fmt.Errorf("job %s/%s: stored %w", job.App, job.Name, err)
 	}
-	row.Labels = dispatcher.ParseLabels(job.Labels.String())
-	row.NodeLabels = dispatcher.ParseLabels(job.NodeLabels.String())
+	row.Labels = input.ParseLabels(job.Labels.String())
+	row.NodeLabels = input.ParseLabels(job.NodeLabels.String())
 	if len(job.Acknowledge) == 0 {
 		row.Acknowledge = nil
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -23,7 +24,7 @@ func benchPutJob(b *testing.B, database string) {
 	keys, err := seal.Parse(base64.StdEncoding.EncodeToString(make([]byte, 32)))
 	must(b, err)
 	s := openAs(b, database, store.Options{Keys: keys})
-	change := dispatcher.Change{Actor: "bench"}
+	change := input.Change{Actor: "bench"}
 	_, _, err = s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
 	must(b, err)
 	trigger := dispatcher.Trigger{
@@ -36,7 +37,7 @@ func benchPutJob(b *testing.B, database string) {
 			Payload:  []byte(`"` + strings.Repeat("x", 1000) + `"`),
 			Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
 				URL: "https://example.com/hook", Method: "POST", Timeout: dispatcher.DefaultTimeout,
-				Auth: &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: dispatcher.NewSensitive("secret")}}},
+				Auth: &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("secret")}}},
 			}},
 		}, change)
 		must(b, err)

@@ -6,10 +6,11 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // DeleteJob deletes a job and retires its triggers. Its ledger stays.
-func (s *store) DeleteJob(ctx context.Context, app, name string, change dispatcher.Change) error {
+func (s *store) DeleteJob(ctx context.Context, app, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// As a PUT locks them: removeUnused needs the app.
 		if _, err := t.lockApp(ctx, app); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {

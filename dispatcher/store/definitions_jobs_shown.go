@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // shownJob is findJob with Warnings, and with the pauses of its app that hold the job.
@@ -36,7 +37,7 @@ func (s *store) addWarnings(ctx context.Context, q querier, app string, jobs []d
 		if job.Err != nil {
 			job.State = dispatcher.JobError
 		} else {
-			warnings := dispatcher.Problems(job.Warn(calendars))
+			warnings := input.Problems(job.Warn(calendars))
 			warnings.AddError("", owner.Bounds.CheckDefinition(job.Job)) // its attempts fail
 			job.Warnings = warnings
 		}

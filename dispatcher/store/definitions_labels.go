@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // The sets of labels that jobs require are few, however many jobs there are. Each has a row that says whether a
@@ -17,7 +18,7 @@ import (
 
 // requireLabels notes that a job requires labels, and returns whether a live node has them, which stays so until
 // the transaction ends.
-func (t *tx) requireLabels(ctx context.Context, labels dispatcher.Labels) (served bool, err error) {
+func (t *tx) requireLabels(ctx context.Context, labels input.Labels) (served bool, err error) {
 	if len(labels) == 0 {
 		return true, nil
 	}
@@ -48,18 +49,18 @@ func (t *tx) requireLabels(ctx context.Context, labels dispatcher.Labels) (serve
 
 // liveLabels returns the different sets of labels that nodes have which are not dead. One that is paused counts: it may
 // resume at any time.
-func (t *tx) liveLabels(ctx context.Context) ([]dispatcher.Labels, error) {
+func (t *tx) liveLabels(ctx context.Context) ([]input.Labels, error) {
 	const live = `SELECT DISTINCT labels FROM nodes WHERE state <> 'dead'`
-	return collect(ctx, t, func(row scanner) (l dispatcher.Labels, err error) {
+	return collect(ctx, t, func(row scanner) (l input.Labels, err error) {
 		err = row.Scan(labelsColumn(&l))
 		return l, err
 	}, live)
 }
 
 // has tells whether one of the nodes has all labels of a set.
-func has(nodes []dispatcher.Labels, set string) bool {
-	required := dispatcher.ParseLabels(set)
-	return slices.ContainsFunc(nodes, func(node dispatcher.Labels) bool { return node.Have(required) })
+func has(nodes []input.Labels, set string) bool {
+	required := input.ParseLabels(set)
+	return slices.ContainsFunc(nodes, func(node input.Labels) bool { return node.Have(required) })
 }
 
 // lockServed makes others wait that are about to note which sets are served.
@@ -82,7 +83,7 @@ func scanLabelSet(row scanner) (l labelSet, err error) {
 // noteServed notes which sets of labels the live nodes have, after nodes have come or gone, and lets clocks follow:
 // some at once, the others in the handler. It also removes the sets that no job requires any more.
 func (s *store) noteServed(ctx context.Context) error {
-	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	err := s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		if err := t.lockServed(ctx); err != nil {
 			return err
 		}
@@ -199,14 +200,14 @@ func (t *tx) followLabels(ctx context.Context, labels string, limit int) (follow
 }
 
 // LabelSets returns the sets of labels that jobs require and a live node has.
-func (s *store) LabelSets(ctx context.Context) ([]dispatcher.Labels, error) {
+func (s *store) LabelSets(ctx context.Context) ([]input.Labels, error) {
 	sets, err := s.servedSets(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read sets of labels: %w", err)
 	}
-	all := make([]dispatcher.Labels, len(sets))
+	all := make([]input.Labels, len(sets))
 	for i, set := range sets {
-		all[i] = dispatcher.ParseLabels(set)
+		all[i] = input.ParseLabels(set)
 	}
 	return all, nil
 }
@@ -217,12 +218,12 @@ func (s *store) servedSets(ctx context.Context) ([]string, error) {
 }
 
 // servedLabels returns those sets of labels that jobs require and a node with these labels has.
-func (s *store) servedLabels(ctx context.Context, have dispatcher.Labels) ([]string, error) {
+func (s *store) servedLabels(ctx context.Context, have input.Labels) ([]string, error) {
 	if len(have) == 0 {
 		return nil, nil
 	}
 	sets, err := s.servedSets(ctx)
-	return slices.DeleteFunc(sets, func(labels string) bool { return !have.Have(dispatcher.ParseLabels(labels)) }), err
+	return slices.DeleteFunc(sets, func(labels string) bool { return !have.Have(input.ParseLabels(labels)) }), err
 }
 
 func (p *postgres) shareLock() string { return " FOR SHARE" }

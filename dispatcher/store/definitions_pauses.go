@@ -7,12 +7,13 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // PauseJob pauses or resumes a job, or one of its triggers. What is paused or not already stays as it is, but a resume
 // also schedules triggers in state error again.
 func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused bool,
-	change dispatcher.Change) (stored dispatcher.Job, err error) {
+	change input.Change) (stored dispatcher.Job, err error) {
 	same, is := s.unchangedJob(ctx, app, name, change, func(job dispatcher.Job, _ *dispatcher.Bounds) bool {
 		was, found := isPaused(job, trigger)
 		return found && was == paused && (paused || !inError(job, trigger))

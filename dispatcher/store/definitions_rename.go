@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // RenameJob renames a job and triggers of it. Their rows stay, with all that refers to their ids.
 func (s *store) RenameJob(ctx context.Context, app, name string, rename dispatcher.JobRename,
-	change dispatcher.Change) (stored dispatcher.Job, err error) {
+	change input.Change) (stored dispatcher.Job, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// As a PUT locks them, so that nobody takes a name meanwhile.
 		if _, err := t.lockApp(ctx, app); err != nil {
@@ -25,7 +26,7 @@ func (s *store) RenameJob(ctx context.Context, app, name string, rename dispatch
 		if err := t.allow(job.Revision); err != nil {
 			return err
 		}
-		var problems dispatcher.Problems
+		var problems input.Problems
 		renamed, wrong := rename.Apply(job, t.now)
 		problems.AddError("", wrong)
 		if err := t.checkFree(ctx, &problems, job, rename.Name); err != nil {
@@ -62,7 +63,7 @@ func (s *store) RenameJob(ctx context.Context, app, name string, rename dispatch
 }
 
 // checkFree adds a problem if another job has the new name of job, or a deleted one whose row is kept.
-func (t *tx) checkFree(ctx context.Context, problems *dispatcher.Problems, job dispatcher.Job, name string) error {
+func (t *tx) checkFree(ctx context.Context, problems *input.Problems, job dispatcher.Job, name string) error {
 	if name == "" || name == job.Name {
 		return nil
 	}
@@ -73,13 +74,13 @@ func (t *tx) checkFree(ctx context.Context, problems *dispatcher.Problems, job d
 	by, found, err := first(ctx, t, func(row scanner) (h holder, err error) {
 		return h, row.Scan(optionalColumn(&h.deleted), optionalColumn(&h.purged))
 	}, taken, dispatcher.AppID(job.App), name)
-	switch shown := dispatcher.Echo(job.App + "/" + name); {
+	switch shown := input.Echo(job.App + "/" + name); {
 	case err != nil || !found:
 		return err
 	case by.deleted == nil:
-		problems.Add("/name", dispatcher.CodeNameTaken, "job %s exists; choose another name, or rename or delete that job first", shown)
+		problems.Add("/name", input.CodeNameTaken, "job %s exists; choose another name, or rename or delete that job first", shown)
 	default:
-		problems.Add("/name", dispatcher.CodeNameTaken, "job %s was deleted at %s, and its history is kept under this name until about %s; "+
+		problems.Add("/name", input.CodeNameTaken, "job %s was deleted at %s, and its history is kept under this name until about %s; "+
 			"choose another name", shown, by.deleted.Format(time.RFC3339), by.purged.Format(time.DateOnly))
 	}
 	return nil

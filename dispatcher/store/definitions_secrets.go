@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
@@ -81,16 +82,16 @@ type versionedSecret struct {
 func (s *store) sealSecrets(before map[string]dispatcher.Secret, next secretOwner) (map[string]dispatcher.Secret,
 	map[string]versionedSecret, error) {
 	given := maps.Clone(next.secrets)
-	var problems dispatcher.Problems
+	var problems input.Problems
 	sealed := map[string]versionedSecret{}
 	for _, path := range sortedKeys(given) {
 		secret := given[path]
 		switch at := next.at + path; {
 		case secret.Stored && !before[path].Stored:
-			problems.Add(at+"/stored", dispatcher.CodeSecretMissing, "no value is stored for this secret; give its value, or refer to it")
+			problems.Add(at+"/stored", input.CodeSecretMissing, "no value is stored for this secret; give its value, or refer to it")
 		case secret.Value.IsZero():
 		case s.keys == nil:
-			problems.Add(at+"/value", dispatcher.CodeSecretKeys, "value cannot be stored, for the node has no key to encrypt it with; "+
+			problems.Add(at+"/value", input.CodeSecretKeys, "value cannot be stored, for the node has no key to encrypt it with; "+
 				"start the nodes with --secret-keys-file (or CARILLON_SECRET_KEYS), or refer to the secret as %s",
 				dispatcher.SecretForms)
 		default:
@@ -254,7 +255,7 @@ func (s *store) openedSecrets(ctx context.Context, q querier, table string,
 		if opened[r.ownerID] == nil {
 			opened[r.ownerID] = map[string]dispatcher.Secret{}
 		}
-		opened[r.ownerID][r.path] = dispatcher.Secret{Stored: true, Value: dispatcher.NewSensitive(text)}
+		opened[r.ownerID][r.path] = dispatcher.Secret{Stored: true, Value: input.NewSensitive(text)}
 	}
 	return opened, nil
 }
@@ -284,7 +285,7 @@ func missingKeys(ctx context.Context, q querier, keys *seal.Keys) (missing []str
 }
 
 // RewrapSecrets brings all secrets under the current key.
-func (s *store) RewrapSecrets(ctx context.Context, change dispatcher.Change) (int, error) {
+func (s *store) RewrapSecrets(ctx context.Context, change input.Change) (int, error) {
 	if s.keys == nil {
 		return 0, fmt.Errorf("rewrap secrets: %w", dispatcher.ErrKeyMissing)
 	}

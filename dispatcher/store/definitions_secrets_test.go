@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -55,7 +56,7 @@ const (
 )
 
 func value(text string) dispatcher.Secret {
-	return dispatcher.Secret{Value: dispatcher.NewSensitive(text)}
+	return dispatcher.Secret{Value: input.NewSensitive(text)}
 }
 
 // secretJob is a job with these secrets.
@@ -70,10 +71,10 @@ func secretJob(signing, token dispatcher.Secret) dispatcher.Job {
 
 func put(t *testing.T, s dispatcher.Store, job dispatcher.Job) dispatcher.Job {
 	t.Helper()
-	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, dispatcher.Change{}); err != nil {
+	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
 		t.Fatal(err)
 	}
-	stored, _, err := s.PutJob(t.Context(), job, dispatcher.Change{})
+	stored, _, err := s.PutJob(t.Context(), job, input.Change{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,15 +132,15 @@ func TestSecretsGoInAndOnlyNodesGetThem(t *testing.T) {
 		}
 		put(t, s, secretJob(reference, reference))
 		if _, _, err := s.PutJob(t.Context(), secretJob(reference, kept),
-			dispatcher.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
+			input.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
 			t.Errorf("to keep what is not there = %v", err)
 		}
 		put(t, s, secretJob(reference, value("hunter5")))
-		if err := s.DeleteJob(t.Context(), "demo", "ping", dispatcher.Change{}); err != nil {
+		if err := s.DeleteJob(t.Context(), "demo", "ping", input.Change{}); err != nil {
 			t.Fatal(err)
 		}
 		if _, _, err := s.PutJob(t.Context(), secretJob(reference, kept),
-			dispatcher.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
+			input.Change{}); problemOf(err) != "/target"+tokenPath+"/stored secret_missing" {
 			t.Errorf("to keep what a deleted job had = %v", err)
 		}
 	})
@@ -161,8 +162,8 @@ func TestSecretsStayWithTheOriginTheyWereGivenFor(t *testing.T) {
 			"http://example.com/a", "https://example.com:8443/a", "https://example.com.evil.test/a",
 			"https://evil.test/https://example.com/a", "https://evil.test?x=https://example.com",
 		} {
-			_, _, err := s.PutJob(t.Context(), to(url, kept, kept), dispatcher.Change{})
-			var problems dispatcher.Problems
+			_, _, err := s.PutJob(t.Context(), to(url, kept, kept), input.Change{})
+			var problems input.Problems
 			if !errors.As(err, &problems) || len(problems) != 2 || problems[0].Code != "secret_origin" ||
 				problems[0].Path != "/target"+tokenPath+"/stored" || problems[1].Path != "/target"+signingPath+"/stored" {
 				t.Errorf("moved to %s = %v, want secret_origin of both", url, err)
@@ -171,7 +172,7 @@ func TestSecretsStayWithTheOriginTheyWereGivenFor(t *testing.T) {
 				t.Errorf("moved to %s = %q, want whence and the way out", url, text)
 			}
 		}
-		_, _, err := s.PutJob(t.Context(), to("https://other.test/", kept, value("hunter3")), dispatcher.Change{})
+		_, _, err := s.PutJob(t.Context(), to("https://other.test/", kept, value("hunter3")), input.Change{})
 		if problemOf(err) != "/target"+signingPath+"/stored secret_origin" {
 			t.Errorf("moved with one of two values = %v", err)
 		}
@@ -185,7 +186,7 @@ func TestSecretsStayWithTheOriginTheyWereGivenFor(t *testing.T) {
 		if diff := cmp.Diff(map[string]string{signingPath: other, tokenPath: "hunter3"}, opened(t, s)); diff != "" {
 			t.Errorf("values that moved along (-want +got):\n%s", diff)
 		}
-		if n, err := s.RewrapSecrets(t.Context(), dispatcher.Change{Actor: "test"}); n != 0 || err != nil {
+		if n, err := s.RewrapSecrets(t.Context(), input.Change{Actor: "test"}); n != 0 || err != nil {
 			t.Errorf("rewrapped %d, %v", n, err)
 		}
 	})
@@ -209,12 +210,12 @@ func TestClientSecretsStayWithTheirTokenEndpoint(t *testing.T) {
 			here: "https://evil.test/token", "https://EXAMPLE.com/b": "http://login.example.com/token",
 			"https://example.com:443": "https://login.example.com:8443/",
 		} {
-			_, _, err := s.PutJob(t.Context(), to(url, tokenURL, kept, kept), dispatcher.Change{})
+			_, _, err := s.PutJob(t.Context(), to(url, tokenURL, kept, kept), input.Change{})
 			if problemOf(err) != "/target"+clientSecret+"/stored secret_origin" || !strings.Contains(fmt.Sprint(err), "login.example.com") {
 				t.Errorf("tokens from %s = %v, want secret_origin of the client secret alone", tokenURL, err)
 			}
 		}
-		_, _, err := s.PutJob(t.Context(), to("https://evil.test/", login, value(first), kept), dispatcher.Change{})
+		_, _, err := s.PutJob(t.Context(), to("https://evil.test/", login, value(first), kept), input.Change{})
 		if problemOf(err) != "/target"+clientSecret+"/stored secret_origin" {
 			t.Errorf("tokens to another target = %v, want secret_origin", err)
 		}
@@ -228,7 +229,7 @@ func TestClientSecretsStayWithTheirTokenEndpoint(t *testing.T) {
 		}
 		must(t, s.Close())
 		again := openWith(t, database, sealKeys(t, "ba"))
-		if n, err := again.RewrapSecrets(t.Context(), dispatcher.Change{Actor: "test"}); n != 2 || err != nil {
+		if n, err := again.RewrapSecrets(t.Context(), input.Change{Actor: "test"}); n != 2 || err != nil {
 			t.Errorf("rewrapped %d, %v, want both", n, err)
 		}
 		if diff := cmp.Diff(map[string]string{signingPath: first, clientSecret: "hunter3"}, opened(t, again)); diff != "" {
@@ -238,7 +239,7 @@ func TestClientSecretsStayWithTheirTokenEndpoint(t *testing.T) {
 }
 
 func problemOf(err error) string {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if !errors.As(err, &problems) || len(problems) != 1 {
 		return fmt.Sprint(err)
 	}
@@ -251,7 +252,7 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 		without := openWith(t, database, nil)
 		put(t, without, secretJob(dispatcher.Secret{Reference: "env:SECRET_DEMO_X"}, dispatcher.Secret{Reference: "file:demo/x"}))
 		if _, _, err := without.PutJob(t.Context(), secretJob(value(first), dispatcher.Secret{Reference: "file:demo/x"}),
-			dispatcher.Change{}); problemOf(err) != "/target"+signingPath+"/value secret_keys" {
+			input.Change{}); problemOf(err) != "/target"+signingPath+"/value secret_keys" {
 			t.Errorf("a value without a key = %v", err)
 		}
 		_ = without.Close()
@@ -275,7 +276,7 @@ func TestSecretsNeedTheirKeys(t *testing.T) {
 
 		both := openWith(t, database, sealKeys(t, "ba"))
 		for _, want := range []int{2, 0} {
-			if n, err := both.RewrapSecrets(t.Context(), dispatcher.Change{Actor: "test"}); n != want || err != nil {
+			if n, err := both.RewrapSecrets(t.Context(), input.Change{Actor: "test"}); n != want || err != nil {
 				t.Errorf("rewrapped %d, %v, want %d", n, err, want)
 			}
 		}
@@ -352,7 +353,7 @@ func TestReplacedSecretDoesNotOpenWhenItsRowIsPutBack(t *testing.T) {
 				put(t, s, secretJob(kept, value("hunter4")))
 			},
 			"deleted and declared again": func() {
-				if err := s.DeleteJob(t.Context(), "demo", "ping", dispatcher.Change{}); err != nil {
+				if err := s.DeleteJob(t.Context(), "demo", "ping", input.Change{}); err != nil {
 					t.Fatal(err)
 				}
 				put(t, s, secretJob(value(first), value("hunter5")))
@@ -377,7 +378,7 @@ func TestSecretsOutliveARename(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openWith(t, database, sealKeys(t, "a"))
 		put(t, s, secretJob(value(first), value("hunter2")))
-		renamed, err := s.RenameJob(t.Context(), "demo", "ping", dispatcher.JobRename{Name: "pong"}, dispatcher.Change{})
+		renamed, err := s.RenameJob(t.Context(), "demo", "ping", dispatcher.JobRename{Name: "pong"}, input.Change{})
 		must(t, err)
 		put(t, s, secretJob(value(other), value("hunter3")))
 		check := func(what string, s dispatcher.Store) {
@@ -398,7 +399,7 @@ func TestSecretsOutliveARename(t *testing.T) {
 		check("after a PUT that keeps them", s)
 		_ = s.Close()
 		both := openWith(t, database, sealKeys(t, "ba"))
-		if n, err := both.RewrapSecrets(t.Context(), dispatcher.Change{Actor: "test"}); n != 4 || err != nil {
+		if n, err := both.RewrapSecrets(t.Context(), input.Change{Actor: "test"}); n != 4 || err != nil {
 			t.Errorf("rewrapped %d, %v, want 4", n, err)
 		}
 		_ = both.Close()

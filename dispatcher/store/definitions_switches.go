@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // The reasons why a trigger does not fire, which trigger_clock.off adds up.
@@ -200,7 +201,7 @@ func (s *store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 // follow lets a portion of clocks follow, and tells the nodes if there were any.
 func (s *store) follow(ctx context.Context, changed dispatcher.Notification,
 	portion func(context.Context, *tx) (int, error)) (followed int, err error) {
-	err = s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		if followed, err = portion(ctx, t); followed > 0 {
 			t.notify(changed)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -17,7 +18,7 @@ func TestTriggersThatAreOffCostAPollNothing(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
 	s := open(t, pgtest.New(t))
-	ctx, change := t.Context(), dispatcher.Change{Actor: "test", Now: may1}
+	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 	for _, app := range []string{"disabled", "busy"} {
 		_, _, err := s.PutApp(ctx, dispatcher.App{Name: app, Enabled: true}, change)
 		must(t, err)
@@ -89,11 +90,11 @@ func TestLabelsThatNoJobRequiresAreForgotten(t *testing.T) {
 		}
 		for _, name := range []string{"kept", "removed"} {
 			job := tick(name, "", may1, "tick")
-			job.NodeLabels = dispatcher.Labels{"for": name}
-			_, _, err := s.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: may1})
+			job.NodeLabels = input.Labels{"for": name}
+			_, _, err := s.PutJob(t.Context(), job, input.Change{Actor: "test", Now: may1})
 			must(t, err)
 		}
-		must(t, s.DeleteJob(t.Context(), "app", "removed", dispatcher.Change{Actor: "test", Now: may1}))
+		must(t, s.DeleteJob(t.Context(), "app", "removed", input.Change{Actor: "test", Now: may1}))
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
 		if n := sets(); n != 2 {
 			t.Errorf("while the job is kept for its history there are %d sets, want 2", n)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const tokenColumns = `id, name, description, hash, scopes, apps, expires_at, last_used_at, rotated_until, revision, created_at`
@@ -39,7 +40,7 @@ func scanToken(row scanner) (dispatcher.APIToken, error) {
 
 // CreateToken stores a token on behalf of the system.
 func (s *store) CreateToken(ctx context.Context, token dispatcher.APIToken) error {
-	by := dispatcher.Change{Actor: "system", IfAbsent: true, Now: token.CreatedAt}
+	by := input.Change{Actor: "system", IfAbsent: true, Now: token.CreatedAt}
 	return s.change(ctx, by, func(ctx context.Context, t *tx) error {
 		_, err := t.createToken(ctx, token.Normal())
 		return err
@@ -76,7 +77,7 @@ func encodedToken(token dispatcher.APIToken) (scopes, apps string, err error) {
 }
 
 // PutToken creates a token, or changes all of it but its secret.
-func (s *store) PutToken(ctx context.Context, token dispatcher.APIToken, change dispatcher.Change) (
+func (s *store) PutToken(ctx context.Context, token dispatcher.APIToken, change input.Change) (
 	stored dispatcher.APIToken, created bool, err error) {
 	if err := token.Validate(); err != nil {
 		return stored, false, err
@@ -151,7 +152,7 @@ func (t *tx) keepAdmin(old dispatcher.APIToken, left []dispatcher.APIToken) erro
 }
 
 // RotateToken gives a token another secret.
-func (s *store) RotateToken(ctx context.Context, name string, rotation dispatcher.TokenRotation, change dispatcher.Change) (
+func (s *store) RotateToken(ctx context.Context, name string, rotation dispatcher.TokenRotation, change input.Change) (
 	stored dispatcher.APIToken, err error) {
 	if err := rotation.Validate(); err != nil {
 		return stored, err
@@ -171,7 +172,7 @@ func (s *store) RotateToken(ctx context.Context, name string, rotation dispatche
 				return err
 			}
 		} else if old.Expired(t.now) {
-			return fmt.Errorf("token %s expired at %s: %w", name, dispatcher.FormatInstant(*old.ExpiresAt), dispatcher.ErrConflict)
+			return fmt.Errorf("token %s expired at %s: %w", name, input.FormatInstant(*old.ExpiresAt), dispatcher.ErrConflict)
 		}
 		// The old secret gains nothing by a later expiry.
 		until := t.now.Add(rotation.Overlap.Std())
@@ -216,7 +217,7 @@ func (s *store) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIT
 }
 
 // Tokens returns a page of tokens, by name.
-func (s *store) Tokens(ctx context.Context, page dispatcher.Page) ([]dispatcher.APIToken, error) {
+func (s *store) Tokens(ctx context.Context, page input.Page) ([]dispatcher.APIToken, error) {
 	// $1 last name of the page before, $2 limit
 	const list = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE name > $1 ORDER BY name LIMIT $2`
 	return collect(ctx, s.read, scanToken, list, page.Cursor, page.Limit)
@@ -225,7 +226,7 @@ func (s *store) Tokens(ctx context.Context, page dispatcher.Page) ([]dispatcher.
 // UseTokens records when tokens were last used. Nodes that serve one token do not all write: one that finds a
 // later minute than its own leaves it.
 func (s *store) UseTokens(ctx context.Context, used map[string]time.Time) error {
-	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id, $2 when it was used, $3 a minute before
 		const use = `UPDATE api_tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $3)`
 		for _, id := range slices.Sorted(maps.Keys(used)) { // in an order, so that no two nodes wait for each other
@@ -239,7 +240,7 @@ func (s *store) UseTokens(ctx context.Context, used map[string]time.Time) error 
 }
 
 // DeleteToken revokes a token.
-func (s *store) DeleteToken(ctx context.Context, name string, change dispatcher.Change) error {
+func (s *store) DeleteToken(ctx context.Context, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		all, err := t.lockTokens(ctx)
 		if err != nil {

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // triggerFields are the columns of triggers AS t: what was declared of a trigger.
@@ -86,9 +87,9 @@ type triggerRow struct {
 	id, jobID, appID, revision, calendars int64
 	name, nodeLabels                      string
 	jobPaused                             bool
-	timeout                               dispatcher.Duration // of an attempt of the job
-	off                                   int                 // when it is written
-	fires                                 bool                // the same: it and its job are enabled
+	timeout                               input.Duration // of an attempt of the job
+	off                                   int            // when it is written
+	fires                                 bool           // the same: it and its job are enabled
 }
 
 // scanTrigger reads the row of a trigger.
@@ -113,11 +114,11 @@ func policyColumn(p *dispatcher.MisfirePolicy) any {
 		func(policy dispatcher.MisfirePolicy) string { return string(policy) })
 }
 
-func windowColumn(d *dispatcher.Duration) any {
+func windowColumn(d *input.Duration) any {
 	return orDefault(d, dispatcher.MaxCatchUpWindow, millis, toMillis)
 }
 
-func timeoutColumn(d *dispatcher.Duration) any {
+func timeoutColumn(d *input.Duration) any {
 	return orDefault(d, dispatcher.DefaultTimeout, millis, toMillis)
 }
 
@@ -188,7 +189,7 @@ func (t *tx) writeTriggers(ctx context.Context, job dispatcher.Job, calendars in
 		row := triggerRow{
 			Trigger: one, id: job.TriggerKey(name), jobID: job.Key(),
 			appID: dispatcher.AppID(job.App), name: name, nodeLabels: job.NodeLabels.String(), revision: job.Revision, jobPaused: job.Paused,
-			timeout: dispatcher.Duration(job.Target.Timeout()), fires: job.Enabled && one.Enabled,
+			timeout: input.Duration(job.Target.Timeout()), fires: job.Enabled && one.Enabled,
 		}
 		row.off = shared.set | ownOff(one.State, one.Paused, job.Paused)
 		if one.Calendar != "" {

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -18,7 +19,7 @@ func TestWhatChangesNothingTakesNoLock(t *testing.T) {
 			t.Parallel()
 			database := database()
 			s := ownClaims(t, database, 20)
-			change := dispatcher.Change{Actor: "test"}
+			change := input.Change{Actor: "test"}
 			_, _, err := s.PutCalendar(t.Context(), dispatcher.Calendar{App: "app", Name: "freeze"}, change)
 			must(t, err)
 			_, err = s.PauseJob(t.Context(), "app", "job", "t0", true, change)

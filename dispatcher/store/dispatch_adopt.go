@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // goesOnIn tells the apps whose runs go on. Those of a deleted app end, whatever its switch was.
@@ -250,7 +251,7 @@ func (s *store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs
 }
 
 // adoptLists returns lookColumns for a node of these apps and labels.
-func (s *store) adoptLists(ctx context.Context, apps []string, labels dispatcher.Labels) (names, served []string, err error) {
+func (s *store) adoptLists(ctx context.Context, apps []string, labels input.Labels) (names, served []string, err error) {
 	if served, err = s.servedLabels(ctx, labels); err != nil {
 		return nil, nil, err
 	}

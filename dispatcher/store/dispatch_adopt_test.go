@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -109,7 +110,7 @@ func TestClaimThatCommitsAfterAnEmptyAdoptionIsAdopted(t *testing.T) {
 func TestDeadNodeIsNotEmptyWhileItsAppIsDisabled(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s dispatcher.Store) {
-		change := dispatcher.Change{Actor: "test", Now: may1.Add(-time.Minute)}
+		change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
 		_, _, err := s.PutJob(t.Context(), tick("job", "", may1, "a"), change)
 		must(t, err)

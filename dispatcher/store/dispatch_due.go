@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // dueColumns are a DueTrigger of trigger_clock AS t; -1 stands for what there is none of.
@@ -35,7 +36,7 @@ func (r *dueRow) scan(row scanner) (dispatcher.DueTrigger, error) {
 	err := row.Scan(r.refs...)
 	t := r.trigger
 	t.PrevFireTime, t.NextFireTime, t.DueAt = orNever(r.prev), orNever(r.next), orNever(r.due)
-	t.MisfireAfter, t.NodeLabels = millis(r.misfireAfter).Std(), dispatcher.ParseLabels(r.labels)
+	t.MisfireAfter, t.NodeLabels = millis(r.misfireAfter).Std(), input.ParseLabels(r.labels)
 	if t.Timeout = dispatcher.DefaultTimeout.Std(); r.timeout >= 0 {
 		t.Timeout = millis(r.timeout).Std()
 	}
@@ -174,7 +175,7 @@ const overdueApps = ` SELECT a.name FROM apps AS a WHERE a.enabled AND a.id IN (
 	ORDER BY a.name`
 
 // OverdueApps returns the apps that have overdue triggers for a node of these labels.
-func (s *store) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, from, now time.Time) ([]string, error) {
+func (s *store) OverdueApps(ctx context.Context, apps []string, labels input.Labels, from, now time.Time) ([]string, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	served, err := s.servedLabels(ctx, labels)

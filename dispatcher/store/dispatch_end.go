@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // However a live run ends, it does so by the same steps, in one transaction: it enters the history, the clock of a
@@ -113,7 +114,7 @@ func (s *store) endRuns(ctx context.Context, work dispatcher.Work, by statement,
 
 // announceEnds notifies the nodes after runs have ended that nobody worked on.
 func (s *store) announceEnds(ctx context.Context) error {
-	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		t.notify(dispatcher.Notification{Adopt: true}) // fixed delays go on from here
 		return t.notifyEnds(ctx)
 	})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // noteWaits keeps, for the runs c that wait for their host, what they wait for. What several nodes know of a host's pauses
@@ -119,7 +120,7 @@ func (s *store) HostResponded(ctx context.Context, id int64, now time.Time) erro
 // DropHostWait removes a wait without runs. It looks for them by a statement of its own, whose snapshot has the runs of
 // the node that held the lock before.
 func (s *store) DropHostWait(ctx context.Context, id int64) (dropped bool, err error) {
-	err = s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		if _, err := t.ExecContext(ctx, `SELECT id FROM host_waits WHERE id = $1`+t.lockRows(lockToDelete), id); err != nil {
 			return err
 		}

@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Quarantine puts a trigger that cannot be evaluated into state error.
 func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reason string) error {
-	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		_, _, err := t.putInError(ctx, triggerID, revision, reason)
 		return err
 	})
@@ -23,7 +24,7 @@ func (s *store) quarantineAlone(ctx context.Context, work dispatcher.Work, trigg
 	item := "trigger " + strconv.FormatInt(triggerID, 10)
 	shown := dispatcher.SetAside{Work: work, Item: item, Problem: problemOf(why)}
 	done := false
-	err := s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+	err := s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
 		if _, done, err = t.putInError(ctx, triggerID, revision, shown.Problem); err != nil || !done {
 			return err
 		}
@@ -53,7 +54,7 @@ const endedSo = `SELECT 1 FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 
 
 // Disable puts the trigger of a run that ended so into state error, and audits that.
 func (s *store) Disable(ctx context.Context, ended dispatcher.Record, reason string, now time.Time) (done bool, err error) {
-	err = s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
 		run := ended.RunKey
 		_, done, err = first(ctx, t, scanInt, endedSo, run.ScheduledAt.UnixMilli(), run.TriggerID, int64(run.Code()), ended.JobID,
 			int64(ended.Node), ended.Attempt, ended.Outcome.HTTPStatus)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -20,7 +21,7 @@ func crowdedByOne(t *testing.T, database string, retries bool) dispatcher.Store 
 	t.Helper()
 	s := ownClaims(t, database, 1)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, may1))
-	change := dispatcher.Change{Actor: "test", Now: may1.Add(-time.Minute)}
+	change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
 	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "crowded", Enabled: true}, change)
 	must(t, err)
 	insert := func(app string, runs int, at time.Time) {
@@ -123,7 +124,7 @@ func TestLookByTurnsHasAnIndexOnSQLite(t *testing.T) {
 // decisions about missed fires.
 func endsOfApps(t *testing.T, s dispatcher.Store, kind, big, small int) {
 	t.Helper()
-	change := dispatcher.Change{Actor: "test", Now: may1.Add(-time.Minute)}
+	change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
 	for i, app := range []string{"crowded", "app"} {
 		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, change)
 		must(t, err)

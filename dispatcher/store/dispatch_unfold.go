@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // A claim only ever loses its whole row: when its last fire is recorded, or when it is unfolded. To unfold a claim is
@@ -111,7 +112,7 @@ func (s *store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded
 			var done []int64
 			var runs int64
 			// Nothing in it depends on the time, which it need not ask the database for.
-			err := s.change(ctx, dispatcher.Change{Now: time.Unix(1, 0)}, func(ctx context.Context, t *tx) (err error) {
+			err := s.change(ctx, input.Change{Now: time.Unix(1, 0)}, func(ctx context.Context, t *tx) (err error) {
 				done, runs, err = t.unfold(ctx, part, skip)
 				return err
 			})

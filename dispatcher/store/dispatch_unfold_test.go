@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -24,7 +25,7 @@ func ownClaims(t *testing.T, database string, triggers int) dispatcher.Store {
 	t.Helper()
 	s := open(t, database)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
-	change := dispatcher.Change{Actor: "test", Now: may1.Add(-time.Minute)}
+	change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
 	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	names := make([]string, triggers)
@@ -135,7 +136,7 @@ func TestUnfoldingSeesTheRecordItWaitedFor(t *testing.T) {
 		must(t, err)
 	}
 	must(t, whileItWaits(t, s, func() error {
-		_, err := s.CancelRun(t.Context(), held[1].String(), dispatcher.Change{Actor: "test", Now: may1})
+		_, err := s.CancelRun(t.Context(), held[1].String(), input.Change{Actor: "test", Now: may1})
 		return err
 	}, func() { must(t, tx.Commit(t.Context())) }))
 	onceEach(t, s, 2)
@@ -240,7 +241,7 @@ func TestPurgeUnfoldsForgottenClaimsFirst(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s dispatcher.Store) {
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
-		_, _, err := s.PutJob(t.Context(), tick("job", "", may1, "a", "b"), dispatcher.Change{Actor: "test", Now: may1.Add(-time.Minute)})
+		_, _, err := s.PutJob(t.Context(), tick("job", "", may1, "a", "b"), input.Change{Actor: "test", Now: may1.Add(-time.Minute)})
 		must(t, err)
 		held := claimDue(t, s, claimer, 11)
 		must(t, s.Record(t.Context(), succeeded(claimer, held[0])))

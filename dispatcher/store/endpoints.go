@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Endpoints that a group declares have rows next to those that registered, so that a node reads all in one look, and a
@@ -21,7 +22,7 @@ func scanEndpoint(row scanner) (e dispatcher.Endpoint, err error) {
 }
 
 // Endpoints returns a page of the endpoints that a group has at now, by id.
-func (s *store) Endpoints(ctx context.Context, app, group string, now time.Time, page dispatcher.Page) ([]dispatcher.Endpoint, error) {
+func (s *store) Endpoints(ctx context.Context, app, group string, now time.Time, page input.Page) ([]dispatcher.Endpoint, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := findGroup(ctx, s.read, app, group, ""); err != nil {
@@ -35,7 +36,7 @@ func (s *store) Endpoints(ctx context.Context, app, group string, now time.Time,
 }
 
 // liveEndpoints returns a page of the endpoints that a group has at now, by id.
-func liveEndpoints(ctx context.Context, q querier, group int64, now time.Time, page dispatcher.Page) ([]dispatcher.Endpoint, error) {
+func liveEndpoints(ctx context.Context, q querier, group int64, now time.Time, page input.Page) ([]dispatcher.Endpoint, error) {
 	// $1 group, $2 now, $3 last id of the page before, $4 limit
 	const list = `SELECT ` + endpointColumns + ` FROM endpoints
 		WHERE group_id = $1 AND id > $3 AND (expires_at IS NULL OR expires_at > $2) ORDER BY id LIMIT $4`
@@ -56,14 +57,14 @@ func (s *store) GroupVersion(ctx context.Context, app, name string, now time.Tim
 		now, err = s.orClock(ctx, now)
 	}
 	if err == nil {
-		version.Live, err = liveEndpoints(ctx, s.read, dispatcher.GroupID(app, name), now, dispatcher.Page{Limit: dispatcher.MaxEndpoints})
+		version.Live, err = liveEndpoints(ctx, s.read, dispatcher.GroupID(app, name), now, input.Page{Limit: dispatcher.MaxEndpoints})
 	}
 	return version, err
 }
 
 // RegisterEndpoint adds an endpoint to a group, or renews it.
 func (s *store) RegisterEndpoint(ctx context.Context, app, group string, endpoint dispatcher.Endpoint, now time.Time,
-	change dispatcher.Change) (stored dispatcher.Endpoint, created bool, err error) {
+	change input.Change) (stored dispatcher.Endpoint, created bool, err error) {
 	endpoint.StaticEndpoint = endpoint.Resolved()
 	stored, renewed, err := s.renewEndpoint(ctx, dispatcher.GroupID(app, group), endpoint, now)
 	if err != nil || renewed {
@@ -123,14 +124,14 @@ func admitEndpoint(ctx context.Context, q querier, lock, app, name string, e dis
 		return group, false, err
 	}
 	if group.Registration == nil {
-		return group, false, fmt.Errorf("group %s takes no registrations: %w", dispatcher.Echo(name), dispatcher.ErrConflict)
+		return group, false, fmt.Errorf("group %s takes no registrations: %w", input.Echo(name), dispatcher.ErrConflict)
 	}
 	if _, declared := group.Endpoints[e.ID]; declared {
-		return group, false, fmt.Errorf("group %s declares an endpoint %s: %w", dispatcher.Echo(name), dispatcher.Echo(e.ID),
+		return group, false, fmt.Errorf("group %s declares an endpoint %s: %w", input.Echo(name), input.Echo(e.ID),
 			dispatcher.ErrConflict)
 	}
-	var problems dispatcher.Problems
-	dispatcher.CheckName(&problems, "/id", e.ID)
+	var problems input.Problems
+	input.CheckName(&problems, "/id", e.ID)
 	problems.AddError("", group.Registration.CheckEndpoint(e.StaticEndpoint))
 	problems.AddError("", owner.Bounds.CheckEndpoint(group, e.StaticEndpoint))
 	others, there, err := countEndpoints(ctx, q, dispatcher.GroupID(app, name), e.ID, now)
@@ -138,8 +139,8 @@ func admitEndpoint(ctx context.Context, q querier, lock, app, name string, e dis
 		return group, false, err
 	}
 	if others >= dispatcher.MaxEndpoints {
-		problems.Add("", dispatcher.CodeTooMany, "group %s has %d endpoints already, which is the maximum; remove one, or wait until one expires",
-			dispatcher.Echo(name), dispatcher.MaxEndpoints)
+		problems.Add("", input.CodeTooMany, "group %s has %d endpoints already, which is the maximum; remove one, or wait until one expires",
+			input.Echo(name), dispatcher.MaxEndpoints)
 	}
 	return group, there, problems.Err()
 }
@@ -174,7 +175,7 @@ func (t *tx) writeRegistered(ctx context.Context, group dispatcher.EndpointGroup
 }
 
 // DeregisterEndpoint removes an endpoint that registered itself.
-func (s *store) DeregisterEndpoint(ctx context.Context, app, group, id string, change dispatcher.Change) error {
+func (s *store) DeregisterEndpoint(ctx context.Context, app, group, id string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// $1 group, $2 id
 		const remove = `DELETE FROM endpoints WHERE group_id = $1 AND id = $2 AND source = 'registered'`
@@ -192,7 +193,7 @@ func (s *store) DeregisterEndpoint(ctx context.Context, app, group, id string, c
 
 // DrainEndpoint sets or lifts an operator's drain of an endpoint.
 func (s *store) DrainEndpoint(ctx context.Context, app, group, id string, draining bool,
-	change dispatcher.Change) (stored dispatcher.Endpoint, err error) {
+	change input.Change) (stored dispatcher.Endpoint, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		declared, err := findGroup(ctx, t, app, group, "")
 		if err != nil {
@@ -245,7 +246,7 @@ func (t *tx) declareEndpoints(ctx context.Context, group dispatcher.EndpointGrou
 		}
 	}
 	if n := len(group.Endpoints); n > 0 && n+registered > dispatcher.MaxEndpoints {
-		return dispatcher.Problems{{Path: "/endpoints", Code: dispatcher.CodeTooMany, Message: fmt.Sprintf(
+		return input.Problems{{Path: "/endpoints", Code: input.CodeTooMany, Message: fmt.Sprintf(
 			"group would have %d endpoints with the %d that are registered; the maximum is %d", n+registered, registered, dispatcher.MaxEndpoints)}}
 	}
 	if err := t.removeEndpoints(ctx, key, gone); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // expiredEndpoint is an endpoint that did not register again in time.
@@ -59,7 +60,7 @@ func (s *store) removeExpired(ctx context.Context, endpoints []expiredEndpoint, 
 	for _, e := range endpoints {
 		groups, ids = append(groups, e.group), append(ids, e.id)
 	}
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 now, from $2 on: the endpoints. PostgreSQL looks at the outer condition again after a heartbeat that came first.
 		remove := t.rows(0, 2, "", column{"group_id", bigint}, column{"id", text}) + ` DELETE FROM endpoints
 			WHERE expires_at <= $1 AND (group_id, id) IN (SELECT b.group_id, b.id FROM b) RETURNING group_id`

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Mask is mask.
@@ -128,7 +129,7 @@ func Count(ctx context.Context, s dispatcher.Store, query string) (int64, error)
 
 // PutCalendarMeanwhile is PutCalendar, with do between its plan and its transaction.
 func PutCalendarMeanwhile(ctx context.Context, s dispatcher.Store, calendar dispatcher.Calendar,
-	change dispatcher.Change, do func()) (dispatcher.Calendar, error) {
+	change input.Change, do func()) (dispatcher.Calendar, error) {
 	own := s.(*store)
 	plan, err := own.plan(ctx, calendar, change)
 	if err != nil {
@@ -359,7 +360,7 @@ func SetWalks(s dispatcher.Store, w Walks) {
 const MostImported = mostImported
 
 // ImportMeanwhile is ImportApp, with between after each part but the last. The node dies when between returns false.
-func ImportMeanwhile(ctx context.Context, s dispatcher.Store, export dispatcher.Export, change dispatcher.Change,
+func ImportMeanwhile(ctx context.Context, s dispatcher.Store, export dispatcher.Export, change input.Change,
 	between func() bool) error {
 	i, err := s.(*store).beginImport(ctx, export, change)
 	for more := true; more && err == nil; {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // field is a column of a table, and where a T holds it. The fields of a table are listed once;
@@ -182,12 +183,12 @@ func optionalColumn(t **time.Time) any {
 	return converted[*time.Time, *int64]{t, optional, orNullAt}
 }
 
-func durationColumn(d *dispatcher.Duration) any {
-	return converted[dispatcher.Duration, int64]{d, millis, toMillis}
+func durationColumn(d *input.Duration) any {
+	return converted[input.Duration, int64]{d, millis, toMillis}
 }
 
-func labelsColumn(l *dispatcher.Labels) any {
-	return converted[dispatcher.Labels, string]{l, dispatcher.ParseLabels, dispatcher.Labels.String}
+func labelsColumn(l *input.Labels) any {
+	return converted[input.Labels, string]{l, input.ParseLabels, input.Labels.String}
 }
 
 // listColumn holds words that have no comma.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // pendingEnd is the end of a run, or a decision about missed fires, that has yet to be followed.
@@ -116,7 +117,7 @@ func (s *store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (d
 
 // followPage follows the ends of a page, and passes over those that another node takes.
 func (s *store) followPage(ctx context.Context, page *endsPage) (done dispatcher.FollowedEnds, err error) {
-	err = s.change(ctx, dispatcher.Change{Now: page.Now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: page.Now}, func(ctx context.Context, t *tx) error {
 		ends, err := page.read(ctx, t.flavor, t, t.lockRows(lockToDelete+skipLocked), t.now)
 		if err == nil {
 			done, err = t.followEnds(ctx, ends)

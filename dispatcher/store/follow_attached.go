@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Deliveries are runs, and each run is of a job. So the target of a Follow, or of an alert, has a row among the jobs, which is
@@ -129,7 +130,7 @@ func (t *tx) renameAttached(ctx context.Context, after dispatcher.Job) error {
 func (s *store) putFollows(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, app dispatcher.App) (
 	dispatcher.Job, []follower, error,
 ) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	for _, event := range dispatcher.FollowEvents {
 		attached := job.Attached(event)
 		if attached.Target == (dispatcher.Target{}) {
@@ -141,7 +142,7 @@ func (s *store) putFollows(ctx context.Context, t *tx, old *dispatcher.Job, job 
 			continue
 		}
 		target, err := s.putAttached(ctx, t, job.Key(), attached, app)
-		var wrong dispatcher.Problems
+		var wrong input.Problems
 		if err != nil && !errors.As(err, &wrong) {
 			return job, nil, err
 		}
@@ -149,7 +150,7 @@ func (s *store) putFollows(ctx context.Context, t *tx, old *dispatcher.Job, job 
 		job = job.WithFollowTarget(event, target)
 	}
 	all, err := t.findFollowers(ctx, app, job)
-	var wrong dispatcher.Problems
+	var wrong input.Problems
 	if err != nil && !errors.As(err, &wrong) {
 		return job, nil, err
 	}

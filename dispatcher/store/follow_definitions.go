@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // followersOf is what jobs has in followers.
@@ -56,15 +57,15 @@ func (t *tx) findFollowers(ctx context.Context, app dispatcher.App, job dispatch
 	if err != nil {
 		return nil, err
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	var all []follower
 	next := map[int64]bool{}
 	for event, follow := range job.EachFollow() {
 		for i, name := range follow.Jobs {
 			id, found := ids[name]
 			if !found {
-				problems.Add(dispatcher.Pointer(string(event), "jobs", fmt.Sprint(i)), dispatcher.CodeFollowUnknown,
-					"job %s does not exist in this app; make it first, or name one that does", dispatcher.Echo(name))
+				problems.Add(input.Pointer(string(event), "jobs", fmt.Sprint(i)), input.CodeFollowUnknown,
+					"job %s does not exist in this app; make it first, or name one that does", input.Echo(name))
 				continue
 			}
 			next[id] = true
@@ -105,7 +106,7 @@ func (t *tx) idsOfJobs(ctx context.Context, app string, names []string) (map[str
 }
 
 // checkChain adds a problem if a job would follow itself through next, or if too many jobs would follow it.
-func (t *tx) checkChain(ctx context.Context, problems *dispatcher.Problems, job dispatcher.Job, next map[int64]bool) error {
+func (t *tx) checkChain(ctx context.Context, problems *input.Problems, job dispatcher.Job, next map[int64]bool) error {
 	from := map[int64]int64{} // the job that each job follows on the way
 	level := []int64{}
 	for id := range next {
@@ -114,8 +115,8 @@ func (t *tx) checkChain(ctx context.Context, problems *dispatcher.Problems, job 
 	}
 	for len(level) > 0 && from[job.Key()] == 0 {
 		if len(from) > dispatcher.MostFollowing {
-			problems.Add("", dispatcher.CodeTooMany, "more than %d jobs would follow job %s, directly and through others; make the chain shorter",
-				dispatcher.MostFollowing, dispatcher.Echo(job.Name))
+			problems.Add("", input.CodeTooMany, "more than %d jobs would follow job %s, directly and through others; make the chain shorter",
+				dispatcher.MostFollowing, input.Echo(job.Name))
 			return nil
 		}
 		slices.Sort(level)
@@ -143,7 +144,7 @@ func (t *tx) checkChain(ctx context.Context, problems *dispatcher.Problems, job 
 }
 
 // addCycle adds a problem that names the circle of jobs that leads back to a job.
-func (t *tx) addCycle(ctx context.Context, problems *dispatcher.Problems, job dispatcher.Job, from map[int64]int64) error {
+func (t *tx) addCycle(ctx context.Context, problems *input.Problems, job dispatcher.Job, from map[int64]int64) error {
 	circle := []int64{job.Key()}
 	for at := from[job.Key()]; at != job.Key(); at = from[at] {
 		circle = append(circle, at)
@@ -163,7 +164,7 @@ func (t *tx) addCycle(ctx context.Context, problems *dispatcher.Problems, job di
 	}
 	for event, follow := range job.EachFollow() {
 		if i := slices.Index(follow.Jobs, names[1]); i >= 0 {
-			problems.Add(dispatcher.Pointer(string(event), "jobs", fmt.Sprint(i)), dispatcher.CodeFollowCycle,
+			problems.Add(input.Pointer(string(event), "jobs", fmt.Sprint(i)), input.CodeFollowCycle,
 				"the jobs would follow each other in a circle: %s; take one of them out", strings.Join(names, " -> "))
 			return nil
 		}
@@ -232,9 +233,9 @@ func (t *tx) notFollowing(ctx context.Context, job dispatcher.Job) error {
 		names, more = names[:mostUsersNamed], " and others"
 	}
 	for i, name := range names {
-		names[i] = dispatcher.Echo(name)
+		names[i] = input.Echo(name)
 	}
-	return fmt.Errorf("job %s follows job %s%s: %w", dispatcher.Echo(job.App+"/"+job.Name), strings.Join(names, ", "), more,
+	return fmt.Errorf("job %s follows job %s%s: %w", input.Echo(job.App+"/"+job.Name), strings.Join(names, ", "), more,
 		dispatcher.ErrInUse)
 }
 

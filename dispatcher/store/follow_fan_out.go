@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // fanOut works out what may follow the runs of jobs, as they are declared.
@@ -18,7 +19,7 @@ type fanOut struct {
 // checkFanOut adds a problem if more may follow a run of a job, or of one that it follows, than the bounds of the app allow.
 // What was outside before may stay as it is.
 func (t *tx) checkFanOut(
-	ctx context.Context, problems *dispatcher.Problems, app dispatcher.App, job dispatcher.Job, after []follower,
+	ctx context.Context, problems *input.Problems, app dispatcher.App, job dispatcher.Job, after []follower,
 ) error {
 	if len(after) == 0 {
 		return nil
@@ -54,12 +55,12 @@ func (t *tx) checkFanOut(
 	}
 	quotas := app.Bounds.Quotas
 	if most.Runs > quotas.ChainRuns {
-		problems.Add("", dispatcher.CodeBoundQuota, "up to %d runs would follow one run of job %s, directly and through others, by way of "+
+		problems.Add("", input.CodeBoundQuota, "up to %d runs would follow one run of job %s, directly and through others, by way of "+
 			"%s; the bounds of app %s allow %d (quotas.chain_runs); let fewer jobs follow, or ask an operator for more", most.Runs, path[0],
 			strings.Join(path, " -> "), app.Name, quotas.ChainRuns)
 	}
 	if most.Depth > quotas.ChainDepth {
-		problems.Add("", dispatcher.CodeBoundQuota, "%d runs would follow one after another on a run of job %s, by way of %s; the bounds of "+
+		problems.Add("", input.CodeBoundQuota, "%d runs would follow one after another on a run of job %s, by way of %s; the bounds of "+
 			"app %s allow %d (quotas.chain_depth); make the chain shorter, or ask an operator for more", most.Depth, path[0],
 			strings.Join(path, " -> "), app.Name, quotas.ChainDepth)
 	}
@@ -179,7 +180,7 @@ func (f *fanOut) path(ctx context.Context, ids []int64, job dispatcher.Job) ([]s
 				break // a delivery that this change declares
 			}
 		}
-		names = append(names, dispatcher.Echo(name))
+		names = append(names, input.Echo(name))
 	}
 	return names, nil
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // An end that cannot be followed, because of what is stored of it, its job or an alert, must not hold back all that end after it.
@@ -47,7 +48,7 @@ func (e *pendingEnd) keyArgs() []any {
 
 // followOne follows an end, unless another node has followed it or does so just now.
 func (s *store) followOne(ctx context.Context, end *pendingEnd, now time.Time) (done dispatcher.FollowedEnds, err error) {
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		ends, err := collect(ctx, t, scanPendingEnd, pendingEnds(oneEnd+t.lockRows(lockToDelete+skipLocked)), end.keyArgs()...)
 		if err == nil {
 			done, err = t.followEnds(ctx, ends)
@@ -70,7 +71,7 @@ func (e *pendingEnd) setAside() dispatcher.SetAside {
 func (s *store) setEndAside(ctx context.Context, end *pendingEnd, why error, now time.Time) (aside []dispatcher.SetAside, err error) {
 	end.problem = problemOf(why)
 	tries := end.tries
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		aside, end.tries = nil, tries
 		there, err := t.noteAside(ctx, end, asidePauses)
 		if there {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -16,7 +17,7 @@ import (
 func endsOfParent(t *testing.T, s dispatcher.Store, count int, now time.Time) (keys []dispatcher.RunKey) {
 	t.Helper()
 	ctx := t.Context()
-	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, dispatcher.Change{Now: now})
+	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, input.Change{Now: now})
 	must(t, err)
 	for _, name := range []string{"child", "parent"} {
 		job := dispatcher.Job{App: "app", Name: name}
@@ -25,12 +26,12 @@ func endsOfParent(t *testing.T, s dispatcher.Store, count int, now time.Time) (k
 		if name == "parent" {
 			job.OnSuccess = &dispatcher.Follow{Jobs: []string{"child"}, Payload: dispatcher.FollowResult}
 		}
-		_, _, err := s.PutJob(ctx, job, dispatcher.Change{Now: now})
+		_, _, err := s.PutJob(ctx, job, input.Change{Now: now})
 		must(t, err)
 	}
 	must(t, s.Register(ctx, dispatcher.Node{ID: 7, Name: "n", Version: "v"}, now))
 	for range count {
-		_, err := s.RequestRun(ctx, "app", "parent", nil, dispatcher.Change{Now: now})
+		_, err := s.RequestRun(ctx, "app", "parent", nil, input.Change{Now: now})
 		must(t, err)
 	}
 	query := dispatcher.AdoptQuery{Node: 7, Token: 9, Limit: count, Now: now}

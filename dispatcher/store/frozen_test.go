@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -16,7 +17,7 @@ func TestSuspendedNodeLosesItsLocks(t *testing.T) {
 	t.Parallel()
 	database := pgtest.New(t)
 	suspended, s := open(t, database), open(t, database)
-	change := dispatcher.Change{Actor: "test", Now: may1}
+	change := input.Change{Actor: "test", Now: may1}
 	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, change); err != nil {
 		t.Fatal(err)
 	}

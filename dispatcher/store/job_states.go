@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // writeState writes the state that a change of the definition makes. Whether a run is live is for
@@ -167,7 +168,7 @@ func (s *store) writeStates(ctx context.Context, ids, revisions []int64, from, t
 		` UPDATE jobs AS j SET state = b.after, completed_at = CASE WHEN b.after = 'COMPLETE' THEN b.now END FROM b
 			WHERE j.id = b.id AND j.revision = b.revision AND j.state = b.before`
 	var changed int64
-	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	err := s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		var err error
 		changed, err = t.execute(ctx, write, append([]any{t.now.UnixMilli()}, s.batch(ids, revisions, from, to)...)...)
 		return err

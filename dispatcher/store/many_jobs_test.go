@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -23,9 +24,9 @@ func (c scale) job(n int) string { return fmt.Sprintf("job-%06d", n) }
 // fillModel stores the apps, and the job that fillJobs copies.
 func fillModel(t *testing.T, s dispatcher.Store, c scale) {
 	t.Helper()
-	change := dispatcher.Change{Actor: "test", Now: c.now.Add(-days(c.days))}
+	change := input.Change{Actor: "test", Now: c.now.Add(-days(c.days))}
 	for n := range c.apps {
-		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: c.app(n), Enabled: true, Retention: dispatcher.Duration(days(60))}, change)
+		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: c.app(n), Enabled: true, Retention: input.Duration(days(60))}, change)
 		must(t, err)
 	}
 	_, _, err := s.PutJob(t.Context(), modelJob(c.app(0), "model"), change)
@@ -35,7 +36,7 @@ func fillModel(t *testing.T, s dispatcher.Store, c scale) {
 // modelJob returns a job as people have it.
 func modelJob(app, name string) dispatcher.Job {
 	model := dispatcher.Job{App: app, Name: name, Enabled: true, Description: strings.Repeat("describes it ", 5),
-		Labels: dispatcher.Labels{"team": "payments"}, Payload: []byte(`{"x":"` + strings.Repeat("y", 300) + `"}`),
+		Labels: input.Labels{"team": "payments"}, Payload: []byte(`{"x":"` + strings.Repeat("y", 300) + `"}`),
 		Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "H * * * *", Timezone: "UTC"}}},
 		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{
 			URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}}}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -90,7 +91,7 @@ func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Tim
 	if err != nil {
 		return err
 	}
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		rolledBack, err := s.rollbacks.check(ctx, t, &registration)
 		if err != nil {
 			return err
@@ -216,7 +217,7 @@ func (s *store) renew(ctx context.Context, id dispatcher.NodeID, report dispatch
 
 // Deregister takes a node out of the fleet.
 func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
-	err := s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	err := s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id
 		_, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0, deregistered = TRUE WHERE id = $1`, id)
 		t.notify(dispatcher.Notification{Nodes: true})
@@ -265,7 +266,7 @@ func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat ti
 	if err != nil || !found {
 		return 0, err
 	}
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		var affected int64
 		// Forgetting comes first: who dies now may have a claim under way, whose runs must
 		// still find their node.
@@ -296,7 +297,7 @@ func (s *store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 
 // SetNodeState pauses, resumes or drains a node.
 func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState,
-	change dispatcher.Change) (node dispatcher.Node, err error) {
+	change input.Change) (node dispatcher.Node, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if state == dispatcher.NodeActive {
 			if _, rolledBack, err := unsettled(ctx, t); err != nil {

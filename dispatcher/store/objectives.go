@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Buckets of objective_counts, in milliseconds, and how long they are kept.
@@ -182,11 +183,11 @@ func (s *store) ObjectiveStatus(ctx context.Context, app, job string) (dispatche
 		return dispatcher.ObjectiveStatus{}, err
 	}
 	return dispatcher.ObjectiveStatus{}, fmt.Errorf("job %s has no objective; declare objective in its definition: %w",
-		dispatcher.Echo(app+"/"+job), dispatcher.ErrNotFound)
+		input.Echo(app+"/"+job), dispatcher.ErrNotFound)
 }
 
 // ObjectiveStatuses returns a page of the jobs of an app that have an objective, by name.
-func (s *store) ObjectiveStatuses(ctx context.Context, app string, page dispatcher.Page) ([]dispatcher.ObjectiveStatus, error) {
+func (s *store) ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]dispatcher.ObjectiveStatus, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {

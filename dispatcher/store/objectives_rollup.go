@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // How fires are counted exactly once, although nothing of a fire tells of it:
@@ -74,7 +75,7 @@ type objectiveStep struct {
 
 // rollUpObjective counts fires of one job, and tells whether there are more before target.
 func (s *store) rollUpObjective(ctx context.Context, job, target int64, now time.Time) (more bool, err error) {
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		more = false
 		// $1 job. What a PUT changes of it waits for this step.
 		const of = `SELECT o.within, o.checked_to, o.pending_after FROM objectives AS o WHERE o.job_id = $1`

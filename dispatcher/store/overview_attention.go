@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Attention returns what asks for attention: each kind by one or a few statements over what is small, such as the pauses
@@ -96,7 +97,7 @@ func (l *looker) overdue(ctx context.Context) (err error) {
 		WHERE c.off = 0 AND c.due_at IS NOT NULL AND c.due_at <= $1` + l.ofApps(`c.app_id`, &args) + ` ORDER BY c.due_at, c.id`
 	l.found.Overdue, err = foundFirst(ctx, l, func(row scanner) (t dispatcher.OverdueTrigger, err error) {
 		err = row.Scan(&t.App, &t.Job, &t.Trigger, instantColumn(&t.NextFireTime), instantColumn(&t.DueAt))
-		t.Overdue = dispatcher.Duration(l.at.Sub(t.DueAt))
+		t.Overdue = input.Duration(l.at.Sub(t.DueAt))
 		return t, err
 	}, `SELECT j.app, j.name, t.name, coalesce(c.next_fire_time, c.due_at), c.due_at FROM (`+due+` LIMIT `+strconv.Itoa(shownMost)+`) AS c
 		JOIN triggers AS t ON t.id = c.id JOIN jobs AS j ON j.id = t.job_id ORDER BY c.due_at, c.id`, args...)

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -33,9 +34,9 @@ func failFlood(t *testing.T, s dispatcher.Store, quiet []string, now time.Time) 
 		fail(`j.app = 'app00'`, time.Duration(n+1)*10*time.Minute)
 	}
 	for _, app := range quiet {
-		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, dispatcher.Change{Now: now})
+		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, input.Change{Now: now})
 		must(t, err)
-		_, _, err = s.PutJob(t.Context(), modelJob(app, "once"), dispatcher.Change{Now: now})
+		_, _, err = s.PutJob(t.Context(), modelJob(app, "once"), input.Change{Now: now})
 		must(t, err)
 	}
 	fail(`j.name = 'once'`, 55*time.Minute)
@@ -107,7 +108,7 @@ func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
 		must(t, err)
 		return sent(t, registry) - before
 	}
-	_, _, err = s.PutApp(t.Context(), dispatcher.App{Name: "calm", Enabled: true}, dispatcher.Change{Now: now})
+	_, _, err = s.PutApp(t.Context(), dispatcher.App{Name: "calm", Enabled: true}, input.Change{Now: now})
 	must(t, err)
 	calm := statements()
 	failFlood(t, s, []string{"quiet"}, now)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const (
@@ -26,7 +27,7 @@ func (s *store) HealthOfJobs(ctx context.Context, apps []string, most int, now t
 		return nil, 0, err
 	}
 	recent := day(now.UnixMilli()) - dayMillis
-	list := summaryList{query: dispatcher.JobQuery{Apps: apps, Page: dispatcher.Page{Limit: most}}, left: examinedNames, recent: recent}
+	list := summaryList{query: dispatcher.JobQuery{Apps: apps, Page: input.Page{Limit: most}}, left: examinedNames, recent: recent}
 	if err := s.selectSummaries(ctx, &list); err != nil {
 		return nil, 0, fmt.Errorf("list jobs: %w", err)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // How many jobs a page of summaries looks at, for those that a query selects: names are in an index, states and labels in
@@ -55,7 +56,7 @@ func (s *store) JobSummaries(ctx context.Context, query dispatcher.JobQuery) ([]
 	if query.Page.Cursor != "" {
 		var ok bool
 		if list.app, list.job, ok = dispatcher.ParseJobCursor(query.Page.Cursor); !ok {
-			return nil, "", fmt.Errorf("cursor %s is not that of a job", dispatcher.Echo(query.Page.Cursor))
+			return nil, "", fmt.Errorf("cursor %s is not that of a job", input.Echo(query.Page.Cursor))
 		}
 	}
 	if err := s.selectSummaries(ctx, &list); err != nil {
@@ -122,7 +123,7 @@ func (s *store) summariesOf(ctx context.Context, list *summaryList, app string) 
 	}
 	statement := `SELECT ` + summaryColumns + ` FROM (SELECT j.id, j.app, j.name` + inner + ` LIMIT ` + args.add(looked) + `) AS c
 		CROSS JOIN jobs AS j WHERE j.id = c.id` + filters + ` ORDER BY ` + order + ` LIMIT ` + args.add(wanted+1)
-	page := dispatcher.Page{Bytes: list.query.Page.Bytes}
+	page := input.Page{Bytes: list.query.Page.Bytes}
 	found, err := collectPage(ctx, s.read, page, scanSummary, nil, statement, args...)
 	early := errors.Is(err, dispatcher.ErrPageBytes)
 	if err != nil && !early {

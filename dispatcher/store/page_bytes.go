@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // sizedRow counts the bytes of text that a row has.
@@ -29,7 +30,7 @@ var errEnough = errors.New("enough")
 
 // collectPage is collect for a page: with ErrPageBytes it returns the items up to the one with which they have more bytes
 // than the page may have. further returns the bytes that an item has beyond those of its row; it may be nil.
-func collectPage[T any](ctx context.Context, q querier, page dispatcher.Page, scan func(scanner) (T, error), further func(T) int,
+func collectPage[T any](ctx context.Context, q querier, page input.Page, scan func(scanner) (T, error), further func(T) int,
 	query string, args ...any) (all []T, err error) {
 	rows, err := q.QueryContext(ctx, query, args...)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -132,7 +133,7 @@ func TestDeletedAppWithoutHistoryKeepsNoDays(t *testing.T) {
 	declareApp(t, s, "short", days(10))
 	declareApp(t, s, "long", days(3650))
 	purge(t, s, may1)
-	change := dispatcher.Change{Actor: "test", Now: may1}
+	change := input.Change{Actor: "test", Now: may1}
 	must(t, s.DeleteJob(t.Context(), "long", "job", change))
 	must(t, s.DeleteApp(t.Context(), "long", change))
 	insertRuns(t, s, dispatcher.JobID("long", "job"), may1.Add(time.Hour), 1, false)
@@ -266,7 +267,7 @@ func TestClaimsGoOnWhilePartitionsRotate(t *testing.T) {
 	s, other := openWithout(t, database), open(t, database)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
 	declareApp(t, s, "app", days(1))
-	change := dispatcher.Change{Actor: "test", Now: may1}
+	change := input.Change{Actor: "test", Now: may1}
 	j, err := s.Job(t.Context(), "app", "job")
 	must(t, err)
 	j.Enabled = true
@@ -359,7 +360,7 @@ func TestOpenClaimsAreLookedUpInTheirDays(t *testing.T) {
 	if n := strings.Count(plan, "past_"); n > 0 {
 		t.Errorf("the list of a day with open claims looks into %d other days:\n%.3000s", n, plan)
 	}
-	listed, err := s.Runs(t.Context(), dispatcher.RunQuery{App: "app", From: may1, To: may1.Add(days(1)), Page: dispatcher.Page{Limit: 10}})
+	listed, err := s.Runs(t.Context(), dispatcher.RunQuery{App: "app", From: may1, To: may1.Add(days(1)), Page: input.Page{Limit: 10}})
 	must(t, err)
 	if len(listed) != 3 || listed[0].State != dispatcher.RunClaimed {
 		t.Errorf("listed %+v, want the three fires of the claim", listed)

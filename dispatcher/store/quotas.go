@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Quotas are counted in app_usage. A change that counts holds the row of its app until it is committed, so the next one
@@ -14,10 +15,10 @@ import (
 
 // admit refuses a job that is outside the bounds of its app, and counts it. old is what it replaces; nil: nothing.
 func (t *tx) admit(ctx context.Context, app dispatcher.App, old *dispatcher.Job, job dispatcher.Job) error {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	problems.AddError("", app.Bounds.CheckDefinition(job))
 	if err := t.checkGroup(ctx, job); err != nil {
-		unknown, is := errors.AsType[*dispatcher.Problem](err)
+		unknown, is := errors.AsType[*input.Problem](err)
 		if !is {
 			return err
 		}
@@ -33,12 +34,12 @@ func (t *tx) admit(ctx context.Context, app dispatcher.App, old *dispatcher.Job,
 	}
 	quotas := app.Bounds.Quotas
 	if jobs > 0 && used.Jobs > int64(quotas.Jobs) {
-		problems.Add("/name", dispatcher.CodeBoundQuota,
+		problems.Add("/name", input.CodeBoundQuota,
 			"app %s has %d jobs, and its bounds allow %d (quotas.jobs); delete some, or ask an operator for more",
 			app.Name, used.Jobs-1, quotas.Jobs)
 	}
 	if triggers > 0 && used.Triggers > int64(quotas.Triggers) {
-		problems.Add("/triggers", dispatcher.CodeBoundQuota,
+		problems.Add("/triggers", input.CodeBoundQuota,
 			"app %s would have %d triggers, and its bounds allow %d (quotas.triggers); remove some, or ask an operator for more",
 			app.Name, used.Triggers, quotas.Triggers)
 	}
@@ -86,7 +87,7 @@ func (t *tx) countManual(ctx context.Context, name string, payload []byte) error
 		return importGoesOn(name)
 	}
 	if app.Bounds.Suspended {
-		return &dispatcher.Problem{Code: dispatcher.CodeBoundSuspended, Message: app.SuspendedMessage() + ", so no node would claim the run"}
+		return &input.Problem{Code: input.CodeBoundSuspended, Message: app.SuspendedMessage() + ", so no node would claim the run"}
 	}
 	now, quotas := t.now.UnixMilli(), app.Bounds.Quotas
 	// $1 app, $2 beginning of this minute
@@ -101,7 +102,7 @@ func (t *tx) countManual(ctx context.Context, name string, payload []byte) error
 		return fmt.Errorf("count manual runs of app %s: %w", name, err)
 	}
 	if manual > int64(quotas.ManualRunsPerMinute) {
-		return &dispatcher.Problem{Code: dispatcher.CodeBoundQuota, Message: fmt.Sprintf(
+		return &input.Problem{Code: input.CodeBoundQuota, Message: fmt.Sprintf(
 			"app %s has requested the %d manual runs that its bounds allow for each minute (quotas.manual_runs_per_minute); "+
 				"try again in %d s, or ask an operator for more", name, quotas.ManualRunsPerMinute, 60-now/1000%60)}
 	}
@@ -160,7 +161,7 @@ func (t *tx) countWaiting(ctx context.Context, app string, most int) (waiting in
 func (s *store) WaitingRuns(ctx context.Context, given map[string]dispatcher.GivenPlaces, now time.Time) (map[string]int64, error) {
 	waiting := map[string]int64{}
 	err := inParts(ctx, s, sortedKeys(given), func(apps []string) error {
-		return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
 			for _, app := range apps {
 				if err = t.addWaiting(ctx, app, given[app].Given); err == nil {
 					waiting[app], err = t.waitingRuns(ctx, app, given[app].Most)
@@ -209,7 +210,7 @@ func (t *tx) mayKeep(ctx context.Context, app dispatcher.App, payload []byte) er
 	}
 	kept, err := bytesKept(ctx, t, app.Name, day(t.now.UnixMilli()))
 	if err == nil && kept+int64(len(payload)) > app.Bounds.Quotas.BytesKept {
-		return &dispatcher.Problem{Code: dispatcher.CodeBoundQuota,
+		return &input.Problem{Code: input.CodeBoundQuota,
 			Message: dispatcher.BytesKeptReached(app.Name, app.Bounds.Quotas.BytesKept)}
 	}
 	return err
@@ -226,7 +227,7 @@ func (s *store) KeepBytes(ctx context.Context, added map[string]int64, now time.
 
 // keepBytes is KeepBytes of some apps, in one transaction.
 func (s *store) keepBytes(ctx context.Context, added map[string]int64, apps []string, kept map[string]int64, now time.Time) error {
-	return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+	return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
 		today := day(t.now.UnixMilli())
 		for _, app := range apps {
 			// $1 app, $2 day, $3 bytes

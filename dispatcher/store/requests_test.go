@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -51,11 +52,11 @@ func TestRequestsTakeNoConnectionOfClaims(t *testing.T) {
 	must(t, err)
 	requests := store.ForRequests(s)
 	endMisfires := flood(t, func(ctx context.Context) error {
-		_, err := requests.Misfires(ctx, dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+		_, err := requests.Misfires(ctx, dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 10}})
 		return err
 	})
 	endJobs := flood(t, func(ctx context.Context) error {
-		_, err := requests.Jobs(ctx, "app", dispatcher.Page{Limit: 10})
+		_, err := requests.Jobs(ctx, "app", input.Page{Limit: 10})
 		return err
 	})
 	const waiting = `SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`
@@ -81,7 +82,7 @@ func TestRequestsTakeNoConnectionOfClaims(t *testing.T) {
 	must(t, lock.Rollback(t.Context()))
 	endMisfires()
 	endJobs()
-	if jobs, err := requests.Jobs(t.Context(), "app", dispatcher.Page{Limit: 10}); err != nil || len(jobs) != 1 {
+	if jobs, err := requests.Jobs(t.Context(), "app", input.Page{Limit: 10}); err != nil || len(jobs) != 1 {
 		t.Errorf("after the flood: %d jobs, error %v, want one", len(jobs), err)
 	}
 }
@@ -98,7 +99,7 @@ func TestClaimWaitsForOneRequestOnSQLite(t *testing.T) {
 	var written, asked atomic.Int64
 	end := flood(t, func(ctx context.Context) error {
 		app := dispatcher.App{Name: "app", Description: fmt.Sprint("change ", asked.Add(1)), Enabled: true}
-		_, _, err := requests.PutApp(ctx, app, dispatcher.Change{Actor: "test"})
+		_, _, err := requests.PutApp(ctx, app, input.Change{Actor: "test"})
 		if err == nil {
 			written.Add(1)
 		}

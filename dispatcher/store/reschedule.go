@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -220,7 +221,7 @@ func (s *store) writeRescheduledPart(ctx context.Context, triggers map[int64]res
 	for _, id := range ids {
 		moves[id] = triggers[id].move
 	}
-	err = s.change(ctx, dispatcher.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
 		won, err := t.writeMoves(ctx, moves, 0)
 		if err != nil {
 			return err
@@ -283,7 +284,7 @@ func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 
 // noteZones notes that all fire times are by this program's zones.
 func (s *store) noteZones(ctx context.Context, now time.Time) error {
-	return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 zones, $2 now
 		_, err := t.ExecContext(ctx, `UPDATE installation SET zones = $1, zones_checked_at = $2`, schedule.ZonesVersion(), t.now.UnixMilli())
 		return err

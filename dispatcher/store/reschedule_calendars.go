@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // movesAtOnce is how many triggers one statement moves.
@@ -23,7 +24,7 @@ type movePlan struct {
 // calendar concerns. Evaluating schedules takes longer than writing what comes of it, and this
 // way the triggers, and in SQLite all writers, are locked for the latter only. What happens to
 // a trigger meanwhile voids its part of the plan, which costs time and nothing else.
-func (s *store) plan(ctx context.Context, calendar dispatcher.Calendar, by dispatcher.Change) (movePlan, error) {
+func (s *store) plan(ctx context.Context, calendar dispatcher.Calendar, by input.Change) (movePlan, error) {
 	next, err := replace(ctx, s.read, calendar, by)
 	if err != nil || len(next.changed) == 0 {
 		return movePlan{}, nil // the transaction comes to it again, and it decides

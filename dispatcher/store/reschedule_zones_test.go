@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -22,7 +23,7 @@ func TestFireTimesFollowTheTimeZoneDatabase(t *testing.T) {
 }
 
 func testRescheduleForZones(t *testing.T, s dispatcher.Store) {
-	ctx, change := t.Context(), dispatcher.Change{Actor: "test", Now: may1}
+	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	_, _, err = s.PutCalendar(ctx, dispatcher.Calendar{App: "app", Name: "closed", Timezone: "Asia/Tokyo",
@@ -95,7 +96,7 @@ func testRescheduleForZones(t *testing.T, s dispatcher.Store) {
 	if diff := cmp.Diff(want, next); diff != "" {
 		t.Errorf("next fires, as they moved (-want +got):\n%s", diff)
 	}
-	misfires, err := s.Misfires(ctx, dispatcher.RunQuery{App: "app", Page: dispatcher.Page{Limit: 10}})
+	misfires, err := s.Misfires(ctx, dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 10}})
 	must(t, err)
 	decisions := map[string]dispatcher.Decision{}
 	for _, m := range misfires {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -20,10 +21,10 @@ func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 // declareApp stores an app with one job, and returns the job's id.
 func declareApp(t *testing.T, s dispatcher.Store, name string, retention time.Duration) int64 {
 	t.Helper()
-	change := dispatcher.Change{Actor: "test", Now: may1, Operator: true}
+	change := input.Change{Actor: "test", Now: may1, Operator: true}
 	_, _, err := s.PutApp(t.Context(), dispatcher.App{
-		Name: name, Enabled: true, Retention: dispatcher.Duration(retention),
-		Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Retention: dispatcher.Duration(dispatcher.MaxRetention)}},
+		Name: name, Enabled: true, Retention: input.Duration(retention),
+		Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Retention: input.Duration(dispatcher.MaxRetention)}},
 	}, change)
 	must(t, err)
 	_, _, err = s.PutJob(t.Context(), dispatcher.Job{
@@ -108,7 +109,7 @@ func testPurgeGoesThroughAllJobs(t *testing.T, s dispatcher.Store) {
 		_, _, err := s.PutJob(t.Context(), dispatcher.Job{
 			App: "short", Name: name, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1",
 				Method: "POST", Timeout: dispatcher.DefaultTimeout}},
-		}, dispatcher.Change{Actor: "test", Now: may1})
+		}, input.Change{Actor: "test", Now: may1})
 		must(t, err)
 		for from, n := may1, runs; n > 0; from, n = from.Add(days(1)), n-400 {
 			insertRuns(t, s, dispatcher.JobID("short", name), from, min(n, 400), false)
@@ -142,9 +143,9 @@ func testPurgeRemovesDefinitions(t *testing.T, s dispatcher.Store) {
 	must(t, s.Register(ctx, dispatcher.Node{ID: 1, Name: "a"}, may1))
 	job := declareApp(t, s, "shop", days(2))
 	declareApp(t, s, "office", days(2))
-	on := func(n int) dispatcher.Change { return dispatcher.Change{Actor: "test", Now: may1.Add(days(n))} }
+	on := func(n int) input.Change { return input.Change{Actor: "test", Now: may1.Add(days(n))} }
 	for n, enabled := range []bool{false, true, false} {
-		_, _, err := s.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: enabled, Retention: dispatcher.Duration(days(2))}, on(n))
+		_, _, err := s.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: enabled, Retention: input.Duration(days(2))}, on(n))
 		must(t, err)
 	}
 	must(t, s.DeleteJob(ctx, "shop", "job", on(3)))
@@ -195,8 +196,8 @@ func TestAuditLogHasARetentionOfItsOwn(t *testing.T) {
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: 1, Name: "a"}, may1))
 		declareApp(t, s, "shop", days(90))
 		for n, enabled := range []bool{false, true} {
-			_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: enabled, Retention: dispatcher.Duration(days(90))},
-				dispatcher.Change{Actor: "test", Now: may1.Add(days(n))})
+			_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: enabled, Retention: input.Duration(days(90))},
+				input.Change{Actor: "test", Now: may1.Add(days(n))})
 			must(t, err)
 		}
 		left := func(on int) (all []string) {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const (
@@ -46,7 +47,7 @@ func (t *purge) removeExpired(ctx context.Context, present int64) error {
 
 func (t *purge) removeIfExpired(ctx context.Context, app, name string, present int64) error {
 	removed := false
-	err := t.change(ctx, dispatcher.Change{Actor: "system", Now: t.now}, func(ctx context.Context, tx *tx) error {
+	err := t.change(ctx, input.Change{Actor: "system", Now: t.now}, func(ctx context.Context, tx *tx) error {
 		removed = false
 		if err := t.limitLockWait(ctx, tx.Tx); err != nil {
 			return err

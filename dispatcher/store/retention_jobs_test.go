@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -22,7 +23,7 @@ func putTriggers(t *testing.T, s dispatcher.Store, app, name string, triggers in
 			Schedule: dispatcher.Schedule{Expression: "rate(1h)"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,
 		}
 	}
-	_, _, err := s.PutJob(t.Context(), job, dispatcher.Change{Actor: "test", Now: now})
+	_, _, err := s.PutJob(t.Context(), job, input.Change{Actor: "test", Now: now})
 	must(t, err)
 }
 
@@ -103,7 +104,7 @@ func testPurgeOfDeletedJobs(t *testing.T, s dispatcher.Store) {
 	for i := range deleted {
 		name := fmt.Sprint("gone-", i)
 		putTriggers(t, s, "app", name, 2, may1)
-		must(t, s.DeleteJob(t.Context(), "app", name, dispatcher.Change{Actor: "test", Now: may1}))
+		must(t, s.DeleteJob(t.Context(), "app", name, input.Change{Actor: "test", Now: may1}))
 	}
 	putTriggers(t, s, "app", "kept", 1, may1)
 	columns := `job_id, app_id, revision, misfire_after, anchor_at, jitter, repeat_count, fired, enabled, paused, job_paused,

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // An app that used all there is leaves nothing behind once it is deleted and its history is over.
@@ -16,7 +17,7 @@ func TestDeletedAppLeavesNothingBehind(t *testing.T) {
 	database := newFile(t)
 	m := moving{t: t, old: open(t, database), now: time.Now().UTC().Truncate(time.Second)}
 	ctx, node := t.Context(), dispatcher.NodeID(7)
-	_, _, err := m.old.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true, Retention: dispatcher.Duration(days(7))}, m.at(-time.Hour))
+	_, _, err := m.old.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true, Retention: input.Duration(days(7))}, m.at(-time.Hour))
 	must(t, err)
 	useAll(m)
 	must(t, m.old.Register(ctx, dispatcher.Node{ID: node, Name: "n", Version: "v"}, m.now))
@@ -72,12 +73,12 @@ func useAll(m moving) {
 		target := job.Target
 		job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &target, Payload: dispatcher.FollowResult}
 		job.ConcurrencyPolicy, job.CarryState = dispatcher.ConcurrencyQueue, true
-		job.Objective = &dispatcher.Objective{Within: dispatcher.Duration(time.Minute), Of: "90%"}
+		job.Objective = &dispatcher.Objective{Within: input.Duration(time.Minute), Of: "90%"}
 	})
 	_, err := m.old.SetCarriedState(ctx, "app", "parent", json.RawMessage(`{"at":1}`), m.at(-time.Hour))
 	must(m.t, err)
 	alert := dispatcher.Alert{App: "app", Name: "night"}
-	alert.Failure, alert.NoSuccessFor = &dispatcher.AlertFailures{After: 1}, dispatcher.Duration(time.Hour)
+	alert.Failure, alert.NoSuccessFor = &dispatcher.AlertFailures{After: 1}, input.Duration(time.Hour)
 	alert.Destination.Webhook = &dispatcher.AlertWebhook{}
 	alert.Destination.Webhook.SetDefaults()
 	alert.Destination.Webhook.URL = "https://pager.example.com/"

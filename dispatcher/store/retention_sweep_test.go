@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -83,8 +84,8 @@ func TestSweepFollowsALongerRetention(t *testing.T) {
 	}
 	app, err := s.App(t.Context(), "short")
 	must(t, err)
-	app.Retention = dispatcher.Duration(days(30))
-	_, _, err = s.PutApp(t.Context(), app, dispatcher.Change{Actor: "test", Now: now})
+	app.Retention = input.Duration(days(30))
+	_, _, err = s.PutApp(t.Context(), app, input.Change{Actor: "test", Now: now})
 	must(t, err)
 	for range 50 {
 		_, err := s.Purge(t.Context(), 1, now.Add(time.Hour))

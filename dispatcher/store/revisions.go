@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -152,7 +153,7 @@ func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 }
 
 // EveryJobName returns a page of the names of jobs that an app has or had.
-func (s *store) EveryJobName(ctx context.Context, app string, page dispatcher.Page) ([]string, error) {
+func (s *store) EveryJobName(ctx context.Context, app string, page input.Page) ([]string, error) {
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT name FROM jobs WHERE app_id = $1 AND name > $2 AND part_of = 0 ORDER BY name LIMIT $3`
 	return collect(ctx, s.read, scanText, list, dispatcher.AppID(app), page.Cursor, page.Limit)

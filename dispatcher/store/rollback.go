@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // declaration is a rollback that somebody has noticed.
@@ -14,7 +15,7 @@ type declaration struct {
 	now    time.Time // by the clock of the database
 	// age is how long ago the latest of what is missing was known to be committed; 0: that may be now.
 	age time.Duration
-	by  dispatcher.Change
+	by  input.Change
 }
 
 // declareRollback notes a rollback, and pauses the active nodes. A rollback that is noted already, and
@@ -72,7 +73,7 @@ func (s *store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
 }
 
 // DeclareRollback notes that the database lost commits, and pauses all nodes.
-func (s *store) DeclareRollback(ctx context.Context, reason string, change dispatcher.Change) (done dispatcher.Rollback, err error) {
+func (s *store) DeclareRollback(ctx context.Context, reason string, change input.Change) (done dispatcher.Rollback, err error) {
 	return s.declareRollback(ctx, declaration{reason: reason, by: change})
 }
 
@@ -93,7 +94,7 @@ func (s *store) declareRollback(ctx context.Context, d declaration) (done dispat
 
 // ResolveRollback notes whether the lost fires are to be skipped or replayed.
 func (s *store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice,
-	change dispatcher.Change) (done dispatcher.Rollback, err error) {
+	change input.Change) (done dispatcher.Rollback, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		r, found, err := t.lockRollback(ctx)
 		switch {
@@ -152,7 +153,7 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	if err != nil || !found || r.Choice != dispatcher.RollbackSkip {
 		return done, err
 	}
-	reason := fmt.Sprintf("the database lost commits, as was noticed at %s, and an operator chose to skip", dispatcher.FormatInstant(r.At))
+	reason := fmt.Sprintf("the database lost commits, as was noticed at %s, and an operator chose to skip", input.FormatInstant(r.At))
 	// $3 up to when
 	page, err := s.reschedule(ctx, `c.next_fire_time <= $3`, []any{after, limit, r.skipTo.UnixMilli()},
 		func(job dispatcher.Job, name string, calendars dispatcher.Calendars) (dispatcher.Trigger, []dispatcher.Misfire) {
@@ -183,7 +184,7 @@ func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now 
 	if done.More = done.Runs > 0; done.More {
 		return done, nil
 	}
-	return done, s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	return done, s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// Another rollback may have been noticed meanwhile, about which no operator has decided.
 		if again, found, err := t.lockRollback(ctx); err != nil || !found || again != r {
 			return err

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -17,11 +18,11 @@ func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
 	ctx, database := t.Context(), pgtest.New(t)
 	s := open(t, database)
 	now := time.Now().UTC().Truncate(time.Second)
-	change := dispatcher.Change{Actor: "test", Now: now.Add(-time.Hour)}
+	change := input.Change{Actor: "test", Now: now.Add(-time.Hour)}
 	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	trigger := dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, Enabled: true,
-		MisfireAfter: dispatcher.Duration(24 * time.Hour)}
+		MisfireAfter: input.Duration(24 * time.Hour)}
 	_, _, err = s.PutJob(ctx, dispatcher.Job{App: "app", Name: "job", Enabled: true,
 		Triggers: map[string]dispatcher.Trigger{"a": trigger, "b": trigger},
 		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // rollbackDetector notices that the database lost commits, as after a restore or a failover. It
@@ -84,7 +85,7 @@ func (d *rollbackDetector) identify(ctx context.Context) (r registration, err er
 func (d *rollbackDetector) check(ctx context.Context, t *tx, r *registration) (rolledBack bool, err error) {
 	reason, err := d.database.mismatch(ctx, t, r.identity)
 	if err == nil && reason != "" {
-		err = declareRollback(ctx, t.execute, declaration{reason: reason, now: t.now, by: dispatcher.Change{Actor: "system"}})
+		err = declareRollback(ctx, t.execute, declaration{reason: reason, now: t.now, by: input.Change{Actor: "system"}})
 	}
 	if err == nil {
 		_, rolledBack, err = unsettled(ctx, t)
@@ -118,7 +119,7 @@ func (d *rollbackDetector) heartbeat(ctx context.Context, s *store, node dispatc
 	if lost = d.repeated(node, heartbeats, settled); lost {
 		// Connections are checked, too. This one is a pooler's, which led to another server meanwhile.
 		_, err = s.declareRollback(ctx, declaration{reason: fmt.Sprintf("node %s has sent more heartbeats than the database knows of", node),
-			age: before.age(), by: dispatcher.Change{Actor: "system", Now: now}})
+			age: before.age(), by: input.Change{Actor: "system", Now: now}})
 	}
 	if err == nil {
 		d.noteHeartbeats(node, heartbeats)
@@ -151,7 +152,7 @@ func (d *rollbackDetector) unknownNode(ctx context.Context, s *store, node dispa
 		return err
 	}
 	_, err = s.declareRollback(ctx, declaration{reason: fmt.Sprintf("node %s has registered, and the database does not know it", node),
-		age: high.age(), by: dispatcher.Change{Actor: "system", Now: now}})
+		age: high.age(), by: input.Change{Actor: "system", Now: now}})
 	return err
 }
 
@@ -274,7 +275,7 @@ func (d *rollbackDetector) connected(ctx context.Context, conn *pgx.Conn) error 
 			return declareRollback(ctx, func(ctx context.Context, statement string, args ...any) (int64, error) {
 				done, err := tx.Exec(ctx, statement, append([]any{pgx.QueryExecModeExec}, args...)...)
 				return done.RowsAffected(), err
-			}, declaration{reason: reason, now: now, age: high.age(), by: dispatcher.Change{Actor: "system"}})
+			}, declaration{reason: reason, now: now, age: high.age(), by: input.Change{Actor: "system"}})
 		})
 	}
 	if err != nil || d.anonymous || !d.latest().holds() {

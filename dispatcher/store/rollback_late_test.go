@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -64,7 +65,7 @@ func TestChoiceStandsForNodesThatNoticeTheRollbackLate(t *testing.T) {
 			if noticed(s) == nil {
 				t.Fatal("the rollback was not noticed")
 			}
-			chosen, err := s.ResolveRollback(ctx, dispatcher.RollbackSkip, dispatcher.Change{})
+			chosen, err := s.ResolveRollback(ctx, dispatcher.RollbackSkip, input.Change{})
 			must(t, err)
 			for range 2 {
 				heartbeat(late, secondNode)

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -31,13 +32,13 @@ func registeredAndClaimed(t *testing.T, database string, of time.Time,
 	t.Helper()
 	ctx, s := t.Context(), openAs(t, database, store.Options{Without: without})
 	now := of.UTC().Truncate(time.Second)
-	change := dispatcher.Change{Actor: "test", Now: now.Add(-time.Hour)}
+	change := input.Change{Actor: "test", Now: now.Add(-time.Hour)}
 	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	_, _, err = s.PutJob(ctx, dispatcher.Job{
 		App: "app", Name: "job", Enabled: true,
 		Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(1m)"},
-			MisfireAfter: dispatcher.Duration(24 * time.Hour), Enabled: true}},
+			MisfireAfter: input.Duration(24 * time.Hour), Enabled: true}},
 		Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1", Method: "POST", Timeout: dispatcher.DefaultTimeout}},
 	}, change)
 	must(t, err)
@@ -118,13 +119,13 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 			return err
 		}, lose: takenByAnother},
 		"cancelled": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
-			_, err := s.CancelRun(ctx, run.String(), dispatcher.Change{})
+			_, err := s.CancelRun(ctx, run.String(), input.Change{})
 			return err
 		}},
 		"retried by hand": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
-			_, err := s.CancelRun(ctx, run.String(), dispatcher.Change{})
+			_, err := s.CancelRun(ctx, run.String(), input.Change{})
 			if err == nil {
-				_, err = s.RetryRun(ctx, run.String(), dispatcher.Change{})
+				_, err = s.RetryRun(ctx, run.String(), input.Change{})
 			}
 			if err == nil {
 				query := dispatcher.AdoptQuery{Node: firstNode, Token: 8, Limit: 10}
@@ -226,7 +227,7 @@ func TestSettledRollbackIsNotNoticedAgain(t *testing.T) {
 			if noticed(s) == nil {
 				t.Fatal("the rollback was not noticed")
 			}
-			_, err = s.ResolveRollback(ctx, dispatcher.RollbackReplay, dispatcher.Change{})
+			_, err = s.ResolveRollback(ctx, dispatcher.RollbackReplay, input.Change{})
 			must(t, err)
 			for who, one := range map[string]dispatcher.Store{"who noticed it": s, "who comes late": late} {
 				lose(`SELECT 1`)
@@ -344,7 +345,7 @@ func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
 	if err != nil || heartbeat.State != dispatcher.NodePaused || !heartbeat.RolledBack {
 		t.Errorf("the node is told %+v, %v; want paused by a rollback", heartbeat, err)
 	}
-	_, err = copied.ResolveRollback(ctx, dispatcher.RollbackReplay, dispatcher.Change{})
+	_, err = copied.ResolveRollback(ctx, dispatcher.RollbackReplay, input.Change{})
 	must(t, err)
 	must(t, copied.Register(ctx, dispatcher.Node{ID: third + 1}, later))
 	if rollback, err := copied.Rollback(ctx); err != nil || rollback != nil {
@@ -384,7 +385,7 @@ func TestRestoreWithoutIdentityIsDeclared(t *testing.T) {
 	if rollback, err := copied.Rollback(ctx); err != nil || rollback != nil {
 		t.Errorf("got %+v, %v; want no rollback, because nothing tells the copy from the database", rollback, err)
 	}
-	_, err := copied.DeclareRollback(ctx, "restored", dispatcher.Change{})
+	_, err := copied.DeclareRollback(ctx, "restored", input.Change{})
 	must(t, err)
 	heartbeat, err := copied.Heartbeat(ctx, secondNode, dispatcher.NodeReport{}, later)
 	if err != nil || heartbeat.State != dispatcher.NodePaused || !heartbeat.RolledBack {

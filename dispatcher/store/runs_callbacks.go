@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // callbackNote is what live_runs has in callback: what is known of an attempt that its target accepted. If the target says
@@ -190,7 +191,7 @@ func (t *tx) calledBack(ctx context.Context, run dispatcher.Run, attempt int, ke
 var errSaid = errors.New("the callback was there before")
 
 // callback changes a run for a callback. do returns errSaid if there is nothing to change.
-func (s *store) callback(ctx context.Context, runID, action string, change dispatcher.Change,
+func (s *store) callback(ctx context.Context, runID, action string, change input.Change,
 	do func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error,
 ) (dispatcher.Run, error) {
 	if change.Actor == dispatcher.ActorCallback {
@@ -214,7 +215,7 @@ func (s *store) callback(ctx context.Context, runID, action string, change dispa
 
 // CompleteRun ends a run as succeeded, and grants its slot to a run that waits.
 func (s *store) CompleteRun(ctx context.Context, runID string, attempt int, result dispatcher.CallbackResult,
-	change dispatcher.Change,
+	change input.Change,
 ) (dispatcher.Run, error) {
 	var done dispatcher.HeldRun
 	run, err := s.callback(ctx, runID, "complete", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
@@ -259,8 +260,8 @@ func (s *store) CompleteRun(ctx context.Context, runID string, attempt int, resu
 // changed the state since the node got the run.
 func (s *store) keepCompleted(ctx context.Context, t *tx, c calledBack, state json.RawMessage) error {
 	refused := func(why string) error {
-		var problems dispatcher.Problems
-		problems.Add("/state", dispatcher.CodeCarryState, "%s; complete the run without state", why)
+		var problems input.Problems
+		problems.Add("/state", input.CodeCarryState, "%s; complete the run without state", why)
 		return problems.Err()
 	}
 	inputs, err := inputsOf(ctx, t.flavor, t, []dispatcher.RunKey{c.held.RunKey})
@@ -320,7 +321,7 @@ func (t *tx) keepResult(ctx context.Context, key []any, attempt int, result disp
 
 // FailRun notes that an attempt failed, and makes its run due: the node that adopts it records the failure.
 func (s *store) FailRun(ctx context.Context, runID string, attempt int, result dispatcher.CallbackResult,
-	change dispatcher.Change,
+	change input.Change,
 ) (dispatcher.Run, error) {
 	return s.callback(ctx, runID, "fail", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 		for _, a := range run.Attempts {
@@ -351,7 +352,7 @@ func (s *store) FailRun(ctx context.Context, runID string, attempt int, result d
 // ExtendRun moves the deadline of a run that waits. A heartbeat that comes before the node has recorded that the run waits
 // says nothing new.
 func (s *store) ExtendRun(ctx context.Context, runID string, attempt int, within time.Duration, progress dispatcher.Progress,
-	change dispatcher.Change,
+	change input.Change,
 ) (dispatcher.Run, error) {
 	return s.callback(ctx, runID, "", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 		c, err := t.calledBack(ctx, run, attempt, key)

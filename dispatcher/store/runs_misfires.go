@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // misfireQuery completes a query for rows of misfires to one that scanMisfire reads.
@@ -72,7 +73,7 @@ func misfireConditions(query dispatcher.RunQuery) (w conditions, err error) {
 	if query.Page.Cursor != "" {
 		key, err := dispatcher.ParseRunKey(query.Page.Cursor)
 		if err != nil {
-			return w, fmt.Errorf("cursor %s: %w", dispatcher.Echo(query.Page.Cursor), err)
+			return w, fmt.Errorf("cursor %s: %w", input.Echo(query.Page.Cursor), err)
 		}
 		w.add("(r.from_at, r.trigger_id) < (%s, %s)", key.ScheduledAt.UnixMilli(), key.TriggerID)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Runs move from a claim to the live runs and to the history while somebody lists them, page by page: each is listed once,
@@ -90,7 +91,7 @@ func listRuns(query dispatcher.RunQuery) func(*testing.T, dispatcher.Store) map[
 	return func(t *testing.T, s dispatcher.Store) map[dispatcher.RunKey]int {
 		t.Helper()
 		listed := map[dispatcher.RunKey]int{}
-		for query.Page = (dispatcher.Page{Limit: 20}); ; {
+		for query.Page = (input.Page{Limit: 20}); ; {
 			page, err := s.Runs(t.Context(), query)
 			must(t, err)
 			for _, run := range page {

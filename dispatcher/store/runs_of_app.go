@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // An app has no index of its own in the history: it would cost each fire an entry, for the sake of one list. Its
@@ -101,7 +102,7 @@ func (s *store) lookBack(ctx context.Context, query dispatcher.RunQuery, of cond
 		found, err := look(w, query.Page.Limit-len(page))
 		if err != nil {
 			return nil, fmt.Errorf("look for runs of app %s, of which %d are found, back to %s; name a job, or an earlier time "+
-				"to look back from: %w", dispatcher.Echo(query.App), len(page), dispatcher.FormatInstant(from), err)
+				"to look back from: %w", input.Echo(query.App), len(page), input.FormatInstant(from), err)
 		}
 		page = append(page, found...)
 		if last || len(page) == query.Page.Limit {

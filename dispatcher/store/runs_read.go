@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // A run is in one of three tables: over, in runs; else in live_runs; or it is a fire of a claim that is in neither of
@@ -201,7 +202,7 @@ func runConditions(query dispatcher.RunQuery, trigger int64) (w conditions, err 
 	if query.Page.Cursor != "" {
 		key, err := dispatcher.ParseRunKey(query.Page.Cursor)
 		if err != nil {
-			return w, fmt.Errorf("cursor %s: %w", dispatcher.Echo(query.Page.Cursor), err)
+			return w, fmt.Errorf("cursor %s: %w", input.Echo(query.Page.Cursor), err)
 		}
 		// The first of these says nothing new, and lets PostgreSQL pass over the days after it.
 		w.add("r.scheduled_at <= %s AND (r.scheduled_at, r.trigger_id, r.kind) < (%s, %s, %s)", key.ScheduledAt.UnixMilli(),

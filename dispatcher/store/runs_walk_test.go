@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -56,7 +57,7 @@ func testWalks(t *testing.T, s dispatcher.Store) {
 					}
 				}
 			}
-			if listed := len(walkedLists(t, s, dispatcher.RunQuery{App: app, Page: dispatcher.Page{Limit: 100}})["runs"]); listed < 40 {
+			if listed := len(walkedLists(t, s, dispatcher.RunQuery{App: app, Page: input.Page{Limit: 100}})["runs"]); listed < 40 {
 				t.Errorf("app %s has %d runs, want 40 at least", app, listed)
 			}
 		}
@@ -70,7 +71,7 @@ func walkedHistory(t *testing.T, s dispatcher.Store, end time.Time) (mine, other
 	for _, app := range []string{mine, others} {
 		declareApp(t, s, app, days(30))
 	}
-	change := dispatcher.Change{Actor: "test", Now: end.Add(-time.Hour), Operator: true}
+	change := input.Change{Actor: "test", Now: end.Add(-time.Hour), Operator: true}
 	for n := range 6 {
 		job := dispatcher.Job{App: []string{mine, others}[n%2], Name: fmt.Sprint("job", n), Enabled: true,
 			Triggers: map[string]dispatcher.Trigger{"tick": {Schedule: dispatcher.Schedule{Expression: "rate(24h)"}}},
@@ -101,7 +102,7 @@ func walkedHistory(t *testing.T, s dispatcher.Store, end time.Time) (mine, other
 		must(t, store.Exec(t.Context(), s, `INSERT INTO misfires (from_at, to_at, trigger_id, job_id, count, decision, reason, node,
 			decided_at) VALUES `+strings.Join(missed, ", ")))
 	}
-	must(t, s.DeleteJob(t.Context(), mine, "job4", dispatcher.Change{Actor: "test", Now: end}))
+	must(t, s.DeleteJob(t.Context(), mine, "job4", input.Change{Actor: "test", Now: end}))
 	return mine, others
 }
 
@@ -109,7 +110,7 @@ func walkedHistory(t *testing.T, s dispatcher.Store, end time.Time) (mine, other
 func walkedLists(t *testing.T, s dispatcher.Store, query dispatcher.RunQuery) map[string][]string {
 	t.Helper()
 	shown := map[string][]string{}
-	list := func(name string, page func(dispatcher.Page) (ids []string)) {
+	list := func(name string, page func(input.Page) (ids []string)) {
 		for at := query.Page; ; {
 			ids := page(at)
 			shown[name] = append(shown[name], ids...)
@@ -119,7 +120,7 @@ func walkedLists(t *testing.T, s dispatcher.Store, query dispatcher.RunQuery) ma
 			at.Cursor = ids[len(ids)-1]
 		}
 	}
-	list("runs", func(page dispatcher.Page) (ids []string) {
+	list("runs", func(page input.Page) (ids []string) {
 		of := query
 		of.Page = page
 		runs, err := s.Runs(t.Context(), of)
@@ -133,7 +134,7 @@ func walkedLists(t *testing.T, s dispatcher.Store, query dispatcher.RunQuery) ma
 	if query.State != dispatcher.RunSkipped {
 		dead.State = query.State
 	}
-	list("dead letters", func(page dispatcher.Page) (ids []string) {
+	list("dead letters", func(page input.Page) (ids []string) {
 		of := dead
 		of.Page = page
 		runs, err := s.DeadLetters(t.Context(), of)
@@ -147,7 +148,7 @@ func walkedLists(t *testing.T, s dispatcher.Store, query dispatcher.RunQuery) ma
 	must(t, err)
 	shown["count"] = []string{fmt.Sprint(count)}
 	if query.State == "" {
-		list("misfires", func(page dispatcher.Page) (ids []string) {
+		list("misfires", func(page input.Page) (ids []string) {
 			of := query
 			of.Page = page
 			missed, err := s.Misfires(t.Context(), of)

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // instant turns a column into a time.
@@ -170,9 +170,9 @@ func scanText(row scanner) (text string, err error) {
 }
 
 // millis turns a column into a duration.
-func millis(ms int64) dispatcher.Duration {
-	return dispatcher.Duration(time.Duration(ms) * time.Millisecond)
+func millis(ms int64) input.Duration {
+	return input.Duration(time.Duration(ms) * time.Millisecond)
 }
 
 // toMillis turns a duration into a parameter.
-func toMillis(d dispatcher.Duration) int64 { return d.Std().Milliseconds() }
+func toMillis(d input.Duration) int64 { return d.Std().Milliseconds() }

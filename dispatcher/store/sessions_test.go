@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -43,14 +44,14 @@ func TestFullSessionsEndOneOfThoseWithTheMost(t *testing.T) {
 				}
 				session := dispatcher.Session{ID: "new", Hash: [32]byte{7}, EndsAt: now.Add(time.Hour),
 					Token: dispatcher.APIToken{ID: "t", Name: "ann", Apps: tt.login}}
-				must(t, s.CreateSession(t.Context(), session, dispatcher.Change{Actor: "ann", Now: now}))
+				must(t, s.CreateSession(t.Context(), session, input.Change{Actor: "ann", Now: now}))
 				if got := count(t, s, `SELECT count(*) FROM sessions`); got != most {
 					t.Errorf("there are %d sessions, want %d", got, most)
 				}
 				if got := count(t, s, `SELECT count(*) FROM sessions WHERE id = 'new'`); got != 1 {
 					t.Error("the login was refused")
 				}
-				page, err := s.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: dispatcher.Page{Limit: 1}})
+				page, err := s.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: input.Page{Limit: 1}})
 				must(t, err)
 				if len(page.Entries) != 1 || page.Entries[0].Action != "logout" || page.Entries[0].Subject != "session "+tt.ends {
 					t.Errorf("the audit log ends with %+v, want the end of session %s", page.Entries, tt.ends)

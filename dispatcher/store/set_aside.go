@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/series"
 )
 
@@ -265,7 +266,7 @@ func (s *store) setAside(ctx context.Context, row asideRow, why error, now time.
 		shown.Run, shown.Item = row.item, ""
 	}
 	fresh := true
-	err := s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+	err := s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
 		fresh, err = t.setAside(ctx, row, &shown)
 		return err
 	})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // failedRun is a live run of which some work failed alone.
@@ -23,7 +24,7 @@ type failedRun struct {
 func (s *store) setRunAside(ctx context.Context, run failedRun, now time.Time) error {
 	var aside *dispatcher.SetAside
 	hide := func(all bool) error {
-		return s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
 			aside, err = t.hideRun(ctx, run, all)
 			return err
 		})
@@ -63,7 +64,7 @@ func (t *tx) hideRun(ctx context.Context, failed failedRun, all bool) (*dispatch
 	const hide = `UPDATE live_runs SET node = -3, token = 0, waits_for = 0, class = 'other', error = $4,
 		state = CASE WHEN state IN ('retrying', 'waiting_callback', 'waiting_shards') THEN 'queued' ELSE state END
 		WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $5`
-	why := storable("set aside, tried again at " + dispatcher.FormatInstant(shown.TryAt) + ": " + shown.Problem)
+	why := storable("set aside, tried again at " + input.FormatInstant(shown.TryAt) + ": " + shown.Problem)
 	if _, err = t.ExecContext(ctx, hide, append(keyArgs(failed.key), why, run.job)...); err != nil {
 		return nil, err
 	}
@@ -142,7 +143,7 @@ func (s *store) RetrySetAside(ctx context.Context, limit int, now time.Time) (re
 	var errs []error
 	for _, entry := range due {
 		again := false
-		err := s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
+		err := s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
 			again, err = t.retryAside(ctx, entry)
 			return err
 		})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -181,7 +182,7 @@ func TestUnreadableCallbackEndsItsAttempt(t *testing.T) {
 			}
 		}
 		r.exec(`UPDATE live_runs SET state = 'waiting_callback'`)
-		runs, err := r.Runs(t.Context(), dispatcher.RunQuery{App: "evil", Page: dispatcher.Page{Limit: 10}})
+		runs, err := r.Runs(t.Context(), dispatcher.RunQuery{App: "evil", Page: input.Page{Limit: 10}})
 		if err != nil || len(runs) != 1 || !strings.Contains(runs[0].Error, "cannot be read") {
 			t.Errorf("listed %+v, %v; want the run with the reason", runs, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // waitingNode is the node of runs that wait for a slot. No node adopts them, and they are found by
@@ -201,7 +202,7 @@ func (s *store) decideSlots(ctx context.Context, runs []dispatcher.HeldRun, do d
 // decidePart decides about one portion, and returns the runs of jobs that somebody else has locked.
 func (s *store) decidePart(ctx context.Context, part []dispatcher.HeldRun, do decide) (locked []dispatcher.HeldRun, err error) {
 	var done func()
-	err = s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		jobs, err := t.lockJobs(ctx, jobsOf(part))
 		if err != nil {
 			return err
@@ -247,7 +248,7 @@ func (s *store) GrantWaiting(ctx context.Context) error {
 
 // grantWaiting grants free slots of some jobs.
 func (s *store) grantWaiting(ctx context.Context, some []int64) error {
-	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		jobs, err := t.lockJobs(ctx, some)
 		if err != nil || len(jobs) == 0 {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // leftSlots are the slots of a page that a node has, although it does not work on their runs under the token of the slot, and the
@@ -50,7 +51,7 @@ func (s *store) LeftSlots(ctx context.Context, node dispatcher.NodeID, after dis
 }
 
 // ReleaseRun frees the slots of a run that has ended, for an operator who knows that no request of it is in flight.
-func (s *store) ReleaseRun(ctx context.Context, id string, change dispatcher.Change) (dispatcher.Run, error) {
+func (s *store) ReleaseRun(ctx context.Context, id string, change input.Change) (dispatcher.Run, error) {
 	var released dispatcher.HeldRun
 	run, err := s.changeRun(ctx, id, "release", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 		if run.EndedAt == nil {

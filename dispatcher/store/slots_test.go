@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -15,7 +16,7 @@ import (
 // boundedJob declares a job of which one run at a time may execute, and requests and adopts a run.
 func boundedJob(t *testing.T, s dispatcher.Store, name string, token dispatcher.Token) dispatcher.HeldRun {
 	t.Helper()
-	change := dispatcher.Change{Actor: "test", Now: may1}
+	change := input.Change{Actor: "test", Now: may1}
 	job := tick(name, "", may1)
 	job.ConcurrencyPolicy = dispatcher.ConcurrencyQueue
 	_, _, err := s.PutJob(t.Context(), job, change)

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -216,7 +217,7 @@ func TestHotStatementsKeepTheirPlans(t *testing.T) {
 // see how many there are.
 func fill(t *testing.T, s dispatcher.Store) {
 	t.Helper()
-	ctx, change := t.Context(), dispatcher.Change{Actor: "test", Now: may1}
+	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 	for node := range dispatcher.NodeID(3) {
 		must(t, s.Register(ctx, dispatcher.Node{ID: node + 1}, may1))
 	}

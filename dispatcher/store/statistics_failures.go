@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // The history has no index by app, because each fire would pay for it. So the handler notes the latest failure of each app, by a
@@ -43,7 +44,7 @@ func (s *store) noteFailures(ctx context.Context, now time.Time) (more bool, err
 		more = next > from // else the rest of the last seconds is for the next round
 	}
 	next = max(next, from)
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		if _, err := t.ExecContext(ctx, noteLatest, from, p.to); err != nil {
 			return err
 		}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // How runs are counted exactly once by day, although nothing of a run tells of it:
@@ -74,7 +75,7 @@ func (s *store) RollUpStatistics(ctx context.Context, now time.Time) (rolled dis
 func (s *store) countPortion(ctx context.Context, pass statisticsPass, target int64, without []int64, now time.Time) (
 	more bool, counted int, err error,
 ) {
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		more, counted = false, 0
 		from, to, err := t.portion(ctx, pass, target)
 		if err != nil || from >= target {
@@ -130,7 +131,7 @@ func (s *store) countPortionOfMost(ctx context.Context, pass statisticsPass, tar
 		for i, app := range part {
 			ids[i] = dispatcher.AppID(app)
 		}
-		err := s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+		err := s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 			from, to, err := t.portion(ctx, pass, target)
 			if err == nil && from < target {
 				_, err = t.ExecContext(ctx, countRuns(` AND j.app_id`+t.in(5)), from, to, day(from), pass.final, t.list(ids))

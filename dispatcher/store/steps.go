@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Backfills and bulk actions move on in steps. A step that fails for what is stored of its object is tried again after a pause that
@@ -46,7 +47,7 @@ func (s *store) setStepAside(ctx context.Context, table string, id int64, why er
 	if !s.ofStored(ctx, why) {
 		return at, nil
 	}
-	err = s.change(ctx, dispatcher.Change{Now: now}, func(ctx context.Context, t *tx) error {
+	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 object
 		tries, found, err := first(ctx, t, scanInt, `SELECT tries FROM `+table+` WHERE id = $1 AND ended_at IS NULL`+t.lock(), id)
 		if err != nil || !found {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -37,7 +38,7 @@ func (s *store) Timeline(ctx context.Context, query dispatcher.TimelineQuery) (p
 		return page, err
 	}
 	step := dispatcher.TimelineStep(query.From, query.To)
-	page.Step = dispatcher.Duration(step)
+	page.Step = input.Duration(step)
 	jobs, err := s.timelineJobs(ctx, query)
 	if err != nil {
 		return page, err

@@ -8,13 +8,14 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // tx is one transaction of a change.
 type tx struct {
 	*sql.Tx
 	flavor
-	by            dispatcher.Change
+	by            input.Change
 	now           time.Time // of the change: given, or by the database's clock
 	notifications []dispatcher.Notification
 	hot           *statements
@@ -25,7 +26,7 @@ type tx struct {
 
 // change runs do in a transaction and sends its notifications to all nodes once it is committed. A
 // transaction that failed for reasons of concurrency is run again, so do must not keep state.
-func (s *store) change(ctx context.Context, by dispatcher.Change, do func(context.Context, *tx) error) error {
+func (s *store) change(ctx context.Context, by input.Change, do func(context.Context, *tx) error) error {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	leave, err := s.enter(ctx)
@@ -73,7 +74,7 @@ func (t *tx) execute(ctx context.Context, statement string, args ...any) (int64,
 
 // announce notifies all nodes of what a statement without a transaction of its own has changed.
 func (s *store) announce(ctx context.Context, notification dispatcher.Notification) error {
-	return s.change(ctx, dispatcher.Change{}, func(_ context.Context, t *tx) error {
+	return s.change(ctx, input.Change{}, func(_ context.Context, t *tx) error {
 		t.notify(notification)
 		return nil
 	})
@@ -87,7 +88,7 @@ func (t *tx) notify(notification dispatcher.Notification) {
 // allow checks the conditions of the change against what is there: revision 0 is nothing.
 func (t *tx) allow(revision int64) error { return allow(t.by, revision) }
 
-func allow(by dispatcher.Change, revision int64) error {
+func allow(by input.Change, revision int64) error {
 	if by.IfAbsent && revision != 0 || by.IfRevision != 0 && by.IfRevision != revision {
 		return fmt.Errorf("revision is %d: %w", revision, dispatcher.ErrPrecondition)
 	}

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -27,7 +28,7 @@ func TestUnreadableAppCanBeListedAndDeleted(t *testing.T) {
 
 func testUnreadableApp(t *testing.T, s dispatcher.Store, set string) {
 	t.Helper()
-	ctx, change := t.Context(), dispatcher.Change{Actor: "test", Now: may1}
+	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 	for _, app := range []string{"bad", "good"} {
 		_, _, err := s.PutApp(ctx, dispatcher.App{Name: app, Enabled: true}, change)
 		must(t, err)
@@ -40,7 +41,7 @@ func testUnreadableApp(t *testing.T, s dispatcher.Store, set string) {
 	}
 	must(t, store.Exec(ctx, s, `UPDATE apps SET `+set+` WHERE name = 'bad'`))
 
-	apps, err := s.Apps(ctx, dispatcher.Page{Limit: 10, Cursor: "app"})
+	apps, err := s.Apps(ctx, input.Page{Limit: 10, Cursor: "app"})
 	if err != nil || len(apps) != 2 {
 		t.Fatalf("list: got %d apps, %v, want both", len(apps), err)
 	}
@@ -63,7 +64,7 @@ func testUnreadableApp(t *testing.T, s dispatcher.Store, set string) {
 	must(t, s.DeleteCalendar(ctx, "bad", "holidays", change))
 	must(t, s.DeleteApp(ctx, "bad", change))
 	_, created, err := s.PutApp(ctx, dispatcher.App{Name: "bad", Enabled: true, Bounds: &dispatcher.Bounds{}},
-		dispatcher.Change{Actor: "test", Now: may1, Operator: true})
+		input.Change{Actor: "test", Now: may1, Operator: true})
 	if err != nil || !created {
 		t.Errorf("put again by an operator: created %t, %v", created, err)
 	}
@@ -73,7 +74,7 @@ func testUnreadableApp(t *testing.T, s dispatcher.Store, set string) {
 func TestUnreadableAppIsMendedByAnOperator(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s dispatcher.Store) {
-		change := dispatcher.Change{Actor: "test", Now: may1}
+		change := input.Change{Actor: "test", Now: may1}
 		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "bad", Enabled: true}, change)
 		must(t, err)
 		must(t, store.Exec(t.Context(), s, `UPDATE apps SET bounds = '{' WHERE name = 'bad'`))
@@ -94,7 +95,7 @@ func TestUnreadableAppIsMendedByAnOperator(t *testing.T) {
 func TestUnreadableDefinitionsCanBeListedAndDeleted(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s dispatcher.Store) {
-		ctx, change := t.Context(), dispatcher.Change{Actor: "test", Now: may1}
+		ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 		_, _, err := s.PutJob(ctx, tick("job", "", may1, "a"), change)
 		must(t, err)
 		for _, name := range []string{"bad", "good"} {
@@ -116,7 +117,7 @@ func TestUnreadableDefinitionsCanBeListedAndDeleted(t *testing.T) {
 		for _, table := range []string{"calendars", "endpoint_groups", "alerts"} {
 			must(t, store.Exec(ctx, s, `UPDATE `+table+` SET definition = '{' WHERE name = 'bad'`))
 		}
-		page := dispatcher.Page{Limit: 10}
+		page := input.Page{Limit: 10}
 		calendars, err := s.Calendars(ctx, "app", page)
 		must(t, err)
 		groups, err := s.Groups(ctx, "app", page)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -32,7 +33,7 @@ func TestUnreadableJobDoesNotHideOthers(t *testing.T) {
 
 func testUnreadableJob(t *testing.T, s dispatcher.Store, set string) {
 	t.Helper()
-	change := dispatcher.Change{Actor: "test"}
+	change := input.Change{Actor: "test"}
 	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	for _, name := range []string{"bad", "good"} {
@@ -67,7 +68,7 @@ func testUnreadableJob(t *testing.T, s dispatcher.Store, set string) {
 	if _, err := s.Job(t.Context(), "app", "good"); err != nil {
 		t.Errorf("read the other job: %v", err)
 	}
-	jobs, err := s.Jobs(t.Context(), "app", dispatcher.Page{Limit: 10})
+	jobs, err := s.Jobs(t.Context(), "app", input.Page{Limit: 10})
 	if err != nil || len(jobs) != 2 {
 		t.Fatalf("list: got %d jobs, %v, want both", len(jobs), err)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
@@ -22,7 +23,7 @@ func TestVerifyFindsLostAndDoubledRuns(t *testing.T) {
 }
 
 func testVerifyFinds(t *testing.T, s dispatcher.Store) {
-	change := dispatcher.Change{Actor: "test", Now: may1}
+	change := input.Change{Actor: "test", Now: may1}
 	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
@@ -53,7 +54,7 @@ func testVerifyFinds(t *testing.T, s dispatcher.Store) {
 	}
 	compare := func() verify.Trigger {
 		t.Helper()
-		page, err := verify.Ledger(t.Context(), s, verify.Query{App: "app", Now: minute(7), Page: dispatcher.Page{Limit: 10}})
+		page, err := verify.Ledger(t.Context(), s, verify.Query{App: "app", Now: minute(7), Page: input.Page{Limit: 10}})
 		must(t, err)
 		if len(page.Items) != 1 {
 			t.Fatalf("verify: got %+v, want one trigger", page.Items)

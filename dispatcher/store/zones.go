@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // zoneSetting selects the setting without its data, which take half a megabyte. There is one row at most.
@@ -37,7 +38,7 @@ func (s *store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
 }
 
 // SetZones makes all nodes compute with an archive, or each with its own data. The nodes find it in their next round.
-func (s *store) SetZones(ctx context.Context, release string, archive []byte, change dispatcher.Change) (
+func (s *store) SetZones(ctx context.Context, release string, archive []byte, change input.Change) (
 	set dispatcher.ZoneSetting, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
@@ -69,7 +70,7 @@ func (s *store) SetZones(ctx context.Context, release string, archive []byte, ch
 // NoteZones notes which release a node computes with. If it was another one, no release counts as that of all fire times any more, so
 // that they are worked out again once all nodes compute with the same.
 func (s *store) NoteZones(ctx context.Context, id dispatcher.NodeID, release string) error {
-	return s.change(ctx, dispatcher.Change{}, func(ctx context.Context, t *tx) error {
+	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 node, $2 release
 		const other = `SELECT 1 FROM nodes WHERE id = $1 AND zones <> $2`
 		if _, differs, err := first(ctx, t, scanInt, other, id, release); err != nil || !differs {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
 
@@ -29,13 +30,13 @@ func watched() tfconfig.Content {
 	from := time.Date(2027, 12, 24, 0, 0, 0, 0, time.UTC)
 	to := from.AddDate(0, 0, 3)
 	every.App, every.Name, every.Description = "billing", "9-every", "all of ${it}"
-	every.Jobs, every.Labels = []string{"nightly"}, dispatcher.Labels{"tier": "critical"}
+	every.Jobs, every.Labels = []string{"nightly"}, input.Labels{"tier": "critical"}
 	every.Failure = &dispatcher.AlertFailures{After: 3, RepeatEvery: 10}
-	every.Missed, every.Recovery, every.LateAfter = true, false, dispatcher.Duration(5*time.Minute)
+	every.Missed, every.Recovery, every.LateAfter = true, false, input.Duration(5*time.Minute)
 	every.Objective = true
-	every.OverrunAfter, every.NoSuccessFor = dispatcher.Duration(2*time.Hour), dispatcher.Duration(26*time.Hour)
+	every.OverrunAfter, every.NoSuccessFor = input.Duration(2*time.Hour), input.Duration(26*time.Hour)
 	every.Mutes = []dispatcher.AlertMuteWindow{
-		{Schedule: "0 22 * * *", Duration: dispatcher.Duration(8 * time.Hour), Timezone: "Europe/Berlin"}, {From: &from, To: &to},
+		{Schedule: "0 22 * * *", Duration: input.Duration(8 * time.Hour), Timezone: "Europe/Berlin"}, {From: &from, To: &to},
 	}
 	every.Retry.MaxAttempts = 5
 	every.Destination.Webhook = &dispatcher.AlertWebhook{RoutingKey: &dispatcher.Secret{Reference: "file:billing/pagerduty"}, Severity: "info"}

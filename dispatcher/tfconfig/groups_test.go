@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
 
@@ -23,12 +24,12 @@ func fleet(t *testing.T) tfconfig.Content {
 		Description: "pays ${bills}", Path: "/jobs", Strategy: "weighted",
 		DNS: map[string]dispatcher.DNSMembers{
 			"pods":   {Name: "pods.internal", Port: 8080},
-			"others": {Name: "_http._tcp.internal", Type: "SRV", Labels: dispatcher.Labels{"zone": "b"}},
+			"others": {Name: "_http._tcp.internal", Type: "SRV", Labels: input.Labels{"zone": "b"}},
 		},
-		HealthCheck: &dispatcher.HealthCheck{Interval: dispatcher.Duration(time.Minute)},
+		HealthCheck: &dispatcher.HealthCheck{Interval: input.Duration(time.Minute)},
 		Auth:        &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Stored: true}}},
 		Endpoints: map[string]dispatcher.StaticEndpoint{
-			"a": {URL: "https://a.example.com", Weight: 3, Labels: dispatcher.Labels{"zone": "a"}},
+			"a": {URL: "https://a.example.com", Weight: 3, Labels: input.Labels{"zone": "a"}},
 			"b": {URL: "https://b.example.com", Backup: true},
 		},
 	}
@@ -38,7 +39,7 @@ func fleet(t *testing.T) tfconfig.Content {
 			ClientAuth: dispatcher.ClientAuthPrivateKeyJWT, PrivateKey: &dispatcher.Secret{Reference: "file:billing/key.pem"},
 			KeyID: "1", Algorithm: dispatcher.AlgorithmES256, Scopes: []string{"jobs", "fleet"}}},
 		Registration: &dispatcher.Registration{
-			Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}, ExpireAfter: dispatcher.Duration(2 * time.Minute),
+			Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}, ExpireAfter: input.Duration(2 * time.Minute),
 		},
 	}
 	job := dispatcher.Job{App: "billing", Name: "nightly"}
@@ -56,7 +57,7 @@ func fleet(t *testing.T) tfconfig.Content {
 	run := dispatcher.Job{App: "billing", Name: "of-xxl"}
 	run.SetDefaults()
 	run.Target.Group = &dispatcher.GroupTarget{Name: "xxl", XXLJob: &dispatcher.XXLJobRun{Handler: "demoJobHandler", Param: "${monthly}",
-		ExecutorTimeout: dispatcher.Duration(time.Minute)}}
+		ExecutorTimeout: input.Duration(time.Minute)}}
 	run.Target.Group.SetDefaults()
 	if run, _, err = dispatcher.Apply(nil, run, dispatcher.Prior{}, nil, now); err != nil {
 		t.Fatal(err)
@@ -84,7 +85,7 @@ func TestCompareNamesWhatDiffersInGroups(t *testing.T) {
 	server := fleet(t)
 	workers := &server.Groups[0]
 	workers.Strategy = "random"
-	workers.Endpoints["a"] = dispatcher.StaticEndpoint{URL: "https://a.example.com", Weight: 1, Labels: dispatcher.Labels{"zone": "z"}}
+	workers.Endpoints["a"] = dispatcher.StaticEndpoint{URL: "https://a.example.com", Weight: 1, Labels: input.Labels{"zone": "z"}}
 	workers.Endpoints["c"] = workers.Endpoints["b"]
 	delete(workers.Endpoints, "b")
 	workers.DNS["pods"] = dispatcher.DNSMembers{Name: "pods.internal", Port: 8081}.Resolved()

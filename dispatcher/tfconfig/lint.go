@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Lint returns everything wrong with a module, in the order of its files: how it is written, and what the API
@@ -65,7 +66,7 @@ func (l *linter) duplicate(r *Resource) {
 	key := r.Type + "/" + app + "/" + name
 	if other := l.named[key]; other != nil {
 		l.found.add(r.Address, r.root.part("name").at, false, CodeTwice, "%s declares %s, too", other.Address,
-			dispatcher.Echo(strings.TrimPrefix(key, r.Type+"/")))
+			input.Echo(strings.TrimPrefix(key, r.Type+"/")))
 		return
 	}
 	l.named[key] = r
@@ -73,7 +74,7 @@ func (l *linter) duplicate(r *Resource) {
 
 // report adds the problems that depend only on values that are known.
 func (l *linter) report(r *Resource, warning bool, err error) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	problems.AddError("", err)
 	for _, p := range problems {
 		if r.decidedElsewhere(p.Path) {
@@ -167,7 +168,7 @@ func (l *linter) alert(r *Resource) error {
 	}
 	l.report(r, false, alert.Validate())
 	if bounds := l.boundsOf(alert.App); bounds != nil {
-		var problems dispatcher.Problems
+		var problems input.Problems
 		problems.AddError("/destination", bounds.CheckDestination(alert.App, alert.Destination))
 		l.report(r, false, problems.Err())
 	}
@@ -181,8 +182,8 @@ func (l *linter) unknownGroup(r *Resource, job dispatcher.Job) error {
 	if !known || name == "" || l.unnamedGroups || l.named[GroupType+"/"+job.App+"/"+name] != nil {
 		return nil
 	}
-	return dispatcher.Problems{{Path: "/target/group/name", Code: dispatcher.CodeGroupUnknown, Message: "no file declares group " +
-		dispatcher.Echo(name) + " of app " + job.App + "; declare it, or check the name"}}
+	return input.Problems{{Path: "/target/group/name", Code: input.CodeGroupUnknown, Message: "no file declares group " +
+		input.Echo(name) + " of app " + job.App + "; declare it, or check the name"}}
 }
 
 // boundsOf returns the bounds of an app; nil: they are not declared here, or not fully known.
@@ -221,7 +222,7 @@ func (l *linter) job(r *Resource) error {
 			delete(job.Triggers, name) // its warnings are about all of it together
 		}
 	}
-	l.report(r, true, dispatcher.Problems(job.Warn(calendars)).Err())
+	l.report(r, true, input.Problems(job.Warn(calendars)).Err())
 	return nil
 }
 

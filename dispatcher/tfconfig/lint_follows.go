@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // follower is a job that a block of another one names.
@@ -25,7 +26,7 @@ func followersOf(r *Resource) []follower {
 		}
 		for i, one := range jobs.list {
 			if name, known := one.text(); known && name != "" {
-				all = append(all, follower{name, dispatcher.Pointer(string(event), "jobs", strconv.Itoa(i))})
+				all = append(all, follower{name, input.Pointer(string(event), "jobs", strconv.Itoa(i))})
 			}
 		}
 	}
@@ -72,8 +73,8 @@ func (d declaredJobs) unknown(pointer, code, app, name string) error {
 	if !d.all[app] || d.jobs[app][name] != nil {
 		return nil
 	}
-	return dispatcher.Problems{{Path: pointer, Code: code, Message: "no file declares job " + dispatcher.Echo(name) + " of app " + app +
-		"; declare it, or check the name" + dispatcher.DidYouMean(name, slices.Sorted(maps.Keys(d.jobs[app])))}}
+	return input.Problems{{Path: pointer, Code: code, Message: "no file declares job " + input.Echo(name) + " of app " + app +
+		"; declare it, or check the name" + input.DidYouMean(name, slices.Sorted(maps.Keys(d.jobs[app])))}}
 }
 
 // follows checks the names of jobs that follow others, once all jobs are known.
@@ -84,7 +85,7 @@ func (l *linter) follows(m *Module) {
 		l.circles(app, jobs)
 		for _, name := range slices.Sorted(maps.Keys(jobs)) {
 			for _, one := range followersOf(jobs[name]) {
-				l.report(jobs[name], true, declared.unknown(one.pointer, dispatcher.CodeFollowUnknown, app, one.name))
+				l.report(jobs[name], true, declared.unknown(one.pointer, input.CodeFollowUnknown, app, one.name))
 			}
 		}
 	}
@@ -101,7 +102,7 @@ func (l *linter) watches(m *Module) {
 		}
 		for i, one := range jobs.list {
 			if name, named := one.text(); named && name != "" {
-				l.report(r, true, declared.unknown(dispatcher.Pointer("jobs", strconv.Itoa(i)), dispatcher.CodeAlertJobUnknown, app, name))
+				l.report(r, true, declared.unknown(input.Pointer("jobs", strconv.Itoa(i)), input.CodeAlertJobUnknown, app, name))
 			}
 		}
 	}
@@ -121,7 +122,7 @@ func (l *linter) circles(app string, jobs map[string]*Resource) {
 		from, to := cycle[0], cycle[1]
 		for _, one := range followersOf(jobs[from]) {
 			if one.name == to {
-				l.report(jobs[from], false, dispatcher.Problems{{Path: one.pointer, Code: dispatcher.CodeFollowCycle,
+				l.report(jobs[from], false, input.Problems{{Path: one.pointer, Code: input.CodeFollowCycle,
 					Message: "jobs of app " + app + " would follow one another in a circle, and run for ever: " + strings.Join(cycle, " -> ") +
 						"; leave one of them out"}})
 				break

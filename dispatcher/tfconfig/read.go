@@ -10,7 +10,7 @@ import (
 	"github.com/hashicorp/hcl/v2/hclsyntax"
 	"github.com/zclconf/go-cty/cty"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // reader reads one resource.
@@ -47,7 +47,7 @@ func (r reader) block(body *hclsyntax.Body, schema Schema, kind, name string, at
 	}
 	for _, name := range schema.names() {
 		if a := schema[name]; a.Required && a.Kind != Labelled && n.parts[field(name)] == nil {
-			r.add(at, dispatcher.CodeRequired, "%s is missing", name)
+			r.add(at, input.CodeRequired, "%s is missing", name)
 			n.parts[field(name)] = &node{at: at, name: name, unknown: true}
 		}
 	}
@@ -66,11 +66,11 @@ func (r reader) unknown(n *node, at hcl.Range, name string, schema Schema) {
 		}
 	}
 	for _, meant := range schema.names() { // what was probably meant is not missing
-		if n.parts[field(meant)] == nil && dispatcher.DidYouMean(name, []string{meant}) != "" {
+		if n.parts[field(meant)] == nil && input.DidYouMean(name, []string{meant}) != "" {
 			n.parts[field(meant)] = &node{at: at, name: meant, unknown: true}
 		}
 	}
-	r.add(at, CodeUnknown, "%s has no %s%s", n.kind, dispatcher.Echo(name), dispatcher.DidYouMean(name, schema.names()))
+	r.add(at, CodeUnknown, "%s has no %s%s", n.kind, input.Echo(name), input.DidYouMean(name, schema.names()))
 }
 
 // blockForm says how a block is written.

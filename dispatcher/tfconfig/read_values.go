@@ -11,7 +11,7 @@ import (
 	"github.com/zclconf/go-cty/cty"
 	"github.com/zclconf/go-cty/cty/convert"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // attribute reads an attribute; nil: it is null, which is the same as left out.
@@ -134,16 +134,16 @@ func (r reader) textOf(n *node, kind Kind, text string) {
 	n.value = text
 	switch kind {
 	case Length:
-		_, err = dispatcher.ParseDuration(text)
+		_, err = input.ParseDuration(text)
 	case Instant:
-		_, err = dispatcher.ParseInstant(text)
+		_, err = input.ParseInstant(text)
 	case Document:
 		n.value = json.RawMessage(text)
 		if !json.Valid([]byte(text)) {
-			err = &dispatcher.Problem{Code: dispatcher.CodeJSONSyntax, Message: n.name + " is not JSON"}
+			err = &input.Problem{Code: input.CodeJSONSyntax, Message: n.name + " is not JSON"}
 		}
 	}
-	var problem *dispatcher.Problem
+	var problem *input.Problem
 	if errors.As(err, &problem) {
 		n.unknown = true
 		r.add(n.at, problem.Code, "%s", problem.Message)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -256,7 +257,7 @@ func empty(value any) bool {
 	case nil:
 		return true
 	case string:
-		return value == "" || value == dispatcher.Duration(0).String()
+		return value == "" || value == input.Duration(0).String()
 	case bool:
 		return !value
 	case json.Number:

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
@@ -107,7 +108,7 @@ func TestCompareNamesEachValueThatDiffers(t *testing.T) {
 	server.App.Enabled = false
 	server.Calendars[1].Rules[0].Dates = []string{"12-26"}
 	job := &server.Jobs[0]
-	job.Target.Webhook.Timeout = dispatcher.Duration(time.Minute)
+	job.Target.Webhook.Timeout = input.Duration(time.Minute)
 	job.Target.Webhook.Headers = map[string]string{"X-A": "c", "X-B": "d"}
 	job.Payload = []byte(`{"sum":2}`)
 	berlin := job.Triggers["berlin"]

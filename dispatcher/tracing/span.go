@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Begin begins the span of an attempt at now. It says whether the trace is recorded, and returns what ends the span; nil:
@@ -57,7 +58,7 @@ func aboutRun(call dispatcher.Call) []attribute.KeyValue {
 		attribute.String("carillon.app", call.App), attribute.String("carillon.job", call.Job),
 		attribute.String("carillon.run", call.Key.String()), attribute.String("carillon.kind", string(call.Key.Kind)),
 		attribute.Int("carillon.attempt", call.Attempt),
-		attribute.String("carillon.scheduled_at", dispatcher.FormatInstant(call.Key.ScheduledAt)),
+		attribute.String("carillon.scheduled_at", input.FormatInstant(call.Key.ScheduledAt)),
 	}
 	if call.Trigger != "" {
 		attributes = append(attributes, attribute.String("carillon.trigger", call.Trigger))
@@ -84,7 +85,7 @@ func aboutTarget(call dispatcher.Call) (name string, attributes []attribute.KeyV
 			attributes = append(attributes, semconv.FaaSInvokedRegion(region))
 		}
 		if call.Key.Kind == dispatcher.KindSchedule {
-			attributes = append(attributes, semconv.FaaSTriggerTimer, semconv.FaaSTime(dispatcher.FormatInstant(call.Key.ScheduledAt)))
+			attributes = append(attributes, semconv.FaaSTriggerTimer, semconv.FaaSTime(input.FormatInstant(call.Key.ScheduledAt)))
 		}
 		return "invoke " + function, attributes
 	case target.SQS != nil:

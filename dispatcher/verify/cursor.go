@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // ErrCursor says that a cursor is not one of Page.Next.
@@ -32,8 +32,8 @@ func parseCursor(text string) (cursor, error) {
 		return cursor{}, nil
 	}
 	job, ms, within := strings.Cut(text, "@")
-	var problems dispatcher.Problems
-	if dispatcher.CheckName(&problems, "", job); len(problems) > 0 {
+	var problems input.Problems
+	if input.CheckName(&problems, "", job); len(problems) > 0 {
 		return cursor{}, ErrCursor
 	}
 	if !within {

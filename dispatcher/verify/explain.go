@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Explanation says what became of one scheduled time of a trigger, and why.
@@ -210,7 +211,7 @@ func (l oneByOne) find(ctx context.Context, key dispatcher.RunKey) (*dispatcher.
 
 func (l oneByOne) missed(ctx context.Context, at time.Time) (*dispatcher.Misfire, error) {
 	found, err := l.reader.Misfires(ctx, dispatcher.RunQuery{
-		App: l.query.App, Job: l.query.Job, Trigger: l.query.Trigger, From: at, To: at, Page: dispatcher.Page{Limit: 1},
+		App: l.query.App, Job: l.query.Job, Trigger: l.query.Trigger, From: at, To: at, Page: input.Page{Limit: 1},
 	})
 	if err != nil || len(found) == 0 {
 		return nil, err
@@ -239,7 +240,7 @@ func (e *explainer) findMisfire(ctx context.Context) error {
 		by = "node " + m.Node.String()
 	}
 	e.step(m.DecidedAt, "%s settled %d missed fires from %s to %s: %s, %s",
-		by, m.Count, dispatcher.FormatInstant(m.From), dispatcher.FormatInstant(m.To), m.Decision, m.Reason)
+		by, m.Count, input.FormatInstant(m.From), input.FormatInstant(m.To), m.Decision, m.Reason)
 	if m.Run == "" {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -70,7 +71,7 @@ func (e *explainer) schedule(ctx context.Context) (*dispatcher.Span, error) {
 		due := e.At.Add(parsed.Delay(e.At))
 		e.DueAt = &due
 		if span != nil {
-			e.step(e.At, "scheduled; due at %s", dispatcher.FormatInstant(due))
+			e.step(e.At, "scheduled; due at %s", input.FormatInstant(due))
 			return span, nil
 		}
 	}
@@ -124,7 +125,7 @@ func (e *explainer) inForce(in *dispatcher.TriggerRevision) {
 		called = ", called " + in.Name
 	}
 	e.step(in.From, "revision %d came into force (%s): %s in %s%s%s%s",
-		in.Revision, in.Cause, dispatcher.Echo(in.Expression), in.Timezone, bounds, paused, called)
+		in.Revision, in.Cause, input.Echo(in.Expression), in.Timezone, bounds, paused, called)
 	if !e.app.Enabled && e.app.Changed != nil {
 		e.step(*e.app.Changed, "the app was disabled")
 	}
@@ -142,7 +143,7 @@ func (e *explainer) undeclared() {
 }
 
 func (e *explainer) beforeHistory() {
-	e.decide(VerdictUnknown, "the history of the app only goes back to %s", dispatcher.FormatInstant(e.app.Since))
+	e.decide(VerdictUnknown, "the history of the app only goes back to %s", input.FormatInstant(e.app.Since))
 }
 
 // unscheduled decides why the schedule in force did not schedule the time.
@@ -157,15 +158,15 @@ func (e *explainer) unscheduled(ctx context.Context, in *dispatcher.TriggerRevis
 		e.beforeHistory()
 	case matches && in.NextFireTime != nil && e.At.Before(*in.NextFireTime):
 		e.decide(VerdictNone, "revision %d, in force since %s, first fires at %s",
-			in.Revision, dispatcher.FormatInstant(in.From), dispatcher.FormatInstant(*in.NextFireTime))
+			in.Revision, input.FormatInstant(in.From), input.FormatInstant(*in.NextFireTime))
 	case matches && in.NextFireTime == nil:
 		e.decide(VerdictNone, "revision %d had no fires left", in.Revision)
 	case matches:
 		e.decide(VerdictNone, "the definition changed before it was due")
 	case in.StartAt != nil && e.At.Before(*in.StartAt):
-		e.decide(VerdictNone, "it is before start_at %s", dispatcher.FormatInstant(*in.StartAt))
+		e.decide(VerdictNone, "it is before start_at %s", input.FormatInstant(*in.StartAt))
 	case in.EndAt != nil && e.At.After(*in.EndAt):
-		e.decide(VerdictNone, "it is after end_at %s", dispatcher.FormatInstant(*in.EndAt))
+		e.decide(VerdictNone, "it is after end_at %s", input.FormatInstant(*in.EndAt))
 	default:
 		return e.unmatched(ctx, in, parsed)
 	}
@@ -174,7 +175,7 @@ func (e *explainer) unscheduled(ctx context.Context, in *dispatcher.TriggerRevis
 
 // unmatched decides why the schedule does not fire at a time within its bounds.
 func (e *explainer) unmatched(ctx context.Context, in *dispatcher.TriggerRevision, parsed *schedule.Schedule) error {
-	e.decide(VerdictNone, "%s in %s does not fire at this time", dispatcher.Echo(in.Expression), in.Timezone)
+	e.decide(VerdictNone, "%s in %s does not fire at this time", input.Echo(in.Expression), in.Timezone)
 	uncounted := *in
 	uncounted.RepeatCount = 0
 	unbounded := uncounted
@@ -186,7 +187,7 @@ func (e *explainer) unmatched(ctx context.Context, in *dispatcher.TriggerRevisio
 		reason   string
 	}{
 		{&uncounted, fmt.Sprintf("its repeat_count of %d was used up", in.RepeatCount)},
-		{&unbounded, fmt.Sprintf("calendar %s excludes it", dispatcher.Echo(in.Calendar))},
+		{&unbounded, fmt.Sprintf("calendar %s excludes it", input.Echo(in.Calendar))},
 		{&bothPasses, "daylight saving repeats its local time, and the schedule fires in another pass"},
 	} {
 		s, err := e.schedules.past.At(ctx, e.history.Identity, tried.revision)

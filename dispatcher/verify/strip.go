@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -164,9 +165,9 @@ func (of *explained) cell(ctx context.Context, at time.Time) (dispatcher.StripCe
 		cell.What = dispatcher.CellSkipped
 	}
 	if run.StartedAt != nil {
-		cell.Late = dispatcher.Duration(run.StartedAt.Sub(run.ScheduledAt))
+		cell.Late = input.Duration(run.StartedAt.Sub(run.ScheduledAt))
 		if run.EndedAt != nil {
-			cell.Took = dispatcher.Duration(run.EndedAt.Sub(*run.StartedAt))
+			cell.Took = input.Duration(run.EndedAt.Sub(*run.StartedAt))
 		}
 	}
 	return cell, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -190,7 +191,7 @@ func (c *candidates) addLedger(ctx context.Context, reader Reader) error {
 		c.past = append(c.past, stretch{at, at})
 	}
 	c.misfires, err = reader.Misfires(ctx, dispatcher.RunQuery{
-		App: c.query.App, Job: c.query.Job, Trigger: c.query.Trigger, From: from, Page: dispatcher.Page{Limit: mostDecisions},
+		App: c.query.App, Job: c.query.Job, Trigger: c.query.Trigger, From: from, Page: input.Page{Limit: mostDecisions},
 	})
 	for _, m := range c.misfires {
 		if !m.From.Before(from) && m.From.Equal(m.To) {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -20,7 +21,7 @@ type Query struct {
 	// kept; zero means all of it.
 	From, To time.Time
 	// Page.Limit is the most jobs to look at; the cursor is Page.Next of the page before.
-	Page dispatcher.Page
+	Page input.Page
 	Now  time.Time
 }
 
@@ -116,7 +117,7 @@ func Ledger(ctx context.Context, reader Reader, query Query) (Page, error) {
 			return page, err
 		}
 	}
-	jobs, err := reader.EveryJobName(ctx, query.App, dispatcher.Page{Cursor: from.job, Limit: query.Page.Limit})
+	jobs, err := reader.EveryJobName(ctx, query.App, input.Page{Cursor: from.job, Limit: query.Page.Limit})
 	if err != nil {
 		return page, err
 	}
@@ -410,7 +411,7 @@ func within(spans []dispatcher.Span, at time.Time) bool {
 // report adds a discrepancy, unless the time is in a doubtful span.
 func (t *scheduled) report(result *Trigger, at time.Time, kind DiscrepancyKind) {
 	if within(t.doubtful, at) {
-		result.Unchecked = "schedule and ledger differ, such as at " + dispatcher.FormatInstant(at) +
+		result.Unchecked = "schedule and ledger differ, such as at " + input.FormatInstant(at) +
 			", but another time zone database was in use then"
 		return
 	}

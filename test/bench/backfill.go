@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -129,7 +130,7 @@ func latenciesAfter(ctx context.Context, wait time.Duration, processes ...*proce
 func (b *bench) beginBackfill(ctx context.Context, s dispatcher.Store) (id string, err error) {
 	to := time.Now().UTC().Truncate(time.Minute).Add(-time.Hour)
 	spec := dispatcher.BackfillSpec{From: to.Add(-time.Duration(b.Instants-1) * time.Minute), To: to, Concurrency: backfillConcurrency,
-		Pace: dispatcher.Duration(b.Pace), Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip}
+		Pace: input.Duration(b.Pace), Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip}
 	job, err := s.Job(ctx, "past", "job-0")
 	if err != nil {
 		return "", err

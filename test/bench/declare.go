@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -23,7 +24,7 @@ type declaration struct {
 	schedule func(trigger int, start time.Time) dispatcher.Schedule
 }
 
-var byBench = dispatcher.Change{Actor: "bench", Operator: true}
+var byBench = input.Change{Actor: "bench", Operator: true}
 
 // boundless are bounds that no figure runs into.
 var boundless = dispatcher.Bounds{Secrets: []string{"file:" + secretFile}, Quotas: dispatcher.Quotas{
@@ -64,7 +65,7 @@ func (d declaration) job(first int) dispatcher.Job {
 	for i := first; i < min(first+d.perJob, d.triggers); i++ {
 		t := dispatcher.Trigger{Schedule: d.schedule(i, d.start)}
 		t.SetDefaults()
-		t.MisfireAfter = dispatcher.Duration(dispatcher.MaxDuration) // a late fire still runs
+		t.MisfireAfter = input.Duration(input.MaxDuration) // a late fire still runs
 		job.Triggers[fmt.Sprintf("t%d", i)] = t
 	}
 	return job

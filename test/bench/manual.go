@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -47,7 +47,7 @@ func (b *bench) manual(ctx context.Context) (err error) {
 		if err := pause(ctx, time.Until(begun.Add(manualTime*time.Duration(i)/manualRuns))); err != nil {
 			return err
 		}
-		if _, err := s.RequestRun(ctx, "manual", "job-0", nil, dispatcher.Change{Actor: "bench"}); err != nil {
+		if _, err := s.RequestRun(ctx, "manual", "job-0", nil, input.Change{Actor: "bench"}); err != nil {
 			return fmt.Errorf("request run %d: %w", i, err)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // lateRate is how many fires a second the benchmark of lateness asks for.
@@ -144,7 +145,7 @@ func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 
 const (
 	hangTriggers = 300
 	hangHosts    = 10
-	hangTimeout  = dispatcher.Duration(30 * time.Second)
+	hangTimeout  = input.Duration(30 * time.Second)
 )
 
 // hang measures how late the requests to healthy targets are, while nine of ten targets hang.

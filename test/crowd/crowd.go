@@ -14,6 +14,7 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx; the store brings that of SQLite
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -133,17 +134,17 @@ func (c *Crowd) declare(ctx context.Context, database string) error {
 	if err != nil {
 		return err
 	}
-	change := dispatcher.Change{Actor: "crowd", Operator: true, Now: c.Now.Add(-Days * day)}
+	change := input.Change{Actor: "crowd", Operator: true, Now: c.Now.Add(-Days * day)}
 	for n := range apps {
 		_, _, err := s.PutApp(ctx, dispatcher.App{Name: fmt.Sprintf("app%02d", n), Enabled: true, Bounds: &dispatcher.Bounds{
 			Quotas: dispatcher.Quotas{Jobs: 1_000_000, Triggers: 1_000_000},
-		}, Retention: dispatcher.Duration((Days + 10) * day)}, change)
+		}, Retention: input.Duration((Days + 10) * day)}, change)
 		if err != nil {
 			return errors.Join(err, s.Close())
 		}
 	}
 	job := dispatcher.Job{App: Big, Name: model, Enabled: true, Description: strings.Repeat("describes it ", 5),
-		Labels: dispatcher.Labels{"team": model}, Payload: []byte(`{"x":"` + strings.Repeat("y", 300) + `"}`),
+		Labels: input.Labels{"team": model}, Payload: []byte(`{"x":"` + strings.Repeat("y", 300) + `"}`),
 		Triggers: map[string]dispatcher.Trigger{tick: {Schedule: dispatcher.Schedule{Expression: "rate(24h)", Timezone: "Europe/Berlin"}}},
 		Target:   dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "https://example.com/", Method: "POST"}}}
 	job.Target.Webhook.SetDefaults()
@@ -156,7 +157,7 @@ func (c *Crowd) declare(ctx context.Context, database string) error {
 }
 
 // declareOthers declares calendars, groups, alerts and tokens.
-func (c *Crowd) declareOthers(ctx context.Context, s dispatcher.Store, change dispatcher.Change) error {
+func (c *Crowd) declareOthers(ctx context.Context, s dispatcher.Store, change input.Change) error {
 	for _, app := range []string{Big, Small} {
 		for n := range 20 {
 			calendar := dispatcher.Calendar{App: app, Name: fmt.Sprintf("calendar-%02d", n)}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // How often jobs fire: one of a thousand every 12 minutes, one of ten a day, the others every 90 hours.
@@ -73,7 +74,7 @@ func (c *Crowd) copies(first, last int) []string {
 		}
 		expression := fmt.Sprintf("rate(%dm)", between/time.Minute)
 		rows = append(rows, fmt.Sprintf("(%d, %d, %d, '%s', '%s', 'host%d.example.com', '%s', %d, %d, %d, '%s', %d, %d, %d)", n,
-			dispatcher.JobID(app, job), dispatcher.AppID(app), app, job, n%200, dispatcher.Labels{"team": fmt.Sprintf("team-%d", n%50)},
+			dispatcher.JobID(app, job), dispatcher.AppID(app), app, job, n%200, input.Labels{"team": fmt.Sprintf("team-%d", n%50)},
 			dispatcher.TriggerID(app, job, tick), latest.UnixMilli(), next.UnixMilli(), expression, between.Milliseconds(), count,
 			latest.Add(-between*time.Duration(count)).UnixMilli()))
 	}

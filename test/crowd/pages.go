@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Page is a page of the console, below its path.
@@ -29,11 +30,11 @@ func (c *Crowd) Pages(app string, n int, operator bool) []Page {
 		{"runs of an app", inApp + "/runs"}, {"runs of an app by state", inApp + "/runs?state=failed"},
 		{"runs of an app by rare state", inApp + "/runs?state=lost"},
 		{"runs of a job", inApp + "/runs?job=" + name}, {"job", ofJob}, {"run", "runs/" + run.String()},
-		{"explain", ofJob + "/triggers/" + tick + "/explain?at=" + dispatcher.FormatInstant(latest)},
+		{"explain", ofJob + "/triggers/" + tick + "/explain?at=" + input.FormatInstant(latest)},
 		{"timeline", "timeline" + of}, {"run_job", ofJob + "/run"}, {"app", inApp}, {"misfires", inApp + "/misfires"},
 		{"backfills", inApp + "/backfills"},
-		{"count of a backfill", inApp + "/new-backfill?job=" + name + "&from=" + dispatcher.FormatInstant(c.Now.Add(-7*day)) + "&to=" +
-			dispatcher.FormatInstant(c.Now.Add(-time.Hour))},
+		{"count of a backfill", inApp + "/new-backfill?job=" + name + "&from=" + input.FormatInstant(c.Now.Add(-7*day)) + "&to=" +
+			input.FormatInstant(c.Now.Add(-time.Hour))},
 		{"alerts", inApp + "/alerts"}, {"dead letters", inApp + "/dead-letters"}, {"bulk actions", inApp + "/bulk"},
 		{"count of a bulk action", inApp + "/new-bulk?action=pause_jobs&name=job"},
 		{"count of retries", inApp + "/new-bulk?action=retry_runs"},

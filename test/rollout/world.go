@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres"
 	"github.com/carillon-dev/carillon/test/program"
@@ -84,7 +85,7 @@ func (w *world) declare(ctx context.Context, o options) error {
 		return err
 	}
 	defer s.Close()
-	change := dispatcher.Change{Actor: "rollout"}
+	change := input.Change{Actor: "rollout"}
 	if _, _, err := s.PutApp(ctx, dispatcher.App{Name: appName, Enabled: true}, change); err != nil {
 		return err
 	}
@@ -97,7 +98,7 @@ func (w *world) declare(ctx context.Context, o options) error {
 			return err
 		}
 	}
-	rate := fmt.Sprintf("rate(%s)", dispatcher.Duration((longJobs * o.longEvery).Round(time.Second)))
+	rate := fmt.Sprintf("rate(%s)", input.Duration((longJobs * o.longEvery).Round(time.Second)))
 	for i := range longJobs {
 		job := newJob(fmt.Sprintf("long-%d", i), w.receiver.url+"/long", o.timeout)
 		trigger := newTrigger(rate)
@@ -117,7 +118,7 @@ func newJob(name, url string, timeout time.Duration) dispatcher.Job {
 	job.SetDefaults()
 	hook := &dispatcher.Webhook{}
 	hook.SetDefaults()
-	hook.URL, hook.Method, hook.Timeout = url, "POST", dispatcher.Duration(timeout)
+	hook.URL, hook.Method, hook.Timeout = url, "POST", input.Duration(timeout)
 	job.Target.Webhook = hook
 	return job
 }

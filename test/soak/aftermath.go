@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -79,7 +80,7 @@ func (w *world) setBack(ctx context.Context, app string) error {
 // labelSets is how many sets of labels the labelled jobs require. One node of a fleet has the labels of the last set.
 const labelSets = 1000
 
-func requireLabels(job *dispatcher.Job) { job.NodeLabels = dispatcher.Labels{"zone": "z0"} }
+func requireLabels(job *dispatcher.Job) { job.NodeLabels = input.Labels{"zone": "z0"} }
 
 // switchOffLabelled leaves the trigger as the handler does when no live node has the labels of its job.
 func (w *world) switchOffLabelled(ctx context.Context) error {
@@ -107,7 +108,7 @@ func (w *world) varyLabels(ctx context.Context) error {
 func (w *world) retire(ctx context.Context) error {
 	return w.inOld(ctx, func(s dispatcher.Store) error {
 		app := dispatcher.App{
-			Name: retired, Enabled: true, Retention: dispatcher.Duration(dispatcher.MaxRetention), Bounds: boundless(),
+			Name: retired, Enabled: true, Retention: input.Duration(dispatcher.MaxRetention), Bounds: boundless(),
 		}
 		if _, _, err := s.PutApp(ctx, app, bySoak()); err != nil {
 			return err

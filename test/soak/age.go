@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Times of what happened long ago.
@@ -69,7 +70,7 @@ func (w *world) declareKind(ctx context.Context, k kind) error {
 	if k.change != nil {
 		k.change(&job)
 	}
-	app := dispatcher.App{Name: k.app, Retention: dispatcher.Duration(k.retention)}
+	app := dispatcher.App{Name: k.app, Retention: input.Duration(k.retention)}
 	if err := w.old.declare(ctx, app, []dispatcher.Job{job}); err != nil {
 		return err
 	}

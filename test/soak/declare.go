@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -47,14 +48,14 @@ func (o options) probes() int {
 }
 
 // bySoak is who changes definitions.
-func bySoak() dispatcher.Change { return dispatcher.Change{Actor: "soak", Operator: true} }
+func bySoak() input.Change { return input.Change{Actor: "soak", Operator: true} }
 
 // boundless are bounds that no app of the soak runs into.
 func boundless() *dispatcher.Bounds {
 	return &dispatcher.Bounds{Quotas: dispatcher.Quotas{
 		Jobs: 1_000_000, Triggers: 10_000_000, WaitingRuns: 10_000_000, ChainRuns: 1_000_000,
 		ManualRunsPerMinute: 1_000_000, BytesKept: 10 << 40,
-		Retention: dispatcher.Duration(dispatcher.MaxRetention),
+		Retention: input.Duration(dispatcher.MaxRetention),
 	}}
 }
 
@@ -138,7 +139,7 @@ func newTrigger(every time.Duration, start time.Time) dispatcher.Trigger {
 	var t dispatcher.Trigger
 	t.SetDefaults()
 	t.Expression, t.StartAt = fmt.Sprintf("rate(%ds)", int(every/time.Second)), &start
-	t.MisfireAfter = dispatcher.Duration(dispatcher.MaxDuration)
+	t.MisfireAfter = input.Duration(input.MaxDuration)
 	return t
 }
 
@@ -188,4 +189,4 @@ func (w *world) setDueOnly(ctx context.Context, d *database) (floor time.Time, e
 }
 
 // servedLabels are those that one node of a fleet has.
-func servedLabels() dispatcher.Labels { return dispatcher.Labels{"disk": "ssd"} }
+func servedLabels() input.Labels { return input.Labels{"disk": "ssd"} }

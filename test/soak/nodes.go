@@ -16,8 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -30,7 +30,7 @@ type nodesConfig struct {
 	Database string
 	Nodes    int
 	// Labels are those of the first node; the others have none.
-	Labels dispatcher.Labels
+	Labels input.Labels
 	// Short makes them beat, poll and look around more often, so that a short turn sees all of it.
 	Short bool
 }

@@ -40,19 +40,19 @@ func (s step) touchedBy(file string) bool {
 // everything is the path of steps that each change has to do with.
 const everything = ""
 
-// domain is the path of the files of the domain.
-const domain = "dispatcher/*.go"
+// domain are the paths of the rooms of the domain, which does no I/O.
+func domain() []string { return []string{"dispatcher/*.go", "dispatcher/input/"} }
 
 // Folders that several steps have to do with.
 func firing() []string {
-	return []string{domain, "dispatcher/engine/", "dispatcher/store/", "dispatcher/invoke/", "dispatcher/schedule/", "dispatcher/failpoint/",
-		"dispatcher/backoff/", "dispatcher/routing/", "dispatcher/dns/", "dispatcher/series/", "migrations/"}
+	return append(domain(), "dispatcher/engine/", "dispatcher/store/", "dispatcher/invoke/", "dispatcher/schedule/", "dispatcher/failpoint/",
+		"dispatcher/backoff/", "dispatcher/routing/", "dispatcher/dns/", "dispatcher/series/", "migrations/")
 }
 
 func nodes() []string {
-	return []string{domain, "dispatcher/cmd/", "dispatcher/platform/", "dispatcher/tracing/", "dispatcher/secretmanager/", "dispatcher/oidc/",
+	return append(domain(), "dispatcher/cmd/", "dispatcher/platform/", "dispatcher/tracing/", "dispatcher/secretmanager/", "dispatcher/oidc/",
 		"dispatcher/limit/", "dispatcher/api/", "dispatcher/client/", "test/program/", "test/postgres/", "test/freeport/",
-		"test/servers/", "test/oidctest/", "test/clientcert/", "test/ec2/"}
+		"test/servers/", "test/oidctest/", "test/clientcert/", "test/ec2/")
 }
 
 // withTerraform finds a Terraform client, and withClients OpenTofu next to it; either may be built.
@@ -107,8 +107,8 @@ func testSteps() []step {
 		},
 		{
 			name: "provider", proves: "terraform plans, applies and refuses each resource as its page says",
-			paths: []string{domain, "provider/", "dispatcher/api/", "dispatcher/client/", "dispatcher/tfconfig/", "dispatcher/store/",
-				"examples/", "docs/provider/"},
+			paths: append(domain(), "provider/", "dispatcher/api/", "dispatcher/client/", "dispatcher/tfconfig/", "dispatcher/store/",
+				"examples/", "docs/provider/"),
 			prints: withTerraform(), minutes: 2, tests: marked,
 		},
 		{
@@ -120,7 +120,7 @@ func testSteps() []step {
 		},
 		{
 			name: "databases", proves: "the whole conformance suite holds, behind a pooler and without what a database may lack, too",
-			paths: []string{domain, "dispatcher/store/", "migrations/", "test/postgres/", "dispatcher/cmd/"},
+			paths: append(domain(), "dispatcher/store/", "migrations/", "test/postgres/", "dispatcher/cmd/"),
 			needs: []string{"tools/postgres.sh", "tools/need.sh pgbouncer pgbouncer"}, minutes: 5,
 			tests: append(marked, testRun{packages: []string{"./dispatcher/store"}, flags: append(flags, "-run", "^Test(SQLite|PostgreSQL)$")}),
 		},
@@ -144,7 +144,8 @@ func testSteps() []step {
 			needs: []string{"tools/need.sh bwrap bubblewrap", "tools/need.sh gpg gnupg", "tools/need.sh lintian lintian", "tools/need.sh rpm rpm",
 				"tools/need.sh rpmlint rpmlint", "tools/need.sh mmdebstrap mmdebstrap", "tools/need.sh systemd-analyze systemd",
 				"tools/need.sh systemd-nspawn systemd-container"},
-			prints: withClients(), minutes: 3, tests: []testRun{{marked: true, flags: flags}, {module: "tools/release", packages: []string{"./..."}}},
+			prints: withClients(), minutes: 3,
+			tests: []testRun{{marked: true, flags: flags}, {module: "tools/release", packages: []string{"./..."}}},
 		},
 		{
 			name: "browser", proves: "the console works in a browser, by every link and form, for people with other rights",

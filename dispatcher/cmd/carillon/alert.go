@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // alertCommand looks at alerts and answers them.
@@ -49,7 +50,7 @@ func (l *alertListCommand) Run(ctx context.Context, c console) error {
 
 // alertsOf reads the alerts of an app.
 func alertsOf(ctx context.Context, api *client.Client, app string) ([]dispatcher.Alert, error) {
-	alerts, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Alert], error) {
+	alerts, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Alert], error) {
 		return api.Alerts(ctx, app, page)
 	})
 	return alerts, err
@@ -85,7 +86,7 @@ func watchedBy(a dispatcher.Alert) []string {
 	}
 	for _, bound := range []struct {
 		name string
-		of   dispatcher.Duration
+		of   input.Duration
 	}{{"late", a.LateAfter}, {"overrun", a.OverrunAfter}, {"no success", a.NoSuccessFor}} {
 		if bound.of > 0 {
 			all = append(all, bound.name+" "+bound.of.String())
@@ -169,7 +170,7 @@ func (s *alertShowCommand) Run(ctx context.Context, c console) error {
 			l.add("reason", m.Reason)
 		}
 		l.add("firing", a.Firing)
-		l.add("revision", fmt.Sprintf("%d of %s", a.Revision, dispatcher.FormatInstant(a.UpdatedAt)))
+		l.add("revision", fmt.Sprintf("%d of %s", a.Revision, input.FormatInstant(a.UpdatedAt)))
 		for _, warning := range a.Warnings {
 			l.add("warning", strings.TrimSpace(warning.Path+" "+warning.Message))
 		}
@@ -179,7 +180,7 @@ func (s *alertShowCommand) Run(ctx context.Context, c console) error {
 // windowOf says when a mute window is.
 func windowOf(m dispatcher.AlertMuteWindow) string {
 	if m.From != nil && m.To != nil {
-		return dispatcher.FormatInstant(*m.From) + " to " + dispatcher.FormatInstant(*m.To)
+		return input.FormatInstant(*m.From) + " to " + input.FormatInstant(*m.To)
 	}
 	text := fmt.Sprintf("%s for %s", m.Schedule, m.Duration)
 	if m.Timezone != "" {
@@ -210,7 +211,7 @@ func (f *alertFiringCommand) Run(ctx context.Context, c console) error {
 	}
 	all, err := ofApps(ctx, api, f.App, func(app string) ([]dispatcher.AlertState, error) {
 		query := dispatcher.AlertStateQuery{App: app, Alert: f.Alert, Job: f.Job, Firing: true}
-		states, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.AlertState], error) {
+		states, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.AlertState], error) {
 			query.Page = page
 			return api.AlertStates(ctx, query)
 		})
@@ -276,7 +277,7 @@ func (e *alertEventsCommand) Run(ctx context.Context, c console) error {
 	more := false
 	for _, app := range apps {
 		query := dispatcher.AlertEventQuery{App: app, Alert: e.Alert, Job: e.Job, From: from, To: to}
-		found, others, err := allPages(e.Limit, func(page dispatcher.Page) (client.List[dispatcher.AlertEvent], error) {
+		found, others, err := allPages(e.Limit, func(page input.Page) (client.List[dispatcher.AlertEvent], error) {
 			query.Page = page
 			return api.AlertEvents(ctx, query)
 		})

@@ -15,6 +15,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -79,7 +80,7 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 		p.declare(t, n, dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 1, RepeatEvery: 1}, Missed: true})
 		seldom := webhookJob("kill", "missed", p.URL+"/ok", map[string]string{"a": "0/2 * * * * ?"})
 		often := seldom.Triggers["a"]
-		often.MisfireAfter, often.MisfirePolicy = dispatcher.Duration(time.Second), dispatcher.Skip // while there is no node
+		often.MisfireAfter, often.MisfirePolicy = input.Duration(time.Second), dispatcher.Skip // while there is no node
 		seldom.Triggers["a"] = often
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), seldom, client.Condition{}))
 		job := webhookJob("kill", "flaky", p.URL+"/job", map[string]string{"a": "* * * * * ?"})
@@ -123,7 +124,7 @@ func TestKillBetweenAnyTwoStepsOfTheWatchOfAlertsTellsALateFireOnce(t *testing.T
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
-		p.declare(t, n, dispatcher.AlertConditionsOf{LateAfter: dispatcher.Duration(time.Second)})
+		p.declare(t, n, dispatcher.AlertConditionsOf{LateAfter: input.Duration(time.Second)})
 		late := webhookJob("kill", "late", p.URL+"/ok", map[string]string{"a": "0/2 * * * * ?"})
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), late, client.Condition{}))
 		n.kill()
@@ -153,7 +154,7 @@ func (p *pagerServer) declare(t *testing.T, n *node, watches dispatcher.AlertCon
 	alert.Destination.Webhook = &dispatcher.AlertWebhook{}
 	alert.Destination.Webhook.SetDefaults()
 	alert.Destination.Webhook.URL = p.URL + "/pager"
-	alert.Retry.Base, alert.Retry.Cap = dispatcher.Duration(time.Second), dispatcher.Duration(time.Second)
+	alert.Retry.Base, alert.Retry.Cap = input.Duration(time.Second), input.Duration(time.Second)
 	must[dispatcher.Alert](t)(n.PutAlert(t.Context(), alert, client.Condition{}))
 }
 
@@ -167,7 +168,7 @@ func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondi
 	var runs []dispatcher.Run
 	cancelled := 0
 	until(t, "all runs to end, and as many transitions as failures", func() bool {
-		list, err := n.AlertEvents(t.Context(), dispatcher.AlertEventQuery{App: "kill", Page: dispatcher.Page{Limit: 1000}})
+		list, err := n.AlertEvents(t.Context(), dispatcher.AlertEventQuery{App: "kill", Page: input.Page{Limit: 1000}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // untilFlags say how long something is to last.
@@ -19,13 +20,13 @@ func (u untilFlags) end(now time.Time) (*time.Time, error) {
 	if u.Until == "" {
 		return nil, nil
 	}
-	if at, err := dispatcher.ParseInstant(u.Until); err == nil {
+	if at, err := input.ParseInstant(u.Until); err == nil {
 		return &at, nil
 	}
-	var left dispatcher.Duration
+	var left input.Duration
 	if err := left.UnmarshalText([]byte(u.Until)); err != nil || left <= 0 {
 		return nil, &usageError{fmt.Errorf("--until: %s is neither a duration such as 8h nor an instant such as 2026-05-01T06:00:00+02:00",
-			dispatcher.Echo(u.Until))}
+			input.Echo(u.Until))}
 	}
 	at := now.Add(left.Std()).UTC().Truncate(time.Millisecond)
 	return &at, nil
@@ -101,7 +102,7 @@ func (m *alertMuteCommand) Run(ctx context.Context, c console) error {
 	}
 	said := "is muted until you unmute it"
 	if until != nil {
-		said = "is muted until " + dispatcher.FormatInstant(*until)
+		said = "is muted until " + input.FormatInstant(*until)
 	}
 	return m.print(c, alert, said)
 }

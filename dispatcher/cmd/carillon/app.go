@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // appCommand shows apps, sets their bounds, and moves them between installations.
@@ -31,8 +32,8 @@ type appCommand struct {
 // appExportCommand prints an app.
 type appExportCommand struct {
 	apiFlags
-	App     string              `arg:"" help:"Name of the app."`
-	Timeout dispatcher.Duration `default:"2m" help:"How long runs in flight may take to end. After that the app is enabled again, as it was."`
+	App     string         `arg:"" help:"Name of the app."`
+	Timeout input.Duration `default:"2m" help:"How long runs in flight may take to end. After that the app is enabled again, as it was."`
 }
 
 // Run disables the app, waits until nothing of it is in flight, and prints it. If that fails, the app is as it was.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // appShowCommand shows an app with its bounds.
@@ -106,7 +107,7 @@ func suspendedBy(s dispatcher.Suspension) string {
 	if s.SuspendedAt == nil {
 		return ""
 	}
-	return fmt.Sprintf("by %s at %s", s.SuspendedBy, dispatcher.FormatInstant(*s.SuspendedAt))
+	return fmt.Sprintf("by %s at %s", s.SuspendedBy, input.FormatInstant(*s.SuspendedAt))
 }
 
 // outside finds the jobs of an app that are outside its bounds, or whose endpoint groups are, and the alerts that are.
@@ -115,7 +116,7 @@ func outside(ctx context.Context, api *client.Client, app dispatcher.App) (*disp
 	bounds, breaks := app.Bounds.WithDefaults(app.Name), &dispatcher.Breaks{}
 	groups := map[string]error{} // what is wrong with them
 	for cursor := ""; ; {
-		of, err := api.Groups(ctx, app.Name, dispatcher.Page{Limit: page, Cursor: cursor})
+		of, err := api.Groups(ctx, app.Name, input.Page{Limit: page, Cursor: cursor})
 		if err != nil {
 			return nil, err
 		}
@@ -126,7 +127,7 @@ func outside(ctx context.Context, api *client.Client, app dispatcher.App) (*disp
 			break
 		}
 	}
-	alerts, err := api.Alerts(ctx, app.Name, dispatcher.Page{Limit: dispatcher.MaxAlerts})
+	alerts, err := api.Alerts(ctx, app.Name, input.Page{Limit: dispatcher.MaxAlerts})
 	if err != nil {
 		return nil, err
 	}
@@ -134,12 +135,12 @@ func outside(ctx context.Context, api *client.Client, app dispatcher.App) (*disp
 		breaks.AddAlert(alert, bounds)
 	}
 	for cursor := ""; ; {
-		jobs, err := api.Jobs(ctx, app.Name, dispatcher.Page{Limit: page, Cursor: cursor})
+		jobs, err := api.Jobs(ctx, app.Name, input.Page{Limit: page, Cursor: cursor})
 		if err != nil {
 			return nil, err
 		}
 		for _, job := range jobs.Items {
-			var problems dispatcher.Problems
+			var problems input.Problems
 			for _, warning := range job.Warnings {
 				if strings.HasPrefix(warning.Code, "bound_") {
 					problems = append(problems, warning)
@@ -159,7 +160,7 @@ func sayBreaks(w io.Writer, breaks *dispatcher.Breaks) {
 	if breaks.None() {
 		return
 	}
-	say := func(name string, problems []dispatcher.Problem) {
+	say := func(name string, problems []input.Problem) {
 		for _, problem := range problems {
 			fmt.Fprintf(w, "  %s: %s\n", plain(name), plain(problem.Message))
 		}

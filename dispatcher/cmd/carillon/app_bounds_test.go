@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -32,7 +33,7 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 		}
 		latest := func(job string) dispatcher.Run {
 			list := must[client.List[dispatcher.Run]](t)(n.Runs(t.Context(), dispatcher.RunQuery{
-				App: "books", Job: job, Page: dispatcher.Page{Limit: 2},
+				App: "books", Job: job, Page: input.Page{Limit: 2},
 			}))
 			for _, run := range list.Items {
 				if run.EndedAt != nil {

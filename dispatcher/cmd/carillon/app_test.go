@@ -19,6 +19,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -64,12 +65,12 @@ func mover(t *testing.T, n *node, r *receiver) {
 		"queue": func(j *dispatcher.Job) { j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyQueue, 1 },
 		"fails": func(j *dispatcher.Job) {
 			j.Retry.SetDefaults()
-			j.Retry.Delays = []dispatcher.Duration{dispatcher.Duration(2 * time.Second)}
+			j.Retry.Delays = []input.Duration{input.Duration(2 * time.Second)}
 		},
 	} {
 		job := webhookJob("mover", name, r.URL+"/"+name, map[string]string{"t": "rate(1s)"})
 		tick := job.Triggers["t"]
-		tick.MisfireAfter = dispatcher.Duration(time.Hour)
+		tick.MisfireAfter = input.Duration(time.Hour)
 		job.Triggers["t"] = tick
 		change(&job)
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))

@@ -14,11 +14,12 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // auditFlag is how long nodes keep the audit log.
 type auditFlag struct {
-	AuditRetention dispatcher.Duration `env:"CARILLON_AUDIT_RETENTION" default:"9600h" help:"How long the audit log is kept, 24h to 87600h. Give all nodes the same."`
+	AuditRetention input.Duration `env:"CARILLON_AUDIT_RETENTION" default:"9600h" help:"How long the audit log is kept, 24h to 87600h. Give all nodes the same."`
 }
 
 func (f auditFlag) check() error {
@@ -136,7 +137,7 @@ func (f *auditFollower) begin(ctx context.Context, limit int, follow bool) error
 	}
 	if follow {
 		// What is there already and not among the latest is not new.
-		now := dispatcher.AuditQuery{Apps: f.query.Apps, Page: dispatcher.Page{Limit: 1}}
+		now := dispatcher.AuditQuery{Apps: f.query.Apps, Page: input.Page{Limit: 1}}
 		page, err := f.api.Audit(ctx, now)
 		if err != nil {
 			return err
@@ -286,7 +287,7 @@ func auditLine(e dispatcher.AuditEntry) string {
 	if e.App != "" && e.Subject != "app "+e.App {
 		subject += " of app " + e.App
 	}
-	parts := []string{dispatcher.FormatInstant(e.At), actor, e.Address, e.Action + " " + subject}
+	parts := []string{input.FormatInstant(e.At), actor, e.Address, e.Action + " " + subject}
 	if e.Revision != 0 {
 		parts = append(parts, fmt.Sprint("revision ", e.Revision))
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // backfillCommand runs the instants of ranges.
@@ -24,16 +25,16 @@ type backfillCommand struct {
 type backfillStartCommand struct {
 	jobFlags
 	payloadFlags
-	From        string              `required:"" placeholder:"INSTANT" help:"The first instant, inclusive: RFC 3339 with a time zone."`
-	To          string              `required:"" placeholder:"INSTANT" help:"The last instant, inclusive; not in the future."`
-	Trigger     string              `help:"The only trigger whose instants are run. Default: those of all triggers of the job."`
-	Concurrency int                 `default:"1" help:"How many of its runs are under way at once, 1 to 1000."`
-	Order       string              `default:"oldest_first" enum:"oldest_first,latest_first" help:"Which instants go first: ${enum}."`
-	Pace        dispatcher.Duration `default:"0s" help:"The shortest time between two runs, on average. 0s: as fast as runs end."`
-	Existing    string              `default:"skip" enum:"skip,failed,run" help:"Instants of which the ledger has a run: skip leaves them out, failed runs them if none of these runs succeeded, run runs them."`
-	Reason      string              `help:"Why; the backfill shows it."`
-	DryRun      bool                `help:"Only count the instants, and those that already have runs."`
-	Watch       bool                `help:"Wait until the backfill ends, as backfill watch does."`
+	From        string         `required:"" placeholder:"INSTANT" help:"The first instant, inclusive: RFC 3339 with a time zone."`
+	To          string         `required:"" placeholder:"INSTANT" help:"The last instant, inclusive; not in the future."`
+	Trigger     string         `help:"The only trigger whose instants are run. Default: those of all triggers of the job."`
+	Concurrency int            `default:"1" help:"How many of its runs are under way at once, 1 to 1000."`
+	Order       string         `default:"oldest_first" enum:"oldest_first,latest_first" help:"Which instants go first: ${enum}."`
+	Pace        input.Duration `default:"0s" help:"The shortest time between two runs, on average. 0s: as fast as runs end."`
+	Existing    string         `default:"skip" enum:"skip,failed,run" help:"Instants of which the ledger has a run: skip leaves them out, failed runs them if none of these runs succeeded, run runs them."`
+	Reason      string         `help:"Why; the backfill shows it."`
+	DryRun      bool           `help:"Only count the instants, and those that already have runs."`
+	Watch       bool           `help:"Wait until the backfill ends, as backfill watch does."`
 }
 
 // Run begins the backfill, or counts its instants.
@@ -93,7 +94,7 @@ func (l *backfillListCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	query := dispatcher.BackfillQuery{App: l.App, Job: l.Job}
-	all, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Backfill], error) {
+	all, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Backfill], error) {
 		query.Page = page
 		return api.Backfills(ctx, query)
 	})
@@ -177,7 +178,7 @@ func showBackfill(l *lines, b dispatcher.Backfill) {
 	l.add("existing", string(b.Existing))
 	l.add("payload", string(b.Payload))
 	l.add("reason", b.Reason)
-	l.add("created", dispatcher.FormatInstant(b.CreatedAt)+" by "+b.CreatedBy)
+	l.add("created", input.FormatInstant(b.CreatedAt)+" by "+b.CreatedBy)
 	l.add("ended at", b.EndedAt)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -80,11 +81,11 @@ func TestKillBetweenAnyTwoStepsOfABackfillRunsEachInstantOnce(t *testing.T) {
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
 		job := webhookJob("kill", "hourly", r.URL, map[string]string{"a": "0 0 * * * ?"})
 		job.Retry.SetDefaults()
-		job.Retry.Delays, job.Retry.MaxAttempts = []dispatcher.Duration{dispatcher.Duration(100 * time.Millisecond)}, 20
+		job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(100 * time.Millisecond)}, 20
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		begun := must[dispatcher.Backfill](t)(n.CreateBackfill(t.Context(), "kill", "hourly", dispatcher.BackfillSpec{
 			From: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2026, 1, 20, 23, 0, 0, 0, time.UTC), Concurrency: 2,
-			Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip, Pace: dispatcher.Duration(20 * time.Millisecond),
+			Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip, Pace: input.Duration(20 * time.Millisecond),
 		}))
 		n.kill()
 		for _, at := range []failpoint.Point{failpoint.InBackfill, failpoint.AfterBackfill, failpoint.BeforeSend, failpoint.AfterRecord} {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // bulkCommand does one thing to all jobs or runs that a filter selects.
@@ -111,7 +112,7 @@ func (l *bulkListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	all, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.BulkAction], error) {
+	all, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.BulkAction], error) {
 		return api.BulkActions(ctx, l.App, page)
 	})
 	if err != nil {
@@ -192,7 +193,7 @@ func showBulk(l *lines, b dispatcher.BulkAction) {
 	l.add("skipped", b.Skipped)
 	l.add("latest problem", b.Problem)
 	l.add("reason", b.Reason)
-	l.add("created", dispatcher.FormatInstant(b.CreatedAt)+" by "+b.CreatedBy)
+	l.add("created", input.FormatInstant(b.CreatedAt)+" by "+b.CreatedBy)
 	l.add("ended at", b.EndedAt)
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // calendarCommand shows calendars.
@@ -30,7 +31,7 @@ func (l *calendarListCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	all, err := ofApps(ctx, api, l.App, func(app string) ([]dispatcher.Calendar, error) {
-		calendars, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Calendar], error) {
+		calendars, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Calendar], error) {
 			return api.Calendars(ctx, app, page)
 		})
 		return calendars, err
@@ -65,7 +66,7 @@ func (s *calendarShowCommand) Run(ctx context.Context, c console) error {
 		l.add("description", calendar.Description)
 		l.add("time zone", calendar.Timezone)
 		l.add("bases", strings.Join(calendar.Bases, ", "))
-		l.add("revision", fmt.Sprintf("%d of %s", calendar.Revision, dispatcher.FormatInstant(calendar.UpdatedAt)))
+		l.add("revision", fmt.Sprintf("%d of %s", calendar.Revision, input.FormatInstant(calendar.UpdatedAt)))
 		for _, rule := range calendar.Rules {
 			text, _ := json.Marshal(rule) // strings and numbers
 			l.add("rule", string(text))

@@ -20,6 +20,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -118,7 +119,7 @@ func TestTargetCallsBackByWhatItsBodySays(t *testing.T) {
 	}))
 	t.Cleanup(renderer.Close)
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "films", Enabled: true}, client.Condition{}))
-	job := longJob("films", "render", renderer.URL, dispatcher.Duration(2*time.Hour))
+	job := longJob("films", "render", renderer.URL, input.Duration(2*time.Hour))
 	job.Target.Webhook.Body = `{"complete": "{{.CallbackURL}}/complete", "bearer": {{json .CallbackToken}}, "within": "{{.CallbackTimeout}}"}`
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 
@@ -149,7 +150,7 @@ func TestTargetCallsBackByWhatItsBodySays(t *testing.T) {
 	}
 
 	job.Target.Webhook.Callback = nil
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if _, err := n.PutJob(t.Context(), job, client.Condition{}); !errors.As(err, &problems) || len(problems) != 3 ||
 		problems[0].Path != "/target/webhook/body" || !strings.Contains(problems[0].Message, "add callback") {
 		t.Errorf("without callback: %v, want three problems of the body", err)
@@ -199,7 +200,7 @@ func (n *node) awaitCallback(id string) {
 }
 
 // longJob is a job without triggers whose target may accept its attempts.
-func longJob(app, name, url string, timeout dispatcher.Duration) dispatcher.Job {
+func longJob(app, name, url string, timeout input.Duration) dispatcher.Job {
 	job := webhookJob(app, name, url+"/"+name, nil)
 	job.Retry.SetDefaults()
 	job.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: timeout}
@@ -303,8 +304,8 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 		declare := func(n *node, name, expression string, was client.Condition) {
 			job := webhookJob("kill", name, w.URL+"/"+name, map[string]string{"a": expression})
 			job.Retry.SetDefaults()
-			job.Retry.Delays, job.Retry.MaxAttempts = []dispatcher.Duration{dispatcher.Duration(300 * time.Millisecond)}, 20
-			job.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: dispatcher.Duration(3 * time.Second)}
+			job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(300 * time.Millisecond)}, 20
+			job.Target.Webhook.Callback = &dispatcher.CallbackPolicy{Timeout: input.Duration(3 * time.Second)}
 			if name == "inturn" { // its slot is granted again after each run
 				job.ConcurrencyPolicy, job.QueueLimit = dispatcher.ConcurrencyQueue, dispatcher.MaxQueueLimit
 			}
@@ -312,9 +313,9 @@ func TestKillBetweenAnyTwoStepsOfLongWorkLosesNoCallback(t *testing.T) {
 				job.Retry.MaxAttempts = 100
 				// A node that does much else answers so few callbacks a second that all attempts of many runs may time out: in
 				// place of as many again each 3 s, fewer and fewer follow.
-				job.Retry.Delays = append(job.Retry.Delays, dispatcher.Duration(2*time.Second), dispatcher.Duration(10*time.Second))
+				job.Retry.Delays = append(job.Retry.Delays, input.Duration(2*time.Second), input.Duration(10*time.Second))
 			} else {
-				job.Target.Webhook.Callback.Timeout = dispatcher.Duration(time.Hour) // the target calls back until a node answers
+				job.Target.Webhook.Callback.Timeout = input.Duration(time.Hour) // the target calls back until a node answers
 			}
 			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, was))
 		}

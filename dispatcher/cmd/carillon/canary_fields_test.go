@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/clientcert"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/oidctest"
@@ -35,9 +36,9 @@ func secretiveAlerts(at, certificate, key string) []dispatcher.Alert {
 	for name, auth := range secretiveAuths(at, key) {
 		add(name, dispatcher.AlertWebhook{Webhook: hook(name, auth)})
 	}
-	whole := dispatcher.Secret{Value: dispatcher.NewSensitive(at + "/alert/" + mark + "-whole")}
+	whole := dispatcher.Secret{Value: input.NewSensitive(at + "/alert/" + mark + "-whole")}
 	add("whole", dispatcher.AlertWebhook{Webhook: hook("", nil), SecretURL: &whole, Format: dispatcher.AlertFormatSlack})
-	routing := dispatcher.Secret{Value: dispatcher.NewSensitive(mark + "-routing")}
+	routing := dispatcher.Secret{Value: input.NewSensitive(mark + "-routing")}
 	add("duty", dispatcher.AlertWebhook{Webhook: hook("duty", nil), RoutingKey: &routing, Format: dispatcher.AlertFormatPagerDuty})
 	return alerts
 }
@@ -55,7 +56,7 @@ func secretiveGroups(at, certificate, key string) []dispatcher.EndpointGroup {
 	}
 	executors := add("executors", dispatcher.Webhook{})
 	executors.Kind = dispatcher.GroupXXLJob
-	executors.AccessToken = &dispatcher.Secret{Value: dispatcher.NewSensitive(mark + "-executors")}
+	executors.AccessToken = &dispatcher.Secret{Value: input.NewSensitive(mark + "-executors")}
 	return groups
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -134,7 +135,7 @@ func TestKeysOfKMSReplaceKeysOfFiles(t *testing.T) {
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "a", Enabled: true}, client.Condition{}))
 		job := webhookJob("a", "j", echo, nil)
 		job.Target.Webhook.Auth = &dispatcher.Auth{
-			Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: dispatcher.NewSensitive("stored-token")}},
+			Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("stored-token")}},
 		}
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		n.terminate()

@@ -19,6 +19,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/clientcert"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -39,9 +40,9 @@ func marks(text string) []string {
 // secretiveAuths are all kinds of auth, with a marked value in each field that is secret, by names of jobs.
 func secretiveAuths(url, key string) map[string]*dispatcher.Auth {
 	value := func(name string) dispatcher.Secret {
-		return dispatcher.Secret{Value: dispatcher.NewSensitive(mark + "-" + name)}
+		return dispatcher.Secret{Value: input.NewSensitive(mark + "-" + name)}
 	}
-	token, client, clientKey := value("session"), value("client"), dispatcher.Secret{Value: dispatcher.NewSensitive(key)}
+	token, client, clientKey := value("session"), value("client"), dispatcher.Secret{Value: input.NewSensitive(key)}
 	return map[string]*dispatcher.Auth{
 		"basic":  {Basic: &dispatcher.BasicAuth{Username: "ann", Password: value("password")}},
 		"bearer": {Bearer: &dispatcher.BearerAuth{Token: value("token")}},
@@ -67,10 +68,10 @@ func secretiveWebhook(url string, auth *dispatcher.Auth, certificate, key string
 	w.SetDefaults()
 	w.URL, w.Auth = url, auth
 	w.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{
-		"a": {Value: dispatcher.NewSensitive("whsec_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 0123456789")))},
-		"b": {Value: dispatcher.NewSensitive("whsk_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 012")))},
+		"a": {Value: input.NewSensitive("whsec_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 0123456789")))},
+		"b": {Value: input.NewSensitive("whsk_" + base64.StdEncoding.EncodeToString([]byte(mark+" 0123456789 0123456789 012")))},
 	}}
-	w.TLS = &dispatcher.TLS{ClientCertificate: certificate, ClientKey: &dispatcher.Secret{Value: dispatcher.NewSensitive(key)}}
+	w.TLS = &dispatcher.TLS{ClientCertificate: certificate, ClientKey: &dispatcher.Secret{Value: input.NewSensitive(key)}}
 	return w
 }
 
@@ -152,7 +153,7 @@ func (n *node) refusals(t *testing.T, job dispatcher.Job) string {
 	kept, wrong := job.Target.Secrets(), job.Target.Secrets()
 	stored := 0
 	for path, secret := range kept {
-		if wrong[path] = (dispatcher.Secret{Value: dispatcher.NewSensitive("\n" + mark)}); secret.Reference == "" {
+		if wrong[path] = (dispatcher.Secret{Value: input.NewSensitive("\n" + mark)}); secret.Reference == "" {
 			kept[path] = dispatcher.Secret{Stored: true}
 			stored++
 		}
@@ -164,7 +165,7 @@ func (n *node) refusals(t *testing.T, job dispatcher.Job) string {
 	_, moved := n.PutJob(t.Context(), job, client.Condition{Existing: true})
 	var refused *client.Error
 	if !errors.As(moved, &refused) || refused.Status != http.StatusUnprocessableEntity ||
-		len(refused.Problems) != stored || refused.Problems[0].Code != dispatcher.CodeSecretOrigin {
+		len(refused.Problems) != stored || refused.Problems[0].Code != input.CodeSecretOrigin {
 		t.Errorf("moved to another host: %v, want secret_origin of %d secrets", moved, stored)
 	}
 	if tooLong == nil || malformed == nil {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -195,14 +196,14 @@ func newShop(t *testing.T) *shop {
 	s.addAlert(t, r.URL)
 	job := webhookJob("shop", "orders", r.URL, map[string]string{"nightly": "0 30 6 * * ?"})
 	job.Description = hostile
-	job.Labels = dispatcher.Labels{"team": "payments", "tier": "one"}
+	job.Labels = input.Labels{"team": "payments", "tier": "one"}
 	nightly := job.Triggers["nightly"]
 	nightly.Timezone = "Europe/Berlin"
 	job.Triggers["nightly"] = nightly
 	must[dispatcher.Job](t)(s.PutJob(ctx, job, client.Condition{}))
 	carrier := webhookJob("shop", "carrier", r.URL, nil)
 	carrier.ConcurrencyPolicy, carrier.CarryState = dispatcher.ConcurrencyQueue, true
-	carrier.Objective = &dispatcher.Objective{Within: dispatcher.Duration(1e9), Of: "99.9%"}
+	carrier.Objective = &dispatcher.Objective{Within: input.Duration(1e9), Of: "99.9%"}
 	must[dispatcher.Job](t)(s.PutJob(ctx, carrier, client.Condition{}))
 	s.run = must[dispatcher.Run](t)(s.RunJob(ctx, "shop", "orders")).ID
 	until(t, "the run to fail", func() bool { return hasEnded(must[dispatcher.Run](t)(s.Run(ctx, s.run))) })
@@ -235,9 +236,9 @@ func (s *shop) addAlert(t *testing.T, url string) {
 	alert.SetDefaults()
 	alert.App, alert.Name, alert.Description, alert.Jobs = "shop", "channel", hostile, []string{"none"}
 	alert.Failure = &dispatcher.AlertFailures{After: 2, RepeatEvery: 10}
-	alert.Missed, alert.LateAfter, alert.Objective = true, dispatcher.Duration(5*time.Minute), true
+	alert.Missed, alert.LateAfter, alert.Objective = true, input.Duration(5*time.Minute), true
 	alert.Mutes = []dispatcher.AlertMuteWindow{
-		{Schedule: "0 22 * * *", Duration: dispatcher.Duration(8 * time.Hour), Timezone: "Europe/Berlin"},
+		{Schedule: "0 22 * * *", Duration: input.Duration(8 * time.Hour), Timezone: "Europe/Berlin"},
 	}
 	webhook := &dispatcher.AlertWebhook{}
 	webhook.SetDefaults()
@@ -290,7 +291,7 @@ func TestEveryCommandByRights(t *testing.T) {
 				if code != want {
 					t.Errorf("carillon %s %s as %s: exit %d, want %d: %s%s", command, args, role, code, want, out, errs)
 				}
-				if at := strings.IndexFunc(strings.ReplaceAll(out+errs, "\n", ""), dispatcher.UnsafeToShow); at >= 0 {
+				if at := strings.IndexFunc(strings.ReplaceAll(out+errs, "\n", ""), input.UnsafeToShow); at >= 0 {
 					t.Errorf("carillon %s %s as %s prints what a terminal obeys: %q", command, args, role, out+errs)
 				}
 				if !chosen {

@@ -8,8 +8,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // apiFlags say which API a command calls: that of a context, or the one that flags or variables name.
@@ -80,7 +80,7 @@ func (a *apiFlags) connection(ctx context.Context) (connection, error) {
 	}
 	if a.onCommandLine["endpoint"] && !a.onCommandLine["token"] {
 		return given, fmt.Errorf("--endpoint: the token of context %s goes only to its own endpoint; "+
-			"give --token, too, or leave out --endpoint", dispatcher.Echo(name))
+			"give --token, too, or leave out --endpoint", input.Echo(name))
 	}
 	return a.over(ctx, found)
 }

@@ -20,6 +20,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/test/markup"
 	"github.com/carillon-dev/carillon/test/need"
@@ -221,7 +222,7 @@ func declareOfEverything(t *testing.T, n *node, target string) {
 		must[dispatcher.Job](t)(n.PutJob(ctx, job, client.Condition{}))
 	}
 	must[dispatcher.Job](t)(n.PauseJob(ctx, "shop", "paused", "", true, client.Condition{}))
-	must[dispatcher.AppPause](t)(n.PauseApp(ctx, "shop", dispatcher.AppPauseRequest{Labels: dispatcher.Labels{"team": "billing"}}))
+	must[dispatcher.AppPause](t)(n.PauseApp(ctx, "shop", dispatcher.AppPauseRequest{Labels: input.Labels{"team": "billing"}}))
 	for _, job := range []string{"good", "bad", "good"} {
 		must[dispatcher.Run](t)(n.RunJob(ctx, "shop", job))
 	}
@@ -234,7 +235,7 @@ func declareOfEverything(t *testing.T, n *node, target string) {
 	until(t, "all that was asked for to end", func() bool {
 		states := must[client.List[dispatcher.AlertState]](t)(n.AlertStates(ctx, firing)).Items
 		live := func(run dispatcher.Run) bool { return run.EndedAt == nil }
-		jobs := must[client.List[dispatcher.Job]](t)(n.Jobs(ctx, "shop", dispatcher.Page{Limit: 100})).Items
+		jobs := must[client.List[dispatcher.Job]](t)(n.Jobs(ctx, "shop", input.Page{Limit: 100})).Items
 		busy := func(job dispatcher.Job) bool { // the handler rolls up later that its runs have ended
 			return job.State == dispatcher.JobExecuting && len(job.Triggers) == 0
 		}

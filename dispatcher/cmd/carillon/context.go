@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // contextCommand manages the contexts of this user.
@@ -38,7 +38,7 @@ func (s *contextSetCommand) Validate() error {
 	var problems []error
 	if !regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`).MatchString(s.Name) {
 		problems = append(problems, fmt.Errorf("context %s: a name is up to 64 letters, digits, dots, hyphens and underscores",
-			dispatcher.Echo(s.Name)))
+			input.Echo(s.Name)))
 	}
 	ways := 0
 	for _, way := range []string{s.TokenFrom, s.TokenFile, s.TokenCommand} {

@@ -14,7 +14,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // contextFile holds the contexts of one user.
@@ -120,7 +120,7 @@ func (f contextFile) get(name string) (apiContext, error) {
 	if len(f.Contexts) > 0 {
 		known = "known are " + strings.Join(f.names(), ", ")
 	}
-	return found, fmt.Errorf("context %s does not exist; %s", dispatcher.Echo(name), known)
+	return found, fmt.Errorf("context %s does not exist; %s", input.Echo(name), known)
 }
 
 // secret returns the token of a context, as it is now.

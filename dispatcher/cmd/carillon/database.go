@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
@@ -54,7 +55,7 @@ func isPostgres(database string) bool {
 func maskPassword(database string) string {
 	const withheld = "the value (not shown: it may hold a password)"
 	if path, ok := strings.CutPrefix(database, "sqlite:"); ok && !strings.ContainsAny(path, "@?") {
-		return dispatcher.Echo(database)
+		return input.Echo(database)
 	}
 	u, err := url.Parse(database)
 	if err != nil || u.Host == "" || strings.Contains(u.Path+u.Fragment, "@") {
@@ -75,7 +76,7 @@ func maskPassword(database string) string {
 	if u.RawQuery != "" {
 		u.RawQuery = query.Encode()
 	}
-	return dispatcher.Echo(strings.ReplaceAll(u.String(), url.QueryEscape(masked), masked))
+	return input.Echo(strings.ReplaceAll(u.String(), url.QueryEscape(masked), masked))
 }
 
 const masked = "***"
@@ -97,9 +98,9 @@ func maskPairs(database, otherwise string) string {
 		}
 	}
 	if len(fields) == 0 {
-		return dispatcher.Echo("")
+		return input.Echo("")
 	}
-	return dispatcher.Echo(strings.Join(fields, " "))
+	return input.Echo(strings.Join(fields, " "))
 }
 
 // open opens the database for a command of the operator; nodes may use it at the same time. The keys may be nil.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/platform"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -119,7 +119,7 @@ func checkTokens(flag, database string) error {
 	}
 	for _, at := range append([]*pgconn.FallbackConfig{{Host: config.Host}}, config.Fallbacks...) {
 		if strings.HasPrefix(at.Host, "/") || strings.HasPrefix(at.Host, "@") {
-			problems = append(problems, fmt.Errorf("%s: rds-iam needs the name of a host; %s is a socket", flag, dispatcher.Echo(at.Host)))
+			problems = append(problems, fmt.Errorf("%s: rds-iam needs the name of a host; %s is a socket", flag, input.Echo(at.Host)))
 			break
 		}
 	}
@@ -160,7 +160,7 @@ func readPassword(file string) (string, error) {
 	}
 	password := strings.TrimRight(string(text), "\r\n")
 	if password == "" {
-		return "", fmt.Errorf("%s holds no password", dispatcher.Echo(file))
+		return "", fmt.Errorf("%s holds no password", input.Echo(file))
 	}
 	return password, nil
 }

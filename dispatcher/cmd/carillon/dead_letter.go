@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // deadLetterCommand shows and replays runs that failed for good.
@@ -29,10 +30,10 @@ type deadLetterFlags struct {
 func (d deadLetterFlags) query(now time.Time) (dispatcher.DeadLetterQuery, error) {
 	var problems []error
 	if class := dispatcher.Class(d.Class); d.Class != "" && !slices.Contains(dispatcher.Classes, class) {
-		problems = append(problems, fmt.Errorf("--class: %s is none of %s", dispatcher.Echo(d.Class), listed(dispatcher.Classes)))
+		problems = append(problems, fmt.Errorf("--class: %s is none of %s", input.Echo(d.Class), listed(dispatcher.Classes)))
 	}
 	if state := dispatcher.RunState(d.State); d.State != "" && !slices.Contains(dispatcher.DeadLetterStates, state) {
-		problems = append(problems, fmt.Errorf("--state: %s is none of %s", dispatcher.Echo(d.State), listed(dispatcher.DeadLetterStates)))
+		problems = append(problems, fmt.Errorf("--state: %s is none of %s", input.Echo(d.State), listed(dispatcher.DeadLetterStates)))
 	}
 	from, to, err := d.period(now)
 	if err := errors.Join(append(problems, err)...); err != nil {
@@ -73,7 +74,7 @@ func (d *deadLetterListCommand) Run(ctx context.Context, c console) error {
 	more, read := false, newProgress(c, "dead letters")
 	for _, app := range apps {
 		query.App = app
-		found, others, err := allPages(d.Limit, func(page dispatcher.Page) (client.List[dispatcher.Run], error) {
+		found, others, err := allPages(d.Limit, func(page input.Page) (client.List[dispatcher.Run], error) {
 			query.Page = page
 			return api.DeadLetters(ctx, query)
 		})
@@ -185,7 +186,7 @@ func (d *deadLetterReplayCommand) rest(ctx context.Context, retried int) error {
 }
 
 // stoppedError says why a replay ended before all had their turn.
-type stoppedError struct{ why *dispatcher.Problem }
+type stoppedError struct{ why *input.Problem }
 
 // Error says what to do about the rest.
 func (e *stoppedError) Error() string {

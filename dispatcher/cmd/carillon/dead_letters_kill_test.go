@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -42,7 +43,7 @@ func TestKillBetweenAnyTwoStepsOfAReplayRetriesEachDeadLetterOnce(t *testing.T) 
 		job := webhookJob("kill", "broken", r.URL+"/broken", nil)
 		job.Retry.SetDefaults()
 		// A run that is lost with its node is attempted again, and not a dead letter once more.
-		job.Retry.Delays, job.Retry.MaxAttempts = []dispatcher.Duration{dispatcher.Duration(100 * time.Millisecond)}, 5
+		job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(100 * time.Millisecond)}, 5
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		const letters = 12
 		for range letters {
@@ -71,7 +72,7 @@ func TestKillBetweenAnyTwoStepsOfAReplayRetriesEachDeadLetterOnce(t *testing.T) 
 		}
 		for _, run := range runs {
 			asked := must[client.List[dispatcher.AuditEntry]](t)(last.Audit(t.Context(),
-				dispatcher.AuditQuery{Subject: "run " + run.ID, Action: "retry", Page: dispatcher.Page{Limit: 10}}))
+				dispatcher.AuditQuery{Subject: "run " + run.ID, Action: "retry", Page: input.Page{Limit: 10}}))
 			if run.State != dispatcher.RunSucceeded || len(asked.Items) != 1 {
 				t.Errorf("run %s is %s and was retried %d times, want it succeeded, and once", run.ID, run.State, len(asked.Items))
 			}

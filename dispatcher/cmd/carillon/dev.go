@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
@@ -162,12 +163,12 @@ func (s *screen) fire(call dispatcher.Call, o dispatcher.Outcome) {
 func (s *screen) watchMisfires(ctx context.Context, store dispatcher.Store, began time.Time) {
 	shown := map[string]bool{}
 	for ; ctx.Err() == nil; pause(ctx, time.Second) {
-		apps, err := store.Apps(ctx, dispatcher.Page{Limit: 100})
+		apps, err := store.Apps(ctx, input.Page{Limit: 100})
 		if err != nil {
 			continue // it is in the log
 		}
 		for _, app := range apps {
-			misfires, err := store.Misfires(ctx, dispatcher.RunQuery{App: app.Name, Page: dispatcher.Page{Limit: 100}})
+			misfires, err := store.Misfires(ctx, dispatcher.RunQuery{App: app.Name, Page: input.Page{Limit: 100}})
 			if err != nil {
 				continue
 			}

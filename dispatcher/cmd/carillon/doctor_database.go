@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -227,7 +227,7 @@ func (e *examination) checkSetAside(ctx context.Context) {
 			what = "run " + row.Run
 		}
 		detail := fmt.Sprintf("1 of %d rows that are set aside: %s of job %s/%s, by work %s, tried %d times, again at %s: %s",
-			count, what, row.App, row.Job, row.Work, row.Tries, dispatcher.FormatInstant(row.TryAt), row.Problem)
+			count, what, row.App, row.Job, row.Work, row.Tries, input.FormatInstant(row.TryAt), row.Problem)
 		e.add(check, healthWarn, detail, "mend the row that the error is about, or cancel the run; it is tried again by itself")
 	}
 }

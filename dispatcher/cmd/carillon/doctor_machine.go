@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 	"github.com/carillon-dev/carillon/dispatcher/platform"
 )
@@ -51,11 +52,11 @@ func (e *examination) checkSecrets(ctx context.Context) {
 	files, err := os.ReadDir(e.SecretDir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		e.ok(check, "no directory %s for file: references", dispatcher.Echo(e.SecretDir))
+		e.ok(check, "no directory %s for file: references", input.Echo(e.SecretDir))
 	case err != nil:
 		e.fail(check, err, "let this user read --secret-dir (CARILLON_SECRET_DIR)")
 	default:
-		e.ok(check, "%d entries in %s for file: references", len(files), dispatcher.Echo(e.SecretDir))
+		e.ok(check, "%d entries in %s for file: references", len(files), input.Echo(e.SecretDir))
 	}
 }
 
@@ -163,7 +164,7 @@ func (e *examination) checkMemory(context.Context) {
 	limit, limited := platform.ContainerMemory("/")
 	switch given := os.Getenv("GOMEMLIMIT"); {
 	case given != "":
-		e.ok(check, "GOMEMLIMIT is %s", dispatcher.Echo(given))
+		e.ok(check, "GOMEMLIMIT is %s", input.Echo(given))
 	case !limited:
 		e.ok(check, "no limit on this machine or container")
 	default:

@@ -17,6 +17,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -274,7 +275,7 @@ func TestDoctorTellsWhetherSecretsCanBeRead(t *testing.T) {
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "a", Enabled: true}, client.Condition{}))
 		job := webhookJob("a", "j", "http://127.0.0.1:1/", nil)
 		job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{
-			Token: dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")},
+			Token: dispatcher.Secret{Value: input.NewSensitive("hunter2")},
 		}}
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		at := "--database=" + database

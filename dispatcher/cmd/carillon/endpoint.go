@@ -5,6 +5,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // endpointCommand lists and drains the endpoints of groups.
@@ -23,7 +24,7 @@ func (e *endpointListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	all, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Endpoint], error) {
+	all, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Endpoint], error) {
 		return api.Endpoints(ctx, app, group, page)
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Exit codes, for scripts. docs/reference/cli.md lists them.
@@ -81,6 +82,6 @@ func exitCodeOfAPI(err error) int {
 }
 
 // isForOperators tells that a request is one that only a token of an operator may make.
-func isForOperators(problems dispatcher.Problems) bool {
-	return slices.ContainsFunc(problems, func(p dispatcher.Problem) bool { return p.Code == dispatcher.CodeBoundOperator })
+func isForOperators(problems input.Problems) bool {
+	return slices.ContainsFunc(problems, func(p input.Problem) bool { return p.Code == input.CodeBoundOperator })
 }

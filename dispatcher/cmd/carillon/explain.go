@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -22,9 +22,9 @@ type explainCommand struct {
 func (e *explainCommand) Run(ctx context.Context, c console) error {
 	names := strings.Split(e.Trigger, "/")
 	if len(names) != 3 {
-		return &usageError{fmt.Errorf("trigger %s is not APP/JOB/TRIGGER", dispatcher.Echo(e.Trigger))}
+		return &usageError{fmt.Errorf("trigger %s is not APP/JOB/TRIGGER", input.Echo(e.Trigger))}
 	}
-	at, err := dispatcher.ParseInstant(e.Instant)
+	at, err := input.ParseInstant(e.Instant)
 	if err != nil {
 		return &usageError{err}
 	}
@@ -50,12 +50,12 @@ func (e *explainCommand) print(c console, found verify.Explanation) error {
 		return printObject(e.outputFlags, c, found, nil)
 	}
 	fmt.Fprintf(c.out, "%s/%s/%s at %s\n%s: %s\n", plain(found.App), plain(found.Job), plain(found.Trigger),
-		dispatcher.FormatInstant(found.At), found.Verdict, plain(found.Reason))
+		input.FormatInstant(found.At), found.Verdict, plain(found.Reason))
 	for _, step := range found.Steps {
-		fmt.Fprintf(c.out, "  %s  %s\n", dispatcher.FormatInstant(step.At), plain(step.What))
+		fmt.Fprintf(c.out, "  %s  %s\n", input.FormatInstant(step.At), plain(step.What))
 	}
 	if found.NextAt != nil {
-		fmt.Fprintf(c.out, "next fire: %s\n", dispatcher.FormatInstant(*found.NextAt))
+		fmt.Fprintf(c.out, "next fire: %s\n", input.FormatInstant(*found.NextAt))
 	}
 	return nil
 }

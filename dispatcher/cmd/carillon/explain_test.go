@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -27,13 +28,13 @@ func TestLedgerIsExplainedAndVerified(t *testing.T) {
 		until(t, "the second run to be recorded", func() bool { return ended(n.allRuns("books"), at) })
 
 		for instant, want := range map[string][]string{
-			dispatcher.FormatInstant(at): {
+			input.FormatInstant(at): {
 				"run: its run ended as succeeded at attempt 1", `revision 1 came into force (put): "* * * * * ?" in UTC`,
 				"scheduled; due at", "claimed by node ", "attempt 1 ended: succeeded", "next fire",
 			},
-			dispatcher.FormatInstant(at.Add(500 * time.Millisecond)): {`none: "* * * * * ?" in UTC does not fire at this time`},
-			dispatcher.FormatInstant(at.Add(-time.Hour)):             {"none: the trigger was not declared yet", "first declared as revision 1"},
-			dispatcher.FormatInstant(at.Add(time.Hour)):              {"planned: it is in the future"},
+			input.FormatInstant(at.Add(500 * time.Millisecond)): {`none: "* * * * * ?" in UTC does not fire at this time`},
+			input.FormatInstant(at.Add(-time.Hour)):             {"none: the trigger was not declared yet", "first declared as revision 1"},
+			input.FormatInstant(at.Add(time.Hour)):              {"planned: it is in the future"},
 		} {
 			out, errs, code := carillon(t, env, "explain", "books/ticks/tick", instant)
 			if code != 0 {
@@ -87,12 +88,12 @@ func TestVerifyFailsOnMissingRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, errs, code := carillon(t, env, "verify", "books")
-	want := "missing  " + dispatcher.FormatInstant(at) + "  books/ticks/tick"
+	want := "missing  " + input.FormatInstant(at) + "  books/ticks/tick"
 	if code != exitNegative || !strings.Contains(out, want) || !strings.Contains(errs, "discrepancies between schedules and ledger: 1;") {
 		t.Errorf("verify: exit %d: %s%s, want it to fail and to say %q", code, out, errs, want)
 	}
 	if out, _, code := carillon(t, env, "explain", "books/ticks/tick",
-		dispatcher.FormatInstant(at)); code != exitNegative || !strings.Contains(out, "missing: ") {
+		input.FormatInstant(at)); code != exitNegative || !strings.Contains(out, "missing: ") {
 		t.Errorf("explain: exit %d: %s, want it to fail", code, out)
 	}
 }

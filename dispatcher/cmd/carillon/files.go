@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
 
@@ -37,7 +38,7 @@ func contentOf(ctx context.Context, c console, api *client.Client, name string) 
 	if err != nil {
 		return tfconfig.Content{}, err
 	}
-	calendars, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Calendar], error) {
+	calendars, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Calendar], error) {
 		return api.Calendars(ctx, name, page)
 	})
 	if err != nil {
@@ -48,7 +49,7 @@ func contentOf(ctx context.Context, c console, api *client.Client, name string) 
 		return tfconfig.Content{}, err
 	}
 	read, n := newProgress(c, "jobs"), 0
-	jobs, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Job], error) {
+	jobs, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Job], error) {
 		list, err := api.Jobs(ctx, name, page)
 		n += len(list.Items)
 		read.say(n)
@@ -57,7 +58,7 @@ func contentOf(ctx context.Context, c console, api *client.Client, name string) 
 	if err != nil {
 		return tfconfig.Content{}, err
 	}
-	alerts, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Alert], error) {
+	alerts, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Alert], error) {
 		return api.Alerts(ctx, name, page)
 	})
 	return tfconfig.Content{App: app, Calendars: calendars, Groups: groups, Jobs: jobs, Alerts: alerts}, err

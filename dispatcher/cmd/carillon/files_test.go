@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -19,7 +20,7 @@ func declareFinance(t *testing.T, n *node) {
 	t.Helper()
 	ctx, absent := t.Context(), client.Condition{Absent: true}
 	app := dispatcher.App{Name: "finance", Description: "pays ${bills} at %{if} \x22night\x22\n\u202e", Enabled: true,
-		Retention: dispatcher.Duration(48 * time.Hour), Bounds: &dispatcher.Bounds{Lambda: dispatcher.LambdaBounds{Functions: []string{"*"}}}}
+		Retention: input.Duration(48 * time.Hour), Bounds: &dispatcher.Bounds{Lambda: dispatcher.LambdaBounds{Functions: []string{"*"}}}}
 	app.Defaults = &dispatcher.JobDefaults{Timezone: "Europe/Berlin", Headers: map[string]string{"X-Default": "d"},
 		MisfirePolicy: "skip", ConcurrencyPolicy: "forbid", Retry: &dispatcher.Retry{MaxAttempts: 7, Base: dispatcher.DefaultBase,
 			Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}}
@@ -42,21 +43,21 @@ func financeJobs() []dispatcher.Job {
 	nightly := webhookJob("finance", "nightly", "https://example.com/run?a=1&b={{.Job}}", nil)
 	nightly.Description = "\x22quoted\x22 \\ ${var.x}"
 	nightly.Payload = []byte(`{"sum":12345678901234567890.125,"list":[1,null,true,"<ü>"],"with space":{"k":"${x}"}}`)
-	nightly.NodeLabels = dispatcher.Labels{"zone": "a"}
+	nightly.NodeLabels = input.Labels{"zone": "a"}
 	nightly.Retry.SetDefaults()
 	nightly.Retry.MaxAttempts = 5
 	w := nightly.Target.Webhook
 	w.Headers = map[string]string{"X-A": "b", "X-Template": "{{.ScheduledAt}}"}
-	w.Timeout = dispatcher.Duration(time.Hour)
+	w.Timeout = input.Duration(time.Hour)
 	w.SuccessCodes = []dispatcher.SuccessCode{"204"}
-	w.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: dispatcher.NewSensitive("hunter2")}}}
+	w.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("hunter2")}}}
 	w.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{
 		"old": {Reference: "env:SECRET_FINANCE_OLD"},
-		"new": {Value: dispatcher.NewSensitive("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")},
+		"new": {Value: input.NewSensitive("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")},
 	}}
 	for name, s := range map[string]dispatcher.Schedule{
 		"berlin":  {Expression: "0 30 8 * * ?", Timezone: "Europe/Berlin", Calendar: "closed", OnExcluded: "skip"},
-		"utc":     {Expression: "*/10 * * * *", Timezone: "UTC", Jitter: dispatcher.Duration(30 * time.Second)},
+		"utc":     {Expression: "*/10 * * * *", Timezone: "UTC", Jitter: input.Duration(30 * time.Second)},
 		"aws":     {Expression: "rate(1 day)", Dialect: "aws"},
 		"overlap": {Expression: "0 0 12 * * ?", Timezone: "Europe/Berlin", Gap: "next", Overlap: "both"},
 		"once":    {Expression: "at(2030-05-01T10:00:00Z)", Timezone: "UTC"},

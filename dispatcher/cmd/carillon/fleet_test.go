@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 	"github.com/carillon-dev/carillon/test/program"
@@ -59,7 +60,7 @@ func declareFleet(t *testing.T, n *node, ports []int) {
 	group.SetDefaults()
 	group.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"main": {Reference: "env:SECRET_FLEET_SIGNING"}}}
 	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: ports,
-		Heartbeat: dispatcher.Duration(time.Second), ExpireAfter: dispatcher.Duration(10 * time.Second)}
+		Heartbeat: input.Duration(time.Second), ExpireAfter: input.Duration(10 * time.Second)}
 	must[dispatcher.EndpointGroup](t)(n.PutGroup(t.Context(), group, client.Condition{}))
 }
 
@@ -117,7 +118,7 @@ func TestFleetOfWorkersLosesNoFire(t *testing.T) {
 		fleet = append(fleet, startWorker(t, binary, fmt.Sprint("w", i), addresses[i], nodes[0], token))
 	}
 	members := func() (ids []string) {
-		page := must[client.List[dispatcher.Endpoint]](t)(nodes[0].Endpoints(t.Context(), "fleet", "workers", dispatcher.Page{}))
+		page := must[client.List[dispatcher.Endpoint]](t)(nodes[0].Endpoints(t.Context(), "fleet", "workers", input.Page{}))
 		for _, endpoint := range page.Items {
 			ids = append(ids, endpoint.ID)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // groupCommand looks at endpoint groups.
@@ -48,7 +49,7 @@ func (l *groupListCommand) Run(ctx context.Context, c console) error {
 
 // groupsOf reads the groups of an app.
 func groupsOf(ctx context.Context, api *client.Client, app string) ([]dispatcher.EndpointGroup, error) {
-	groups, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.EndpointGroup], error) {
+	groups, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.EndpointGroup], error) {
 		return api.Groups(ctx, app, page)
 	})
 	return groups, err
@@ -100,7 +101,7 @@ func (s *groupShowCommand) Run(ctx context.Context, c console) error {
 		if group.EjectAfter > 0 {
 			l.add("eject after", fmt.Sprintf("%d failures in a row", group.EjectAfter))
 		}
-		l.add("revision", fmt.Sprintf("%d of %s", group.Revision, dispatcher.FormatInstant(group.UpdatedAt)))
+		l.add("revision", fmt.Sprintf("%d of %s", group.Revision, input.FormatInstant(group.UpdatedAt)))
 		for _, id := range slices.Sorted(maps.Keys(group.Endpoints)) {
 			l.add("endpoint "+id, group.Endpoints[id].URL)
 		}
@@ -138,7 +139,7 @@ func (s *groupStatusCommand) Run(ctx context.Context, c console) error {
 			one := status.DNS[label]
 			text := fmt.Sprintf("%s records of %s: %d endpoints", one.Type, one.Name, one.Members)
 			if one.ResolvedAt != nil {
-				text += ", resolved at " + dispatcher.FormatInstant(*one.ResolvedAt)
+				text += ", resolved at " + input.FormatInstant(*one.ResolvedAt)
 			}
 			if one.Refused > 0 {
 				text += fmt.Sprintf(", %d more are refused: %s", one.Refused, strings.Join(one.RefusedBecause, "; "))
@@ -154,7 +155,7 @@ func (s *groupStatusCommand) Run(ctx context.Context, c console) error {
 				text += ": " + one.Reason
 			}
 			if one.Until != nil {
-				text += ", until " + dispatcher.FormatInstant(*one.Until)
+				text += ", until " + input.FormatInstant(*one.Until)
 			}
 			l.add("endpoint "+one.ID, text)
 		}

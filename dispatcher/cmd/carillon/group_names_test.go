@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -97,7 +98,7 @@ func TestFleetFromDNSLosesNoFire(t *testing.T) {
 	group := dispatcher.EndpointGroup{App: "fleet", Name: "workers"}
 	group.SetDefaults()
 	group.DNS = map[string]dispatcher.DNSMembers{"pods": {Name: "pods.test", Port: workers.port}}
-	group.HealthCheck = &dispatcher.HealthCheck{Interval: dispatcher.Duration(time.Second), Timeout: dispatcher.Duration(time.Minute)}
+	group.HealthCheck = &dispatcher.HealthCheck{Interval: input.Duration(time.Second), Timeout: input.Duration(time.Minute)}
 	must[dispatcher.EndpointGroup](t)(nodes[0].PutGroup(t.Context(), group, client.Condition{}))
 	job := webhookJob("fleet", "sum", "", map[string]string{"a": "rate(1s)", "b": "rate(1s)", "c": "rate(1s)", "d": "rate(1s)"})
 	job.Target = dispatcher.Target{Group: &dispatcher.GroupTarget{Name: "workers"}}
@@ -115,7 +116,7 @@ func TestFleetFromDNSLosesNoFire(t *testing.T) {
 		})
 	}
 	everywhere("all addresses to work", "127.0.0.7 127.0.0.8 127.0.0.9")
-	list := must[client.List[dispatcher.Endpoint]](t)(nodes[0].Endpoints(t.Context(), "fleet", "workers", dispatcher.Page{})).Items
+	list := must[client.List[dispatcher.Endpoint]](t)(nodes[0].Endpoints(t.Context(), "fleet", "workers", input.Page{})).Items
 	if len(list) != 3 || list[0].Source != dispatcher.EndpointDNS || list[0].ServerName != "pods.test:"+strconv.Itoa(workers.port) {
 		t.Errorf("endpoints = %+v", list)
 	}

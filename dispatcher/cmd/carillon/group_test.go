@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -20,12 +21,12 @@ func (s *shop) addGroups(t *testing.T) {
 	group := dispatcher.EndpointGroup{App: "shop", Name: "workers", Description: hostile, Path: "/jobs", Strategy: "weighted", EjectAfter: 5,
 		HealthCheck: &dispatcher.HealthCheck{},
 		Endpoints: map[string]dispatcher.StaticEndpoint{
-			"a": {URL: "https://a.example.com", Weight: 3, Labels: dispatcher.Labels{"zone": "a"}},
+			"a": {URL: "https://a.example.com", Weight: 3, Labels: input.Labels{"zone": "a"}},
 			"b": {URL: "https://b.example.com", Backup: true},
 		},
 		// The endpoint stays for as long as a slow test takes.
 		Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080, 8081},
-			ExpireAfter: dispatcher.Duration(24 * time.Hour)},
+			ExpireAfter: input.Duration(24 * time.Hour)},
 	}
 	must[dispatcher.EndpointGroup](t)(s.PutGroup(ctx, group, client.Condition{}))
 	must[dispatcher.EndpointGroup](t)(s.PutGroup(ctx, dispatcher.EndpointGroup{App: "shop", Name: "idle"}, client.Condition{}))
@@ -52,7 +53,7 @@ func TestExampleRegistersAProgramWhileItRuns(t *testing.T) {
 	token := must[dispatcher.IssuedToken](t)(n.PutToken(ctx, dispatcher.APIToken{Name: "worker", Apps: []string{"shop"},
 		Scopes: []dispatcher.Scope{dispatcher.ScopeRegister}}, client.Condition{Absent: true})).Secret
 	count := func() int {
-		return len(must[client.List[dispatcher.Endpoint]](t)(n.Endpoints(ctx, "shop", "workers", dispatcher.Page{})).Items)
+		return len(must[client.List[dispatcher.Endpoint]](t)(n.Endpoints(ctx, "shop", "workers", input.Page{})).Items)
 	}
 	ended := filepath.Join(t.TempDir(), "ended")
 	program := `trap "touch ` + ended + `; exit 7" TERM; while :; do sleep 0.1; done`

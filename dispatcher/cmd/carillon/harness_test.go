@@ -19,6 +19,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -366,7 +367,7 @@ func (n *node) fireNoMore(app, job string) {
 
 // patient returns a job whose requests do not time out while the receiver of the test has no processor time.
 func patient(job dispatcher.Job) dispatcher.Job {
-	job.Target.Webhook.Timeout = dispatcher.Duration(patience)
+	job.Target.Webhook.Timeout = input.Duration(patience)
 	return job
 }
 
@@ -374,7 +375,7 @@ func patient(job dispatcher.Job) dispatcher.Job {
 func (n *node) allRuns(app string) []dispatcher.Run {
 	n.t.Helper()
 	var runs []dispatcher.Run
-	query := dispatcher.RunQuery{App: app, Page: dispatcher.Page{Limit: 1000}}
+	query := dispatcher.RunQuery{App: app, Page: input.Page{Limit: 1000}}
 	for {
 		var page client.List[dispatcher.Run]
 		until(n.t, "a page of runs", func() bool {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // jobCommand shows, runs, pauses and renames jobs.
@@ -34,7 +35,7 @@ type jobListCommand struct {
 
 // Validate checks the labels.
 func (l *jobListCommand) Validate() error {
-	if err := dispatcher.Labels(l.Label).Validate(); err != nil {
+	if err := input.Labels(l.Label).Validate(); err != nil {
 		return fmt.Errorf("--label: %w", err)
 	}
 	return nil
@@ -53,7 +54,7 @@ func (l *jobListCommand) Run(ctx context.Context, c console) error {
 	var all []dispatcher.Job
 	read := newProgress(c, "jobs")
 	for _, app := range apps {
-		jobs, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Job], error) {
+		jobs, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Job], error) {
 			page.Labels = l.Label
 			return api.Jobs(ctx, app, page)
 		})
@@ -147,7 +148,7 @@ func printJob(o outputFlags, c console, job dispatcher.Job) error {
 		l.add("labels", job.Labels)
 		l.add("node labels", job.NodeLabels)
 		l.add("priority", job.Priority)
-		l.add("revision", fmt.Sprintf("%d of %s", job.Revision, dispatcher.FormatInstant(job.UpdatedAt)))
+		l.add("revision", fmt.Sprintf("%d of %s", job.Revision, input.FormatInstant(job.UpdatedAt)))
 		for _, name := range slices.Sorted(maps.Keys(job.Triggers)) {
 			t := job.Triggers[name]
 			l.paragraph()
@@ -181,9 +182,9 @@ func pausedBy(p dispatcher.Pause) string {
 	if p.PausedAt == nil {
 		return ""
 	}
-	text := fmt.Sprintf("by %s at %s", p.PausedBy, dispatcher.FormatInstant(*p.PausedAt))
+	text := fmt.Sprintf("by %s at %s", p.PausedBy, input.FormatInstant(*p.PausedAt))
 	if p.PausedUntil != nil {
-		text += ", until " + dispatcher.FormatInstant(*p.PausedUntil)
+		text += ", until " + input.FormatInstant(*p.PausedUntil)
 	}
 	if p.PauseReason != "" {
 		text += ": " + p.PauseReason

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // jobStripCommand shows the scheduled times of a trigger in a row.
@@ -54,9 +55,9 @@ func (s *jobStripCommand) print(c console, strip dispatcher.Strip) error {
 		fmt.Fprintf(c.err, "carillon: there may be more scheduled times: %s\n", plain(strip.Incomplete))
 	}
 	return printList(s.outputFlags, c, strip.Cells, "SCHEDULED AT\tWHAT\tSTATE\tLATE\tTOOK\tRUN\tWHY", func(cell dispatcher.StripCell) []any {
-		at := dispatcher.FormatInstant(cell.ScheduledAt)
+		at := input.FormatInstant(cell.ScheduledAt)
 		if cell.Until != nil {
-			at += " to " + dispatcher.FormatInstant(*cell.Until)
+			at += " to " + input.FormatInstant(*cell.Until)
 		}
 		state := string(cell.State)
 		if cell.Decision != "" {
@@ -67,7 +68,7 @@ func (s *jobStripCommand) print(c console, strip dispatcher.Strip) error {
 }
 
 // durationCell is a duration, or empty if it is not known.
-func durationCell(d dispatcher.Duration) string {
+func durationCell(d input.Duration) string {
 	if d == 0 {
 		return ""
 	}

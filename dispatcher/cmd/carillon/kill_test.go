@@ -14,6 +14,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -59,7 +60,7 @@ func TestKillBetweenAnyTwoStepsOfAnAttemptSendsItOnce(t *testing.T) {
 			job := patient(webhookJob("kill", name, r.URL+"/"+name,
 				map[string]string{"a": "* * * * * ?", "b": "* * * * * ?", "c": "* * * * * ?"}))
 			job.Retry.SetDefaults()
-			job.Retry.Delays, job.Retry.MaxAttempts = []dispatcher.Duration{dispatcher.Duration(300 * time.Millisecond)}, 3
+			job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(300 * time.Millisecond)}, 3
 			if name == "once" {
 				job.Delivery = dispatcher.AtMostOnce
 			}

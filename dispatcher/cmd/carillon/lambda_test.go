@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -174,7 +175,7 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 			job.Payload = json.RawMessage(payload)
 			job.Retry.MaxAttempts = attempts
 			if attempts > 1 {
-				job.Retry.Delays = []dispatcher.Duration{0}
+				job.Retry.Delays = []input.Duration{0}
 			}
 			stored := must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 			if stored.Target.Lambda == nil || stored.Target.Lambda.Function != "sample" {

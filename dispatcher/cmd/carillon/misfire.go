@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // misfireCommand shows misfire decisions.
@@ -39,7 +40,7 @@ func (m *misfireListCommand) Run(ctx context.Context, c console) error {
 	more, read := false, newProgress(c, "misfires")
 	for _, app := range apps {
 		query.App = app
-		found, others, err := allPages(m.Limit, func(page dispatcher.Page) (client.List[dispatcher.Misfire], error) {
+		found, others, err := allPages(m.Limit, func(page input.Page) (client.List[dispatcher.Misfire], error) {
 			query.Page = page
 			return api.Misfires(ctx, query)
 		})

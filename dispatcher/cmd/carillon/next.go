@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
@@ -17,10 +18,10 @@ import (
 type nextCommand struct {
 	apiFlags
 	outputFlags
-	App      string              `arg:"" help:"Name of the app."`
-	For      dispatcher.Duration `default:"12h" help:"How far to look ahead, at most 8760h."`
-	Timezone string              `placeholder:"ZONE" help:"IANA time zone of the times. Default: that of this machine."`
-	Each     int                 `default:"10" help:"How many fires of one trigger to list, 1 to 1000; the others are counted."`
+	App      string         `arg:"" help:"Name of the app."`
+	For      input.Duration `default:"12h" help:"How far to look ahead, at most 8760h."`
+	Timezone string         `placeholder:"ZONE" help:"IANA time zone of the times. Default: that of this machine."`
+	Each     int            `default:"10" help:"How many fires of one trigger to list, 1 to 1000; the others are counted."`
 }
 
 // upcoming is one fire that is to come.

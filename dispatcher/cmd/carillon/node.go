@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // nodeCommand lists and controls the nodes.
@@ -49,7 +50,7 @@ type nodeFlags struct {
 func (n *nodeFlags) set(ctx context.Context, c console, state dispatcher.NodeState) error {
 	id, err := dispatcher.ParseNodeID(n.ID)
 	if err != nil {
-		return &usageError{fmt.Errorf("node %s: %w; ids are 16 hexadecimal digits", dispatcher.Echo(n.ID), err)}
+		return &usageError{fmt.Errorf("node %s: %w; ids are 16 hexadecimal digits", input.Echo(n.ID), err)}
 	}
 	api, err := n.client(ctx)
 	if err != nil {

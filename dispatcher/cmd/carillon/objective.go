@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // objectiveCommand shows how jobs do by their objectives.
@@ -35,7 +36,7 @@ func (o *objectiveListCommand) Run(ctx context.Context, c console) error {
 	var all []dispatcher.ObjectiveStatus
 	read := newProgress(c, "objectives")
 	for _, app := range apps {
-		found, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.ObjectiveStatus], error) {
+		found, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.ObjectiveStatus], error) {
 			return api.Objectives(ctx, app, page)
 		})
 		if err != nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -33,11 +34,11 @@ func TestKillBetweenAnyTwoStepsOfAnObjectiveCountsEachFireOnce(t *testing.T) {
 		for _, name := range names {
 			job := webhookJob("kill", name, r.URL+"/"+name, map[string]string{"a": "0/2 * * * * ?"})
 			a := job.Triggers["a"]
-			a.MisfireAfter = dispatcher.Duration(24 * time.Hour) // so that all fires from before run
+			a.MisfireAfter = input.Duration(24 * time.Hour) // so that all fires from before run
 			job.Triggers["a"] = a
 			job.Retry.SetDefaults()
-			job.Retry.Delays, job.Retry.MaxAttempts = []dispatcher.Duration{dispatcher.Duration(100 * time.Millisecond)}, 5
-			job.Objective = &dispatcher.Objective{Within: dispatcher.Duration(14*time.Minute + 30*time.Second), Of: "99%"}
+			job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(100 * time.Millisecond)}, 5
+			job.Objective = &dispatcher.Objective{Within: input.Duration(14*time.Minute + 30*time.Second), Of: "99%"}
 			must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		}
 		n.kill()

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/clientcert"
 )
 
@@ -47,7 +48,7 @@ func pauseForgotten(t *testing.T, s *stage) symptom {
 	paused := must[dispatcher.Job](t)(s.PauseJobFor(t.Context(), "night", "asleep", "", why, client.Condition{Existing: true}))
 	s.shift(8 * 24 * time.Hour)
 	until(t, "the pause to count as forgotten", func() bool { return s.metric(t, "carillon_forgotten_pauses") > 0 })
-	return s.at("night/asleep", "e2e", "while the warehouse moves", `datetime="`+dispatcher.FormatInstant(*paused.PausedAt)+`"`)
+	return s.at("night/asleep", "e2e", "while the warehouse moves", `datetime="`+input.FormatInstant(*paused.PausedAt)+`"`)
 }
 
 // secretRotated replaces the secret of a job by one that its target does not know.
@@ -98,7 +99,7 @@ func fleetGone(t *testing.T, s *stage) symptom {
 	group := dispatcher.EndpointGroup{App: "night", Name: "fleet"}
 	group.SetDefaults()
 	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: []int{9999},
-		Heartbeat: dispatcher.Duration(time.Second), ExpireAfter: dispatcher.Duration(2 * time.Second)}
+		Heartbeat: input.Duration(time.Second), ExpireAfter: input.Duration(2 * time.Second)}
 	must[dispatcher.EndpointGroup](t)(s.PutGroup(t.Context(), group, client.Condition{}))
 	executor := dispatcher.StaticEndpoint{URL: "http://127.0.0.1:9999"}
 	registered := must[dispatcher.Endpoint](t)(s.RegisterEndpoint(t.Context(), "night", "fleet", "executor-1", executor)).RegisteredAt
@@ -112,7 +113,7 @@ func fleetGone(t *testing.T, s *stage) symptom {
 // retentionBehind lets a session hold a lock on a day of the history that should be gone.
 func retentionBehind(t *testing.T, s *stage) symptom {
 	t.Helper()
-	brief := dispatcher.App{Name: "night", Enabled: true, Retention: dispatcher.Duration(24 * time.Hour)}
+	brief := dispatcher.App{Name: "night", Enabled: true, Retention: input.Duration(24 * time.Hour)}
 	must[dispatcher.App](t)(s.PutApp(t.Context(), brief, client.Condition{Existing: true}))
 	forgotten := must[*pgx.Conn](t)(pgx.Connect(t.Context(), s.database))
 	t.Cleanup(func() { _ = forgotten.Close(t.Context()) })
@@ -134,7 +135,7 @@ func retentionBehind(t *testing.T, s *stage) symptom {
 	// It is not ready, for its clock is far from that of the database, and it serves.
 	left := launchNode(t, s.database, s.token, nil, append(quick(), "--node-name=night-2")...)
 	until(t, "the other node to serve", func() bool {
-		apps, err := left.Apps(t.Context(), dispatcher.Page{Limit: 1})
+		apps, err := left.Apps(t.Context(), input.Page{Limit: 1})
 		return err == nil && len(apps.Items) == 1
 	})
 	s.shift(later + 2*time.Minute) // to the next count

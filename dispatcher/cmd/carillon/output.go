@@ -9,7 +9,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // outputFlags say in which form a command prints its result.
@@ -132,12 +132,12 @@ func cellOf(value any, colours bool) string {
 	case stateCell:
 		return v.text(colours)
 	case time.Time:
-		return dispatcher.FormatInstant(v)
+		return input.FormatInstant(v)
 	case *time.Time:
 		if v == nil {
 			return ""
 		}
-		return dispatcher.FormatInstant(*v)
+		return input.FormatInstant(*v)
 	}
 	return plain(fmt.Sprint(value))
 }

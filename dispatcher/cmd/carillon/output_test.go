@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestTextIsMadePlain(t *testing.T) {
@@ -36,7 +36,7 @@ func TestTextIsMadePlain(t *testing.T) {
 			t.Errorf("plainJSON(%s) = %s: %v", document, safe, err)
 		}
 		_ = json.Unmarshal(document, &original) // it was just made
-		if again != original || strings.ContainsFunc(safe, dispatcher.UnsafeToShow) {
+		if again != original || strings.ContainsFunc(safe, input.UnsafeToShow) {
 			t.Errorf("plainJSON(%s) = %s, which is another value or not plain", document, safe)
 		}
 	}

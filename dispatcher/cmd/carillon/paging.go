@@ -9,14 +9,15 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // pageSize is how many items a command asks for at once.
 const pageSize = 500
 
 // allPages reads page after page, up to a number of items in all; 0: no limit. more tells that there are others.
-func allPages[T any](most int, read func(dispatcher.Page) (client.List[T], error)) (all []T, more bool, err error) {
-	page := dispatcher.Page{Limit: pageSize}
+func allPages[T any](most int, read func(input.Page) (client.List[T], error)) (all []T, more bool, err error) {
+	page := input.Page{Limit: pageSize}
 	for {
 		if left := most - len(all); most > 0 && left < page.Limit {
 			page.Limit = left
@@ -41,7 +42,7 @@ func appsOr(ctx context.Context, api *client.Client, name string) ([]string, err
 	if name != "" {
 		return []string{name}, nil
 	}
-	all, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.App], error) { return api.Apps(ctx, page) })
+	all, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.App], error) { return api.Apps(ctx, page) })
 	names := make([]string, len(all))
 	for i, app := range all {
 		names[i] = app.Name
@@ -75,7 +76,7 @@ func cutPath(argument, form string, required int) ([]string, error) {
 		valid = valid && part != ""
 	}
 	if !valid {
-		return nil, &usageError{fmt.Errorf("argument %s is not %s", dispatcher.Echo(argument), form)}
+		return nil, &usageError{fmt.Errorf("argument %s is not %s", input.Echo(argument), form)}
 	}
 	return append(parts, make([]string, most-len(parts))...), nil
 }
@@ -118,13 +119,13 @@ func moment(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
 	}
-	if at, err := dispatcher.ParseInstant(text); err == nil {
+	if at, err := input.ParseInstant(text); err == nil {
 		return at, nil
 	}
-	var ago dispatcher.Duration
+	var ago input.Duration
 	if err := ago.UnmarshalText([]byte(text)); err == nil && ago >= 0 {
 		return now.Add(-ago.Std()), nil
 	}
 	return time.Time{}, fmt.Errorf("%s is neither a duration such as 1h nor an instant such as 2026-05-01T06:00:00+02:00",
-		dispatcher.Echo(text))
+		input.Echo(text))
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // pauseCommand adds, lists and removes pauses of apps.
@@ -27,13 +28,13 @@ func (p pauseFor) until(now time.Time) (*time.Time, error) {
 	if p.Until == "" {
 		return nil, nil
 	}
-	if d, err := dispatcher.ParseDuration(p.Until); err == nil {
+	if d, err := input.ParseDuration(p.Until); err == nil {
 		return new(now.Add(d.Std())), nil
 	}
-	at, err := dispatcher.ParseInstant(p.Until)
+	at, err := input.ParseInstant(p.Until)
 	if err != nil {
 		return nil, &usageError{fmt.Errorf("--until %s is neither a duration such as 2h nor an instant in RFC 3339 such as "+
-			"2026-05-01T06:00:00+02:00", dispatcher.Echo(p.Until))}
+			"2026-05-01T06:00:00+02:00", input.Echo(p.Until))}
 	}
 	return &at, nil
 }
@@ -49,7 +50,7 @@ type pauseAddCommand struct {
 
 // Validate checks the labels.
 func (p *pauseAddCommand) Validate() error {
-	if err := dispatcher.Labels(p.Label).Validate(); err != nil {
+	if err := input.Labels(p.Label).Validate(); err != nil {
 		return fmt.Errorf("--label: %w", err)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // plainNumber reads a flag that is a number. Kong's own mapper takes 010 for eight, and 0x10 and 1_000, too.
@@ -19,7 +19,7 @@ func plainNumber(ctx *kong.DecodeContext, target reflect.Value) error {
 	text := fmt.Sprint(value.Value)
 	n, err := strconv.ParseInt(text, 10, target.Type().Bits())
 	if err != nil || strconv.FormatInt(n, 10) != text {
-		return fmt.Errorf("%s is not a plain number such as 10", dispatcher.Echo(text))
+		return fmt.Errorf("%s is not a plain number such as 10", input.Echo(text))
 	}
 	target.SetInt(n)
 	return nil

@@ -14,15 +14,15 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // probeCommand asks the node on this machine how it is: the health check of a container, which has no shell.
 type probeCommand struct {
-	Path    string              `arg:"" optional:"" default:"livez" enum:"livez,readyz" help:"livez: does the process respond? readyz: can the node work?"`
-	Listen  string              `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API, as the node has it."`
-	TLSCert string              `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API, as the node has it. Only a server with this certificate passes."`
-	Timeout dispatcher.Duration `default:"2s" help:"How long the node may take to respond, up to 1m."`
+	Path    string         `arg:"" optional:"" default:"livez" enum:"livez,readyz" help:"livez: does the process respond? readyz: can the node work?"`
+	Listen  string         `env:"CARILLON_LISTEN" default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Address of the HTTP API, as the node has it."`
+	TLSCert string         `env:"CARILLON_TLS_CERT" placeholder:"FILE" help:"Certificate of the HTTP API, as the node has it. Only a server with this certificate passes."`
+	Timeout input.Duration `default:"2s" help:"How long the node may take to respond, up to 1m."`
 }
 
 // Validate checks address and time.
@@ -30,7 +30,7 @@ func (p *probeCommand) Validate() error {
 	var problems []error
 	if _, port, err := net.SplitHostPort(p.Listen); err != nil || port == "0" || port == "" {
 		problems = append(problems, fmt.Errorf("--listen (CARILLON_LISTEN): %s is not the address of a node; write HOST:PORT",
-			dispatcher.Echo(p.Listen)))
+			input.Echo(p.Listen)))
 	}
 	if p.Timeout.Std() <= 0 || p.Timeout.Std() > time.Minute {
 		problems = append(problems, fmt.Errorf("--timeout: %s is not between 1ms and 1m", p.Timeout))
@@ -117,7 +117,7 @@ func trustOnly(file string) (*tls.Config, error) {
 		InsecureSkipVerify: true, //nolint:gosec // VerifyConnection is stricter
 		VerifyConnection: func(state tls.ConnectionState) error {
 			if !state.PeerCertificates[0].Equal(leaf) {
-				return fmt.Errorf("the server has another certificate than %s; a node reads a new file within %s", dispatcher.Echo(file), tlsPoll)
+				return fmt.Errorf("the server has another certificate than %s; a node reads a new file within %s", input.Echo(file), tlsPoll)
 			}
 			return nil
 		},
@@ -132,7 +132,7 @@ func leafOf(file string) (*x509.Certificate, error) {
 	}
 	chain, err := parseCertificates(text)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dispatcher.Echo(file), err)
+		return nil, fmt.Errorf("%s: %w", input.Echo(file), err)
 	}
 	return chain[0], nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -20,7 +21,7 @@ func TestNextKnowsTheFiresOfARenamedJob(t *testing.T) {
 	n, env := declareBilling(t, "http://127.0.0.1:1/")
 	spread := webhookJob("billing", "spread", "http://127.0.0.1:1/", map[string]string{"daily": "0 H H * * ?"})
 	trigger := spread.Triggers["daily"]
-	trigger.Jitter = dispatcher.Duration(time.Second)
+	trigger.Jitter = input.Duration(time.Second)
 	spread.Triggers["daily"] = trigger
 	stored := must[dispatcher.Job](t)(n.PutJob(t.Context(), spread, client.Condition{Absent: true}))
 	fires := func(job string) (all []string) {
@@ -34,13 +35,13 @@ func TestNextKnowsTheFiresOfARenamedJob(t *testing.T) {
 				t.Fatal(err)
 			}
 			if fire.Job == job {
-				all = append(all, dispatcher.FormatInstant(fire.At))
+				all = append(all, input.FormatInstant(fire.At))
 			}
 		}
 		return all
 	}
 	before := fires("spread")
-	if len(before) < 4 || before[0] != dispatcher.FormatInstant(*stored.Triggers["daily"].NextFireTime) {
+	if len(before) < 4 || before[0] != input.FormatInstant(*stored.Triggers["daily"].NextFireTime) {
 		t.Fatalf("fires before the rename: %v, want some from %v on", before, stored.Triggers["daily"].NextFireTime)
 	}
 	renamed := must[dispatcher.Job](t)(n.RenameJob(t.Context(), "billing", "spread",

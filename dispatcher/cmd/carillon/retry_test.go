@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -36,7 +37,7 @@ func TestKilledNodeLosesNoRetry(t *testing.T) {
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "retry", Enabled: true}, client.Condition{}))
 		job := webhookJob("retry", "flaky", r.URL, nil)
 		job.Retry.SetDefaults()
-		job.Retry.Delays, job.Retry.MaxAttempts = []dispatcher.Duration{dispatcher.Duration(time.Second)}, tries
+		job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(time.Second)}, tries
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		var ids []string
 		for range runs {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // rollbackCommand shows and resolves a rollback of the database. It is declared in the database, where no node runs yet.
@@ -39,7 +40,7 @@ func printRollback(o outputFlags, c console, rollback *dispatcher.Rollback) erro
 		state = "replay was chosen: nodes resume with their next heartbeat"
 	}
 	_, err := fmt.Fprintf(c.out, "rolled back, detected at %s\nreason: %s\n%s\n",
-		dispatcher.FormatInstant(rollback.At), plain(rollback.Reason), state)
+		input.FormatInstant(rollback.At), plain(rollback.Reason), state)
 	return err
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // runCommand shows runs, repeats and cancels them.
@@ -50,7 +51,7 @@ func (r *runShowCommand) Run(ctx context.Context, c console) error {
 	var shards []dispatcher.Run
 	if run.Shards != nil {
 		query := dispatcher.RunQuery{App: run.App, Parent: run.ID}
-		if shards, _, err = allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Run], error) {
+		if shards, _, err = allPages(0, func(page input.Page) (client.List[dispatcher.Run], error) {
 			query.Page = page
 			return api.Runs(ctx, query)
 		}); err != nil {
@@ -142,7 +143,7 @@ func showInput(l *lines, run dispatcher.Run) {
 		}
 		l.add("backfill", cause.Backfill)
 		if cause.Range != nil {
-			l.add("range", dispatcher.FormatInstant(cause.Range.From)+" to "+dispatcher.FormatInstant(cause.Range.To))
+			l.add("range", input.FormatInstant(cause.Range.From)+" to "+input.FormatInstant(cause.Range.To))
 		}
 		l.add("alert", cause.Alert)
 	}
@@ -198,7 +199,7 @@ func phases(p dispatcher.Phases) string {
 	var parts []string
 	for _, one := range []struct {
 		name string
-		took dispatcher.Duration
+		took input.Duration
 	}{{"dns", p.DNS}, {"connect", p.Connect}, {"tls", p.TLS}, {"first byte", p.FirstByte}, {"last byte", p.LastByte}} {
 		if one.took != 0 {
 			parts = append(parts, one.name+" "+one.took.Std().Round(10*time.Microsecond).String())

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // ledgerFlags select entries of the ledger.
@@ -65,7 +66,7 @@ func (r *runListCommand) states() ([]dispatcher.RunState, error) {
 	for _, text := range r.State {
 		state := dispatcher.RunState(text)
 		if !slices.Contains(dispatcher.RunStates, state) {
-			return nil, &usageError{fmt.Errorf("--state: %s is none of %s", dispatcher.Echo(text), listed(dispatcher.RunStates))}
+			return nil, &usageError{fmt.Errorf("--state: %s is none of %s", input.Echo(text), listed(dispatcher.RunStates))}
 		}
 		states = append(states, state)
 	}
@@ -111,7 +112,7 @@ func (r *runListCommand) Run(ctx context.Context, c console) error {
 	for _, app := range apps {
 		for _, state := range states {
 			query.App, query.State = app, state
-			runs, others, err := allPages(r.Limit, func(page dispatcher.Page) (client.List[dispatcher.Run], error) {
+			runs, others, err := allPages(r.Limit, func(page input.Page) (client.List[dispatcher.Run], error) {
 				query.Page = page
 				return api.Runs(ctx, query)
 			})

@@ -8,12 +8,13 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // waitFlags let a command wait for the end of a run.
 type waitFlags struct {
-	Wait    bool                `help:"Wait until the run ends. Exit code 8: it did not succeed."`
-	Timeout dispatcher.Duration `default:"0s" help:"With --wait: how long to wait at most; the run goes on. 0s: until it ends."`
+	Wait    bool           `help:"Wait until the run ends. Exit code 8: it did not succeed."`
+	Timeout input.Duration `default:"0s" help:"With --wait: how long to wait at most; the run goes on. 0s: until it ends."`
 }
 
 // finish prints a run, at once or when it has ended.
@@ -28,7 +29,7 @@ func (w waitFlags) finish(ctx context.Context, c console, api *client.Client, o 
 // runWatchCommand waits for the end of a run.
 type runWatchCommand struct {
 	runFlags
-	Timeout dispatcher.Duration `default:"0s" help:"How long to wait at most; the run goes on. 0s: until it ends."`
+	Timeout input.Duration `default:"0s" help:"How long to wait at most; the run goes on. 0s: until it ends."`
 }
 
 // Run prints each change of the run until it ends.
@@ -45,7 +46,7 @@ func (w *runWatchCommand) Run(ctx context.Context, c console) error {
 }
 
 // watchRun prints each change of a run until it ends; as one object of JSON, only its end.
-func watchRun(ctx context.Context, c console, api *client.Client, o outputFlags, run dispatcher.Run, most dispatcher.Duration) error {
+func watchRun(ctx context.Context, c console, api *client.Client, o outputFlags, run dispatcher.Run, most input.Duration) error {
 	if most > 0 {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(ctx, most.Std())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres"
@@ -146,8 +147,8 @@ func TestNodeWorksWithFewFiles(t *testing.T) {
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "narrow", Enabled: true}, client.Condition{}))
 	job := webhookJob("narrow", "herd", r.URL, nil)
-	job.Retry = dispatcher.Retry{MaxAttempts: dispatcher.MostAttempts, Base: dispatcher.Duration(time.Second),
-		Cap: dispatcher.Duration(2 * time.Second), MaxAge: dispatcher.DefaultMaxAge}
+	job.Retry = dispatcher.Retry{MaxAttempts: dispatcher.MostAttempts, Base: input.Duration(time.Second),
+		Cap: input.Duration(2 * time.Second), MaxAge: dispatcher.DefaultMaxAge}
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	const runs = 200
 	for range runs {
@@ -159,7 +160,7 @@ func TestNodeWorksWithFewFiles(t *testing.T) {
 	}
 	n.tick("further", r.URL)
 	until(t, "all runs to succeed", func() bool {
-		page, err := n.Runs(t.Context(), dispatcher.RunQuery{App: "narrow", Page: dispatcher.Page{Limit: 1000}})
+		page, err := n.Runs(t.Context(), dispatcher.RunQuery{App: "narrow", Page: input.Page{Limit: 1000}})
 		if err != nil {
 			return false
 		}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -81,9 +81,9 @@ func runQuery(cache *schedule.Cache, line string) string {
 	case errors.As(err, &problems):
 		return "ERR\t" + problems[0].Code + "\t" + oneLine(problems.Error())
 	case err != nil:
-		var problem *dispatcher.Problem
+		var problem *input.Problem
 		if !errors.As(err, &problem) {
-			problem = &dispatcher.Problem{Code: dispatcher.CodeInternal, Message: err.Error()}
+			problem = &input.Problem{Code: input.CodeInternal, Message: err.Error()}
 		}
 		return "ERR\t" + problem.Code + "\t" + oneLine(problem.Message)
 	}
@@ -102,17 +102,17 @@ func oneLine(message string) string {
 	return strings.NewReplacer("\t", " ", "\n", " ").Replace(message)
 }
 
-// parseQuery reads the columns of a line. The error is a *dispatcher.Problem.
+// parseQuery reads the columns of a line. The error is a *input.Problem.
 func parseQuery(columns []string) (spec schedule.Spec, from time.Time, n int, err error) {
 	if len(columns) < 5 {
-		return spec, from, 0, &dispatcher.Problem{Code: dispatcher.CodeRequired, Message: fmt.Sprintf(
+		return spec, from, 0, &input.Problem{Code: input.CodeRequired, Message: fmt.Sprintf(
 			"line has %d columns; write dialect, expression, zone, from and n, separated by tabs", len(columns))}
 	}
 	spec = schedule.Spec{Expression: columns[1], Timezone: columns[2]}
 	if columns[0] != "auto" {
 		spec.Dialect = schedule.Dialect(columns[0])
 	}
-	if from, err = dispatcher.ParseInstant(columns[3]); err != nil {
+	if from, err = input.ParseInstant(columns[3]); err != nil {
 		return spec, from, 0, err
 	}
 	spec.Anchor = from
@@ -133,8 +133,8 @@ func parseQuery(columns []string) (spec schedule.Spec, from time.Time, n int, er
 func number(name, text string, most int) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > most {
-		return 0, &dispatcher.Problem{Code: dispatcher.CodeCountRange,
-			Message: fmt.Sprintf("%s %s is not a number from 0 to %d", name, dispatcher.Echo(text), most)}
+		return 0, &input.Problem{Code: input.CodeCountRange,
+			Message: fmt.Sprintf("%s %s is not a number from 0 to %d", name, input.Echo(text), most)}
 	}
 	return n, nil
 }
@@ -144,11 +144,11 @@ func setOption(spec *schedule.Spec, column string) (err error) {
 	key, value, _ := strings.Cut(column, "=")
 	switch key {
 	case "start":
-		spec.StartAt, err = dispatcher.ParseInstant(value)
+		spec.StartAt, err = input.ParseInstant(value)
 	case "end":
-		spec.EndAt, err = dispatcher.ParseInstant(value)
+		spec.EndAt, err = input.ParseInstant(value)
 	case "anchor":
-		spec.Anchor, err = dispatcher.ParseInstant(value)
+		spec.Anchor, err = input.ParseInstant(value)
 	case "repeat_count":
 		spec.RepeatCount, err = number(key, value, 1_000_000_000)
 	case "gap":
@@ -167,7 +167,7 @@ func setOption(spec *schedule.Spec, column string) (err error) {
 			spec.Gap = schedule.GapSkip
 		}
 	default:
-		err = &dispatcher.Problem{Code: dispatcher.CodeQueryUnknown, Message: "option " + dispatcher.Echo(key) +
+		err = &input.Problem{Code: input.CodeQueryUnknown, Message: "option " + input.Echo(key) +
 			" is unknown; write start, end, anchor, repeat_count, gap, overlap, preserve_hour, skip_day or identity"}
 	}
 	return err
@@ -175,7 +175,7 @@ func setOption(spec *schedule.Spec, column string) (err error) {
 
 func truth(key, value string) (bool, error) {
 	if value != "true" && value != "false" {
-		return false, &dispatcher.Problem{Code: dispatcher.CodeEnum, Message: key + " " + dispatcher.Echo(value) + " is not true or false"}
+		return false, &input.Problem{Code: input.CodeEnum, Message: key + " " + input.Echo(value) + " is not true or false"}
 	}
 	return value == "true", nil
 }

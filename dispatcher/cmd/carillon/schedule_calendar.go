@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -62,7 +63,7 @@ func (f calendarFlags) ofApp(ctx context.Context, flags *apiFlags, spec *schedul
 		return nil
 	}
 	// A calendar may build on any other of its app.
-	all, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Calendar], error) {
+	all, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Calendar], error) {
 		return api.Calendars(ctx, f.App, page)
 	})
 	if err != nil {

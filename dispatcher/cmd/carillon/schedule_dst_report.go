@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -117,13 +118,13 @@ func triggersOfFile(path string) ([]namedSpec, error) {
 
 func triggersOfStore(ctx context.Context, s dispatcher.Store) ([]namedSpec, error) {
 	var found []namedSpec
-	readApps := func(page dispatcher.Page) ([]dispatcher.App, error) { return s.Apps(ctx, page) }
+	readApps := func(page input.Page) ([]dispatcher.App, error) { return s.Apps(ctx, page) }
 	apps, err := everyPage(readApps, func(a dispatcher.App) string { return a.Name })
 	if err != nil {
 		return nil, err
 	}
 	for _, app := range apps {
-		readJobs := func(page dispatcher.Page) ([]dispatcher.Job, error) { return s.Jobs(ctx, app.Name, page) }
+		readJobs := func(page input.Page) ([]dispatcher.Job, error) { return s.Jobs(ctx, app.Name, page) }
 		jobs, err := everyPage(readJobs, func(j dispatcher.Job) string { return j.Name })
 		if err != nil {
 			return nil, err
@@ -164,9 +165,9 @@ func sortedByName(found []namedSpec) []namedSpec {
 }
 
 // everyPage reads a whole list.
-func everyPage[T any](read func(dispatcher.Page) ([]T, error), key func(T) string) ([]T, error) {
+func everyPage[T any](read func(input.Page) ([]T, error), key func(T) string) ([]T, error) {
 	var all []T
-	page := dispatcher.Page{Limit: 1000}
+	page := input.Page{Limit: 1000}
 	for {
 		items, err := read(page)
 		all = append(all, items...)

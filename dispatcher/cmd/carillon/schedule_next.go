@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -49,7 +49,7 @@ func (s *scheduleNextCommand) Run(ctx context.Context, c console) error {
 	from := time.Now()
 	if s.From != "" {
 		var err error
-		if from, err = dispatcher.ParseInstant(s.From); err != nil {
+		if from, err = input.ParseInstant(s.From); err != nil {
 			return &usageError{fmt.Errorf("--from: %w", err)}
 		}
 	}
@@ -77,7 +77,7 @@ func (s *scheduleNextCommand) print(c console, parsed *schedule.Schedule, from t
 	}
 	times := parsed.Between(from, farAway, s.Count)
 	for _, at := range times {
-		if _, err := fmt.Fprintf(c.out, "%s  %s\n", dispatcher.FormatInstant(at),
+		if _, err := fmt.Fprintf(c.out, "%s  %s\n", input.FormatInstant(at),
 			parsed.In(at).Format("Mon 2006-01-02 15:04:05 -07:00 MST")); err != nil {
 			return err
 		}

@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -100,7 +100,7 @@ func firstDifference(before, after []time.Time) (was, is string, differ bool) {
 		if i >= len(list) {
 			return "none"
 		}
-		return dispatcher.FormatInstant(list[i])
+		return input.FormatInstant(list[i])
 	}
 	for i := range max(len(before), len(after)) {
 		if was, is = at(before, i), at(after, i); was != is {

@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
@@ -47,7 +47,7 @@ func (k keysFlag) parse(decrypt func(kmsKey) ([]byte, error)) (*seal.Keys, error
 		if err != nil {
 			return nil, fmt.Errorf("--secret-keys-file (CARILLON_SECRET_KEYS_FILE): %w", err)
 		}
-		text, from = string(content), "--secret-keys-file (CARILLON_SECRET_KEYS_FILE) "+dispatcher.Echo(k.SecretKeysFile)
+		text, from = string(content), "--secret-keys-file (CARILLON_SECRET_KEYS_FILE) "+input.Echo(k.SecretKeysFile)
 	}
 	text, err := replaceKMSKeys(text, decrypt)
 	var keys *seal.Keys

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/backoff"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
 )
@@ -38,7 +38,7 @@ func parseKMSKey(text string) (kmsKey, error) {
 	parts := kmsARN.FindStringSubmatch(key.arn)
 	if parts == nil {
 		return key, fmt.Errorf("%s is not kms:ARN:BLOB with the ARN of a key of KMS, as carillon secret key --kms prints it",
-			dispatcher.Echo(kmsPrefix+text))
+			input.Echo(kmsPrefix+text))
 	}
 	key.region = parts[1]
 	var err error
@@ -106,7 +106,7 @@ func newKMSKey(ctx context.Context, arn string) (string, error) {
 	parts := kmsARN.FindStringSubmatch(arn)
 	if parts == nil {
 		return "", &usageError{fmt.Errorf("--kms %s is not the ARN of a key of KMS, such as "+
-			"arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab", dispatcher.Echo(arn))}
+			"arn:aws:kms:eu-central-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab", input.Echo(arn))}
 	}
 	client, err := kmsClient(ctx, parts[1])
 	if err != nil {

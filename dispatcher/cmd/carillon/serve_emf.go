@@ -9,7 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/platform"
 )
 
@@ -23,7 +23,7 @@ func (f emfFlag) check() error {
 		return nil
 	}
 	if err := platform.CheckDimension(f.EMF); err != nil {
-		return fmt.Errorf("--emf (CARILLON_EMF) %s: %w", dispatcher.Echo(f.EMF), err)
+		return fmt.Errorf("--emf (CARILLON_EMF) %s: %w", input.Echo(f.EMF), err)
 	}
 	return nil
 }

@@ -13,7 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // mostECSStop is the longest time that ECS leaves a container between SIGTERM and SIGKILL.
@@ -37,14 +37,14 @@ func checkListen(address string) error {
 	n, wrong := strconv.ParseUint(port, 10, 16)
 	if err != nil || wrong != nil || strconv.FormatUint(n, 10) != port {
 		return fmt.Errorf("--listen (CARILLON_LISTEN) %s is not HOST:PORT with a plain number from 0 to 65535 as port, such as 127.0.0.1:8080; "+
-			"0 takes any free port", dispatcher.Echo(address))
+			"0 takes any free port", input.Echo(address))
 	}
 	return nil
 }
 
 // listenError tells an address that is wrong from one that another process has: that one may end.
 func listenError(address string, err error) error {
-	named := fmt.Errorf("--listen (CARILLON_LISTEN) %s: %w", dispatcher.Echo(address), err)
+	named := fmt.Errorf("--listen (CARILLON_LISTEN) %s: %w", input.Echo(address), err)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return fmt.Errorf("%w: another process listens there; end it, or choose another port", named)
 	}
@@ -58,7 +58,7 @@ func checkNodeName(name string) error {
 		return !unicode.IsPrint(r)
 	}) {
 		return fmt.Errorf("--node-name (CARILLON_NODE_NAME) %s has more than %d characters, or one that cannot be printed",
-			dispatcher.Echo(name), most)
+			input.Echo(name), most)
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestEnvironmentThatDoesNothingIsNamed(t *testing.T) {
@@ -26,7 +26,7 @@ func TestEnvironmentThatDoesNothingIsNamed(t *testing.T) {
 	} {
 		var log bytes.Buffer
 		serve := &serveCommand{}
-		serve.DrainTimeout = dispatcher.Duration(tt.drain)
+		serve.DrainTimeout = input.Duration(tt.drain)
 		lookUp := func(name string) (string, bool) { return "x", name == tt.env }
 		serve.warnOfEnvironment(t.Context(), slog.New(slog.NewTextHandler(&log, nil)), lookUp)
 		if got := log.String(); !strings.Contains(got, tt.says) || tt.says == "" && got != "" {

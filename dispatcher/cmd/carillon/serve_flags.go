@@ -8,9 +8,9 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // The flags of serve stand in groups, each with a check of its own, which returns all its problems at once.
@@ -77,11 +77,11 @@ type memberFlags struct {
 }
 
 func (f memberFlags) check() error {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	for _, app := range f.Apps {
-		dispatcher.CheckName(&problems, "--apps", app)
+		input.CheckName(&problems, "--apps", app)
 	}
-	problems.AddError("--labels", dispatcher.Labels(f.Labels).Validate())
+	problems.AddError("--labels", input.Labels(f.Labels).Validate())
 	return errors.Join(problems.Err(), checkNodeName(f.NodeName))
 }
 
@@ -99,15 +99,15 @@ func (f memberFlags) name() string {
 
 // intervalFlags are the times of a node.
 type intervalFlags struct {
-	PollWindow          dispatcher.Duration `env:"CARILLON_POLL_WINDOW" default:"5s" help:"Interval and look-ahead of the poll, 100ms to 60s."`
-	HandlerInterval     dispatcher.Duration `env:"CARILLON_HANDLER_INTERVAL" default:"15s" help:"Interval of the handler of misfires and dead nodes, 100ms to 5m."`
-	Heartbeat           dispatcher.Duration `env:"CARILLON_HEARTBEAT" default:"5s" help:"Interval of the heartbeat, 100ms to 60s."`
-	DeadAfter           dispatcher.Duration `env:"CARILLON_DEAD_AFTER" default:"60s" help:"Time without a heartbeat until a node counts as dead. At least two handler intervals and three heartbeats."`
-	DatabaseClockMargin dispatcher.Duration `env:"CARILLON_DATABASE_CLOCK_MARGIN" default:"0s" help:"How far the clocks of the database's servers differ at most, if it has several that take writes, 0s to a quarter of --dead-after. Fires are that much later."`
-	ClaimLead           dispatcher.Duration `env:"CARILLON_CLAIM_LEAD" default:"50ms" help:"How long before its scheduled time a fire is claimed, 1ms to 1s."`
-	ShareGrace          dispatcher.Duration `env:"CARILLON_SHARE_GRACE" default:"1s" help:"How long a due fire is left to its preferred node, 100ms to 60s."`
-	DrainTimeout        dispatcher.Duration `env:"CARILLON_DRAIN_TIMEOUT" default:"25s" help:"How long a shutdown waits for runs in flight, 0s to 24h."`
-	StopTimeout         dispatcher.Duration `env:"CARILLON_STOP_TIMEOUT" default:"0s" help:"When the platform kills a process after SIGTERM. --drain-timeout must be at least 5s shorter. 0s: not known."`
+	PollWindow          input.Duration `env:"CARILLON_POLL_WINDOW" default:"5s" help:"Interval and look-ahead of the poll, 100ms to 60s."`
+	HandlerInterval     input.Duration `env:"CARILLON_HANDLER_INTERVAL" default:"15s" help:"Interval of the handler of misfires and dead nodes, 100ms to 5m."`
+	Heartbeat           input.Duration `env:"CARILLON_HEARTBEAT" default:"5s" help:"Interval of the heartbeat, 100ms to 60s."`
+	DeadAfter           input.Duration `env:"CARILLON_DEAD_AFTER" default:"60s" help:"Time without a heartbeat until a node counts as dead. At least two handler intervals and three heartbeats."`
+	DatabaseClockMargin input.Duration `env:"CARILLON_DATABASE_CLOCK_MARGIN" default:"0s" help:"How far the clocks of the database's servers differ at most, if it has several that take writes, 0s to a quarter of --dead-after. Fires are that much later."`
+	ClaimLead           input.Duration `env:"CARILLON_CLAIM_LEAD" default:"50ms" help:"How long before its scheduled time a fire is claimed, 1ms to 1s."`
+	ShareGrace          input.Duration `env:"CARILLON_SHARE_GRACE" default:"1s" help:"How long a due fire is left to its preferred node, 100ms to 60s."`
+	DrainTimeout        input.Duration `env:"CARILLON_DRAIN_TIMEOUT" default:"25s" help:"How long a shutdown waits for runs in flight, 0s to 24h."`
+	StopTimeout         input.Duration `env:"CARILLON_STOP_TIMEOUT" default:"0s" help:"When the platform kills a process after SIGTERM. --drain-timeout must be at least 5s shorter. 0s: not known."`
 }
 
 // Between the end of its drain and its own end a node takes stopMargin at most, or mostStopMargin if
@@ -128,7 +128,7 @@ func (f intervalFlags) check() error {
 	var problems []error
 	for _, flag := range []struct {
 		name              string
-		value             dispatcher.Duration
+		value             input.Duration
 		shortest, longest time.Duration
 	}{
 		{"poll-window", f.PollWindow, 100 * time.Millisecond, time.Minute},

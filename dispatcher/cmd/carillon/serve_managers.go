@@ -15,16 +15,16 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/secretmanager"
 )
 
 // managerFlags say how a node reads secrets from their managers.
 type managerFlags struct {
-	SecretLifetime dispatcher.Duration `env:"CARILLON_SECRET_LIFETIME" default:"60s" help:"How long a secret of a manager (awssm:, ssm:, vault:) is used until it is read again, 1s to 1h."`
-	SecretKeep     dispatcher.Duration `env:"CARILLON_SECRET_KEEP" default:"15m" help:"How long, since it was read, a secret is used while its manager is unreachable or throttles, 0s to 24h. 0s: not at all."`
-	SecretAWSRole  string              `env:"CARILLON_SECRET_AWS_ROLE" placeholder:"ARN" help:"Role that is assumed to read awssm: and ssm: secrets of an app, with the app's external id and tag. {app} stands for the name of the app. Default: the node's own identity."`
+	SecretLifetime input.Duration `env:"CARILLON_SECRET_LIFETIME" default:"60s" help:"How long a secret of a manager (awssm:, ssm:, vault:) is used until it is read again, 1s to 1h."`
+	SecretKeep     input.Duration `env:"CARILLON_SECRET_KEEP" default:"15m" help:"How long, since it was read, a secret is used while its manager is unreachable or throttles, 0s to 24h. 0s: not at all."`
+	SecretAWSRole  string         `env:"CARILLON_SECRET_AWS_ROLE" placeholder:"ARN" help:"Role that is assumed to read awssm: and ssm: secrets of an app, with the app's external id and tag. {app} stands for the name of the app. Default: the node's own identity."`
 }
 
 var iamRole = regexp.MustCompile(`^arn:aws[a-z-]*:iam::[0-9]{12}:role/[A-Za-z0-9+=,.@_/-]{1,576}$`)
@@ -39,7 +39,7 @@ func (f managerFlags) check() error {
 	}
 	if role := strings.ReplaceAll(f.SecretAWSRole, invoke.AppPlaceholder, "app"); role != "" && !iamRole.MatchString(role) {
 		problems = append(problems, fmt.Errorf("--secret-aws-role (CARILLON_SECRET_AWS_ROLE): %s is not the ARN of a role, such as "+
-			"arn:aws:iam::123456789012:role/carillon-{app}", dispatcher.Echo(f.SecretAWSRole)))
+			"arn:aws:iam::123456789012:role/carillon-{app}", input.Echo(f.SecretAWSRole)))
 	}
 	return errors.Join(problems...)
 }
@@ -85,7 +85,7 @@ func (f vaultFlags) check() error {
 			"(not shown: it may hold a password)")
 	}
 	if f.VaultMount != "" && !vaultMount.MatchString(f.VaultMount) {
-		wrong("--vault-mount (CARILLON_VAULT_MOUNT): %s is not a path such as kubernetes", dispatcher.Echo(f.VaultMount))
+		wrong("--vault-mount (CARILLON_VAULT_MOUNT): %s is not a path such as kubernetes", input.Echo(f.VaultMount))
 	}
 	byToken := f.VaultAuth == "token"
 	if byToken && (f.VaultToken == "") == (f.VaultTokenFile == "") {
@@ -122,7 +122,7 @@ func (f vaultFlags) authorities() (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("--vault-ca (CARILLON_VAULT_CA): %s holds no certificate in PEM", dispatcher.Echo(f.VaultCA))
+		return nil, fmt.Errorf("--vault-ca (CARILLON_VAULT_CA): %s holds no certificate in PEM", input.Echo(f.VaultCA))
 	}
 	return pool, nil
 }

@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
 )
 
@@ -115,7 +115,7 @@ func (f oidcFlags) clientSecret() (string, error) {
 	secret := strings.TrimSpace(string(text))
 	if secret == "" {
 		return "", fmt.Errorf("--oidc-client-secret-file (CARILLON_OIDC_CLIENT_SECRET_FILE): %s is empty",
-			dispatcher.Echo(f.OIDCClientSecretFile))
+			input.Echo(f.OIDCClientSecretFile))
 	}
 	return secret, nil
 }

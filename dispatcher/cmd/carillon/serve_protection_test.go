@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -39,7 +40,7 @@ func TestNodeProtectsItsTaskDuringALongAttempt(t *testing.T) {
 	token := newToken(t, database)
 	n := startNodeWith(t, database, token, []string{"ECS_AGENT_URI=" + agent.URL + "/api/7"}, "--task-protection", "--drain-timeout=30s")
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, client.Condition{}))
-	call := func(name string, timeout dispatcher.Duration) {
+	call := func(name string, timeout input.Duration) {
 		t.Helper()
 		job := webhookJob("app", name, r.URL+"/"+name, nil)
 		job.Target.Webhook.Timeout = timeout

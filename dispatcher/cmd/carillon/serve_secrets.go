@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // secretDirFlag is the directory of the files that jobs refer to.
@@ -32,7 +32,7 @@ func (f secretDirFlag) check(own []ownFile) error {
 	dir := realPath(f.SecretDir)
 	refuse := func(what string) error {
 		return fmt.Errorf("--secret-dir (CARILLON_SECRET_DIR) %s holds %s, which jobs could use; give jobs a directory of their own, "+
-			"such as /etc/carillon/secrets", dispatcher.Echo(f.SecretDir), what)
+			"such as /etc/carillon/secrets", input.Echo(f.SecretDir), what)
 	}
 	for _, name := range platformTokens {
 		if slices.Contains(strings.Split(dir, string(filepath.Separator)), name) {

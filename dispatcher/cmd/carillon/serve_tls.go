@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // tlsFiles are the files that the API serves TLS with; the zero value is plain HTTP.
@@ -250,10 +251,10 @@ func (s *servedTLS) warnings(now time.Time) (all []string) {
 		case of.end.IsZero() || left > dispatcher.CertificateWarning:
 		case left <= 0:
 			all = append(all, fmt.Sprintf("the %s expired at %s; replace the file, which needs no restart",
-				of.what, dispatcher.FormatInstant(of.end)))
+				of.what, input.FormatInstant(of.end)))
 		default:
 			all = append(all, fmt.Sprintf("the %s expires at %s, within 14 days; replace the file, which needs no restart",
-				of.what, dispatcher.FormatInstant(of.end)))
+				of.what, input.FormatInstant(of.end)))
 		}
 	}
 	return all

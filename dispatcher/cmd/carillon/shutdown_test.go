@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -156,7 +157,7 @@ func TestShutdownEndsWhileDatabaseHangs(t *testing.T) {
 	g.hang()
 	reading := make(chan error, 1)
 	go func() {
-		_, err := n.Runs(t.Context(), dispatcher.RunQuery{App: "hangs", Page: dispatcher.Page{Limit: 10}})
+		_, err := n.Runs(t.Context(), dispatcher.RunQuery{App: "hangs", Page: input.Page{Limit: 10}})
 		reading <- err
 	}()
 	until(t, "a claim, a heartbeat and a request to wait for the database", func() bool { return g.waiting() >= 3 })

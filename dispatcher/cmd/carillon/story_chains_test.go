@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -242,7 +243,7 @@ func TestFailuresAndMisfiresAreTold(t *testing.T) {
 		job := must[dispatcher.Job](t)(n.Job(t.Context(), "shop", "load"))
 		nightly := job.Triggers["nightly"]
 		nightly.Expression, nightly.Timezone, nightly.MisfirePolicy = "* * * * * ?", "UTC", dispatcher.Skip
-		nightly.MisfireAfter = dispatcher.Duration(time.Second)
+		nightly.MisfireAfter = input.Duration(time.Second)
 		job.Triggers["nightly"] = nightly
 		must[dispatcher.Job](t)(n.PauseJob(t.Context(), "shop", "load", "", true, client.Condition{Existing: true}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{Existing: true}))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -101,7 +102,7 @@ func messageJobs() (orders, announce dispatcher.Job) {
 	announce.Target = dispatcher.Target{SNS: &sns}
 	for _, job := range []*dispatcher.Job{&orders, &announce} {
 		job.Retry.SetDefaults()
-		job.Retry.Base, job.Retry.Cap = dispatcher.Duration(dispatcher.MinDuration), dispatcher.Duration(dispatcher.MinDuration)
+		job.Retry.Base, job.Retry.Cap = input.Duration(input.MinDuration), input.Duration(input.MinDuration)
 		job.Retry.MaxAttempts = dispatcher.MostAttempts // until the test has ended the fault
 	}
 	return orders, announce

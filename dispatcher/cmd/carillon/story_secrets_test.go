@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -78,7 +79,7 @@ func TestStorySecretsAreUsedFromWhereTheyAreKept(t *testing.T) {
 		}
 		job := webhookJob("billing", fmt.Sprint("invoice", i), target.URL, nil)
 		job.Retry.SetDefaults()
-		job.Retry.Base, job.Retry.Cap = dispatcher.Duration(dispatcher.MinDuration), dispatcher.Duration(dispatcher.MinDuration)
+		job.Retry.Base, job.Retry.Cap = input.Duration(input.MinDuration), input.Duration(input.MinDuration)
 		job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Reference: reference}}}
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -109,7 +110,7 @@ func TestStoryObjectiveIsMeasured(t *testing.T) {
 	n := startNode(t, database, newToken(t, database), quick()...)
 	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "billing", Enabled: true}, client.Condition{}))
 	job := webhookJob("billing", "invoices", r.URL, map[string]string{"often": "0 0 12 1 1 ?"})
-	job.Objective = &dispatcher.Objective{Within: dispatcher.Duration(1e9), Of: "99.9%"}
+	job.Objective = &dispatcher.Objective{Within: input.Duration(1e9), Of: "99.9%"}
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	for i, printed := range n.commandsOf(t, page) {
 		if !strings.Contains(printed, "99.9% within 1s") || !strings.Contains(printed, "100%") {

@@ -9,14 +9,15 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // tailCommand follows the runs of apps.
 type tailCommand struct {
 	apiFlags
 	outputFlags
-	Of    string              `arg:"" optional:"" name:"app[/job]" help:"Only this app, or this job. Default: all apps that the token may see."`
-	Since dispatcher.Duration `default:"0s" help:"Begin with what happened this long ago, at most 1h."`
+	Of    string         `arg:"" optional:"" name:"app[/job]" help:"Only this app, or this job. Default: all apps that the token may see."`
+	Since input.Duration `default:"0s" help:"Begin with what happened this long ago, at most 1h."`
 }
 
 // Run prints each attempt that ends and each misfire decision, until it is interrupted.
@@ -158,7 +159,7 @@ func (f *follower) runs(ctx context.Context, app string, now time.Time, current 
 			dispatcher.RunWaitingCallback, dispatcher.RunWaitingShards)
 	}
 	for _, state := range states {
-		query := dispatcher.RunQuery{App: app, Job: f.job, State: state, Page: dispatcher.Page{Limit: pageSize}}
+		query := dispatcher.RunQuery{App: app, Job: f.job, State: state, Page: input.Page{Limit: pageSize}}
 		if state == "" {
 			query.From = now.Add(-max(tailWindow, now.Sub(f.from)))
 			if f.polled {
@@ -231,7 +232,7 @@ func (f *follower) note(run dispatcher.Run, now time.Time, found *[]happening) b
 
 // misfires looks at the latest decisions of an app. A catch-up run may have a scheduled time of long ago.
 func (f *follower) misfires(ctx context.Context, app string, now time.Time, _ map[string]bool) (found []happening, err error) {
-	list, err := f.api.Misfires(ctx, dispatcher.RunQuery{App: app, Job: f.job, Page: dispatcher.Page{Limit: pageSize}})
+	list, err := f.api.Misfires(ctx, dispatcher.RunQuery{App: app, Job: f.job, Page: input.Page{Limit: pageSize}})
 	if err != nil {
 		return nil, err
 	}

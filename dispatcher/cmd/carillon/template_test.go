@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -29,10 +30,10 @@ func TestTemplatesRenderTheSameAfterACrash(t *testing.T) {
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "told", Enabled: true}, client.Condition{}))
 		job := webhookJob("told", "job", r.URL, map[string]string{"tick": "0/2 * * * * ?"})
 		tick := job.Triggers["tick"]
-		tick.MisfireAfter = dispatcher.Duration(time.Hour) // so that none is missed
+		tick.MisfireAfter = input.Duration(time.Hour) // so that none is missed
 		job.Triggers["tick"] = tick
 		job.Retry.SetDefaults()
-		job.Retry.Delays = []dispatcher.Duration{dispatcher.Duration(3 * time.Second)}
+		job.Retry.Delays = []input.Duration{input.Duration(3 * time.Second)}
 		w := job.Target.Webhook
 		w.URL += `/{{.Run}}/{{.PreviousFire}}/{{date "%s%L" .ScheduledAt}}/{{.NextFire}}`
 		w.Headers, w.Body = map[string]string{"X-Attempt": "{{.Attempt}}"}, `{"at":{{json .ScheduledAt}}}`
@@ -51,17 +52,17 @@ func TestTemplatesRenderTheSameAfterACrash(t *testing.T) {
 		n = startNode(t, database, token, args...)
 		r.await(t, "further attempts of those before the crash", func(all []arrival) bool { return again(all) >= 4 })
 		for _, a := range r.all() {
-			want := fmt.Sprintf("/%s/%s/%d/%s", a.run, dispatcher.FormatInstant(a.scheduled.Add(-2*time.Second)),
-				a.scheduled.UnixMilli(), dispatcher.FormatInstant(a.scheduled.Add(2*time.Second)))
+			want := fmt.Sprintf("/%s/%s/%d/%s", a.run, input.FormatInstant(a.scheduled.Add(-2*time.Second)),
+				a.scheduled.UnixMilli(), input.FormatInstant(a.scheduled.Add(2*time.Second)))
 			if a.path != want {
 				t.Errorf("attempt %d was told %s, want %s", a.attempt, a.path, want)
 			}
 		}
 
 		w.Body = "{{.Secrets}}"
-		var problems dispatcher.Problems
+		var problems input.Problems
 		if _, err := n.PutJob(t.Context(), job, client.Condition{}); !errors.As(err, &problems) || len(problems) != 1 ||
-			problems[0].Path != "/target/webhook/body" || problems[0].Code != dispatcher.CodeTemplateField {
+			problems[0].Path != "/target/webhook/body" || problems[0].Code != input.CodeTemplateField {
 			t.Errorf("a bad template: %v, want template_field at its body", err)
 		}
 	})

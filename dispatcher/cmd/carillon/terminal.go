@@ -8,20 +8,20 @@ import (
 	"strings"
 	"unicode/utf16"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
-// plain makes foreign text safe for a terminal; see dispatcher.ShownText.
-func plain(text string) string { return dispatcher.ShownText(text, "") }
+// plain makes foreign text safe for a terminal; see input.ShownText.
+func plain(text string) string { return input.ShownText(text, "") }
 
 // plainJSON does the same to JSON, whose value stays the same. Its line breaks and blanks are between values.
 func plainJSON(text string) string {
-	if !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && dispatcher.UnsafeToShow(r) }) {
+	if !strings.ContainsFunc(text, func(r rune) bool { return r != '\n' && input.UnsafeToShow(r) }) {
 		return text
 	}
 	var safe strings.Builder
 	for _, r := range text {
-		if r == '\n' || !dispatcher.UnsafeToShow(r) {
+		if r == '\n' || !input.UnsafeToShow(r) {
 			safe.WriteRune(r)
 			continue
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // tokenCommand manages the bearer tokens of the API. The first one is made in the database, which needs no token.
@@ -59,7 +60,7 @@ func (t *tokenListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	all, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.APIToken], error) { return api.Tokens(ctx, page) })
+	all, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.APIToken], error) { return api.Tokens(ctx, page) })
 	if err != nil {
 		return err
 	}
@@ -106,8 +107,8 @@ func (t *tokenShowCommand) Run(ctx context.Context, c console) error {
 // tokenRotateCommand rotates a token.
 type tokenRotateCommand struct {
 	tokenFlags
-	Overlap   dispatcher.Duration `default:"24h" help:"How long the old secret still works, 0s to 720h."`
-	ExpiresIn dispatcher.Duration `default:"0s" placeholder:"DURATION" help:"How long the token works from now on. 0s: it keeps its expiry."`
+	Overlap   input.Duration `default:"24h" help:"How long the old secret still works, 0s to 720h."`
+	ExpiresIn input.Duration `default:"0s" placeholder:"DURATION" help:"How long the token works from now on. 0s: it keeps its expiry."`
 }
 
 // Validate checks the times.

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // tokenCreateCommand creates a token.
@@ -18,12 +19,12 @@ type tokenCreateCommand struct {
 	outputFlags
 	Database string `env:"CARILLON_DATABASE,DATABASE_URL" placeholder:"URL" help:"Make the token in this database, without another token: postgres://user@host/name, or sqlite:PATH."`
 	loginFlags
-	DatabaseWithout []string            `env:"CARILLON_DATABASE_WITHOUT" hidden:""` // for tests
-	Name            string              `required:"" help:"Name of the token, shown in the audit log."`
-	Description     string              `placeholder:"TEXT" help:"What the token is for."`
-	Scope           []dispatcher.Scope  `default:"read,run,write" placeholder:"SCOPE,..." help:"What the token allows: read, run, write, register, metrics, export, import, admin. None includes another."`
-	Apps            []string            `placeholder:"APP,..." help:"Apps that the token is bound to. Default: all apps and the node routes."`
-	ExpiresIn       dispatcher.Duration `default:"0s" placeholder:"DURATION" help:"How long the token works, such as 2160h. 0s: until it is revoked."`
+	DatabaseWithout []string           `env:"CARILLON_DATABASE_WITHOUT" hidden:""` // for tests
+	Name            string             `required:"" help:"Name of the token, shown in the audit log."`
+	Description     string             `placeholder:"TEXT" help:"What the token is for."`
+	Scope           []dispatcher.Scope `default:"read,run,write" placeholder:"SCOPE,..." help:"What the token allows: read, run, write, register, metrics, export, import, admin. None includes another."`
+	Apps            []string           `placeholder:"APP,..." help:"Apps that the token is bound to. Default: all apps and the node routes."`
+	ExpiresIn       input.Duration     `default:"0s" placeholder:"DURATION" help:"How long the token works, such as 2160h. 0s: until it is revoked."`
 }
 
 // Validate checks the token.
@@ -34,7 +35,7 @@ func (t *tokenCreateCommand) Validate() error {
 // mostExpiresIn is far, but its instants can still be written.
 const mostExpiresIn = 100 * 365 * 24 * time.Hour
 
-func checkExpiresIn(in dispatcher.Duration) error {
+func checkExpiresIn(in input.Duration) error {
 	if in.Std() < 0 || in.Std() > mostExpiresIn {
 		return fmt.Errorf("--expires-in: %s is not between 0s and %s", in, mostExpiresIn)
 	}
@@ -42,7 +43,7 @@ func checkExpiresIn(in dispatcher.Duration) error {
 }
 
 // expiry returns when a token expires that is made now; nil: never.
-func expiry(in dispatcher.Duration, now time.Time) *time.Time {
+func expiry(in input.Duration, now time.Time) *time.Time {
 	if in == 0 {
 		return nil
 	}
@@ -56,7 +57,7 @@ func (t *tokenCreateCommand) token(now time.Time) dispatcher.APIToken {
 
 // flagProblems names flags where problems name fields.
 func flagProblems(err error) error {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if !errors.As(err, &problems) {
 		return err
 	}
@@ -75,7 +76,7 @@ func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
 	issued, err := t.create(ctx, t.token(time.Now()))
 	if errors.Is(err, dispatcher.ErrPrecondition) {
 		return fmt.Errorf("token %s exists; choose another name, or revoke it first with: carillon token revoke %s: %w",
-			dispatcher.Echo(t.Name), t.Name, dispatcher.ErrPrecondition)
+			input.Echo(t.Name), t.Name, dispatcher.ErrPrecondition)
 	}
 	if err != nil {
 		return err
@@ -157,4 +158,4 @@ func createToken(ctx context.Context, s dispatcher.Store, token dispatcher.APITo
 }
 
 // byCommandLine is who changes a database directly.
-func byCommandLine() dispatcher.Change { return dispatcher.Change{Actor: "command line"} }
+func byCommandLine() input.Change { return input.Change{Actor: "command line"} }

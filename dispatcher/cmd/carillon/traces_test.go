@@ -15,6 +15,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
 )
@@ -67,7 +68,7 @@ func TestAttemptsOfARunShareATraceOverTheDeathOfANode(t *testing.T) {
 		job.Target.Webhook.TraceContext = true
 		job.Target.Webhook.Headers = map[string]string{"X-Key": "canary-header"}
 		job.Payload = json.RawMessage(`"canary-payload"`)
-		job.Retry = dispatcher.Retry{MaxAttempts: 5, Base: dispatcher.Duration(time.Second), Cap: dispatcher.Duration(time.Second),
+		job.Retry = dispatcher.Retry{MaxAttempts: 5, Base: input.Duration(time.Second), Cap: input.Duration(time.Second),
 			MaxAge: dispatcher.DefaultMaxAge}
 		job.OnSuccess = &dispatcher.Follow{Jobs: []string{"after"}}
 		must[dispatcher.Job](t)(first.PutJob(t.Context(), job, client.Condition{}))

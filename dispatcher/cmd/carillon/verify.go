@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -30,7 +31,7 @@ func (v *verifyCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	query := verify.Query{App: v.App, From: from, To: to, Page: dispatcher.Page{Limit: verifyPage}}
+	query := verify.Query{App: v.App, From: from, To: to, Page: input.Page{Limit: verifyPage}}
 	api, err := v.client(ctx)
 	if err != nil {
 		return err
@@ -85,7 +86,7 @@ func (v *verifyCommand) print(c console, totals map[string]*verify.Trigger) erro
 	for _, one := range all {
 		for _, d := range one.Discrepancies {
 			if v.Output == outputTable {
-				fmt.Fprintf(c.out, "%s  %s  %s\n", d.Kind, dispatcher.FormatInstant(d.At), plain(v.App+"/"+one.Job+"/"+one.Trigger))
+				fmt.Fprintf(c.out, "%s  %s  %s\n", d.Kind, input.FormatInstant(d.At), plain(v.App+"/"+one.Job+"/"+one.Trigger))
 			}
 		}
 	}
@@ -115,7 +116,7 @@ func (v *verifyCommand) printLeaks(c console, leaks []dispatcher.Leak) error {
 			line += "  on node " + leak.Node.String()
 		}
 		if leak.Since != nil {
-			line += "  since " + dispatcher.FormatInstant(*leak.Since)
+			line += "  since " + input.FormatInstant(*leak.Since)
 		}
 		fmt.Fprintln(c.out, plain(line))
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -223,7 +224,7 @@ func TestGapOfAKilledNodeIsExplained(t *testing.T) {
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "gap", Enabled: true}, client.Condition{}))
 		job := webhookJob("gap", "ticks", r.URL+"/tick", map[string]string{"tick": "* * * * * ?"})
 		tick := job.Triggers["tick"]
-		tick.MisfireAfter = dispatcher.Duration(2 * time.Second)
+		tick.MisfireAfter = input.Duration(2 * time.Second)
 		job.Triggers["tick"] = tick
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("gap", "slow", r.URL+"/slow", nil), client.Condition{}))
@@ -278,7 +279,7 @@ func checkLedger(t *testing.T, n *node, app, job string, step time.Duration, cra
 		}
 	}
 	misfires := must[client.List[dispatcher.Misfire]](t)(n.Misfires(t.Context(),
-		dispatcher.RunQuery{App: app, Job: job, Page: dispatcher.Page{Limit: 1000}}))
+		dispatcher.RunQuery{App: app, Job: job, Page: input.Page{Limit: 1000}}))
 	covered := false
 	for _, m := range misfires.Items {
 		for at := m.From; !at.After(m.To); at = at.Add(step) {
@@ -305,7 +306,7 @@ func TestFiresAreOnTimeAgainAfterAPauseThatMissedSome(t *testing.T) {
 		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "pause", Enabled: true}, client.Condition{}))
 		job := webhookJob("pause", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"})
 		tick := job.Triggers["tick"]
-		tick.MisfireAfter = dispatcher.Duration(10 * time.Second) // shorter than the poll window
+		tick.MisfireAfter = input.Duration(10 * time.Second) // shorter than the poll window
 		job.Triggers["tick"] = tick
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 		of := func(kind dispatcher.RunKind) (count int) {

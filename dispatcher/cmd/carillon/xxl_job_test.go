@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/program"
 )
@@ -102,7 +103,7 @@ func (n *node) declareExecutors(ports []int) {
 	group.Kind, group.AppName = dispatcher.GroupXXLJob, executorsAppName
 	group.AccessToken = &dispatcher.Secret{Reference: "env:SECRET_FINANCE_TOKEN"}
 	group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.0/8"}, Ports: ports,
-		Heartbeat: dispatcher.Duration(time.Second), ExpireAfter: dispatcher.Duration(10 * time.Second)}
+		Heartbeat: input.Duration(time.Second), ExpireAfter: input.Duration(10 * time.Second)}
 	must[dispatcher.EndpointGroup](n.t)(n.PutGroup(n.t.Context(), group, client.Condition{}))
 }
 
@@ -123,7 +124,7 @@ func (n *node) declareHandler(name, group string, run dispatcher.XXLJobRun, chan
 // executors returns the ids of the executors that the group has.
 func (n *node) executors() (ids []string) {
 	n.t.Helper()
-	page := must[client.List[dispatcher.Endpoint]](n.t)(n.Endpoints(n.t.Context(), executorsApp, executorsGroup, dispatcher.Page{}))
+	page := must[client.List[dispatcher.Endpoint]](n.t)(n.Endpoints(n.t.Context(), executorsApp, executorsGroup, input.Page{}))
 	for _, endpoint := range page.Items {
 		ids = append(ids, endpoint.ID)
 	}
@@ -199,7 +200,7 @@ func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 	}
 
 	tooLong := sleeping()
-	tooLong.ExecutorTimeout = dispatcher.Duration(time.Second)
+	tooLong.ExecutorTimeout = input.Duration(time.Second)
 	for name, one := range map[string]struct {
 		run   dispatcher.XXLJobRun
 		state dispatcher.RunState
@@ -222,7 +223,7 @@ func TestExecutorOfXXLJobRunsEndToEnd(t *testing.T) {
 		}
 	}
 	late := sleeping()
-	late.CallbackTimeout = dispatcher.Duration(time.Second)
+	late.CallbackTimeout = input.Duration(time.Second)
 	n.declareHandler("late", executorsGroup, late, nil)
 	if run := n.runUntil("late", dispatcher.RunTimedOut); run.Class != dispatcher.ClassCallbackTime {
 		t.Errorf("a run without callback ended with %s %q", run.Class, run.Error)
@@ -309,9 +310,9 @@ func TestFleetOfExecutorsLosesNoFire(t *testing.T) {
 		fleet = append(fleet, startExecutor(t, binary, address, executorsToken, n))
 	}
 	until(t, "all executors to register", func() bool { return len(n.executors()) == 3 })
-	run := dispatcher.XXLJobRun{Handler: "sleeping", Param: "200ms", CallbackTimeout: dispatcher.Duration(10 * time.Second)}
+	run := dispatcher.XXLJobRun{Handler: "sleeping", Param: "200ms", CallbackTimeout: input.Duration(10 * time.Second)}
 	n.declareHandler("invoices", executorsGroup, run, func(job *dispatcher.Job) {
-		job.Retry.MaxAttempts, job.Retry.Base = dispatcher.MostAttempts, dispatcher.Duration(100*time.Millisecond)
+		job.Retry.MaxAttempts, job.Retry.Base = dispatcher.MostAttempts, input.Duration(100*time.Millisecond)
 		for i := range 4 {
 			trigger := dispatcher.Trigger{}
 			trigger.SetDefaults()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -140,11 +141,11 @@ func triggersOfAPI(ctx context.Context, api *client.Client) ([]namedSpec, error)
 	}
 	var found []namedSpec
 	for _, app := range apps {
-		jobs, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Job], error) { return api.Jobs(ctx, app, page) })
+		jobs, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Job], error) { return api.Jobs(ctx, app, page) })
 		if err != nil {
 			return nil, err
 		}
-		calendars, _, err := allPages(0, func(page dispatcher.Page) (client.List[dispatcher.Calendar], error) {
+		calendars, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Calendar], error) {
 			return api.Calendars(ctx, app, page)
 		})
 		if err == nil {

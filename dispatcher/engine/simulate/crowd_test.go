@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const (
@@ -26,7 +27,7 @@ func (w *world) crowd() {
 			j.Retry.SetDefaults()
 		})
 	}
-	long := dispatcher.Change{Actor: byTest.Actor, Now: w.clock().AddDate(-11, 0, 0)}
+	long := input.Change{Actor: byTest.Actor, Now: w.clock().AddDate(-11, 0, 0)}
 	for i := range deletedJobs {
 		name := fmt.Sprint("deleted", i)
 		w.declare(name, "rate(1h)", nil)
@@ -41,7 +42,7 @@ func (w *world) crowd() {
 // enable puts an app.
 func (w *world) enable(name string, enabled bool) {
 	w.t.Helper()
-	app := dispatcher.App{Name: name, Enabled: enabled, Retention: dispatcher.Duration(24 * time.Hour)}
+	app := dispatcher.App{Name: name, Enabled: enabled, Retention: input.Duration(24 * time.Hour)}
 	if _, _, err := w.store.PutApp(w.t.Context(), app, byTest); err != nil {
 		w.t.Fatal(err)
 	}
@@ -53,7 +54,7 @@ func (w *world) declareAgain(exists bool) {
 	w.t.Helper()
 	const again = "again"
 	if exists {
-		if err := w.store.DeleteJob(w.t.Context(), "app", again, dispatcher.Change{Actor: byTest.Actor, Now: w.clock()}); err != nil {
+		if err := w.store.DeleteJob(w.t.Context(), "app", again, input.Change{Actor: byTest.Actor, Now: w.clock()}); err != nil {
 			w.t.Fatal(err)
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // errInjected is the error of a call that fails by an injected fault.
@@ -248,7 +249,7 @@ func (f *faulty) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat t
 }
 
 func (f *faulty) SetNodeState(
-	ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change dispatcher.Change,
+	ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState, change input.Change,
 ) (dispatcher.Node, error) {
 	return call(ctx, f, "SetNodeState", func(ctx context.Context) (dispatcher.Node, error) {
 		return f.Store.SetNodeState(ctx, id, state, change)
@@ -270,7 +271,7 @@ func (f *faulty) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 	return act(ctx, f, "Unlock", func(ctx context.Context) error { return f.Store.Unlock(ctx, locks) })
 }
 
-func (f *faulty) OverdueApps(ctx context.Context, apps []string, labels dispatcher.Labels, from, now time.Time) ([]string, error) {
+func (f *faulty) OverdueApps(ctx context.Context, apps []string, labels input.Labels, from, now time.Time) ([]string, error) {
 	return call(ctx, f, "OverdueApps", func(ctx context.Context) ([]string, error) {
 		return f.Store.OverdueApps(ctx, apps, labels, from, now)
 	})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -36,7 +37,7 @@ func TestBrokenJobDelaysNoHealthyJobOnItsHost(t *testing.T) {
 					}
 					return 50 * time.Millisecond, http.StatusOK
 				}
-				other := dispatcher.App{Name: "other", Enabled: true, Retention: dispatcher.Duration(24 * time.Hour)}
+				other := dispatcher.App{Name: "other", Enabled: true, Retention: input.Duration(24 * time.Hour)}
 				if _, _, err := w.store.PutApp(t.Context(), other, byTest); err != nil {
 					t.Fatal(err)
 				}
@@ -264,7 +265,7 @@ func TestRunOfAJobWithAShortMaxAgeIsAttempted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n, _, back := waitForDownHost(t, 60, func(j *dispatcher.Job) {
 			j.Retry.SetDefaults()
-			j.Retry.MaxAge = dispatcher.Duration(time.Second)
+			j.Retry.MaxAge = input.Duration(time.Second)
 		})
 		time.Sleep(time.Second)
 		last, err := w.store.RequestRun(t.Context(), "app", "calls", nil, byTest)

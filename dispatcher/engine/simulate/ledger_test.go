@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -70,12 +71,12 @@ func (a *auditor) accountTrigger(job string, d dispatcher.DueTrigger) {
 			}
 		}
 		if n != 1 {
-			a.t.Errorf("%s at %s: %d entries in the ledger, want 1", job, dispatcher.FormatInstant(at), n)
+			a.t.Errorf("%s at %s: %d entries in the ledger, want 1", job, input.FormatInstant(at), n)
 		}
 		delete(found, at)
 	}
 	for at := range found {
-		a.t.Errorf("%s at %s: in the ledger, but no instant of %s", job, dispatcher.FormatInstant(at), version.Spec.Expression)
+		a.t.Errorf("%s at %s: in the ledger, but no instant of %s", job, input.FormatInstant(at), version.Spec.Expression)
 	}
 }
 
@@ -93,7 +94,7 @@ func (a *auditor) version(trigger int64) dispatcher.TriggerVersion {
 func (a *auditor) ledger(job string, from, to time.Time) map[time.Time]int {
 	a.t.Helper()
 	found := map[time.Time]int{}
-	query := dispatcher.RunQuery{App: "app", Job: job, From: from, To: to.Add(-time.Millisecond), Page: dispatcher.Page{Limit: 1000}}
+	query := dispatcher.RunQuery{App: "app", Job: job, From: from, To: to.Add(-time.Millisecond), Page: input.Page{Limit: 1000}}
 	for {
 		page, err := a.store.Runs(a.t.Context(), query)
 		if err != nil {
@@ -114,7 +115,7 @@ func (a *auditor) ledger(job string, from, to time.Time) map[time.Time]int {
 // ranges returns the misfires of a job that touch [from, to).
 func (a *auditor) ranges(job string, from, to time.Time) []dispatcher.Misfire {
 	a.t.Helper()
-	query := dispatcher.RunQuery{App: "app", Job: job, From: from, To: to.Add(-time.Millisecond), Page: dispatcher.Page{Limit: 1000}}
+	query := dispatcher.RunQuery{App: "app", Job: job, From: from, To: to.Add(-time.Millisecond), Page: input.Page{Limit: 1000}}
 	all, err := a.store.Misfires(a.t.Context(), query)
 	if err != nil {
 		a.t.Fatal(err)
@@ -133,7 +134,7 @@ func (a *auditor) ended(age time.Duration) {
 		time.Sleep(wait)
 	}
 	for _, r := range left {
-		a.t.Errorf("%s at %s: still %s, attempt %d", r.Job, dispatcher.FormatInstant(r.ScheduledAt), r.State, r.Attempt)
+		a.t.Errorf("%s at %s: still %s, attempt %d", r.Job, input.FormatInstant(r.ScheduledAt), r.State, r.Attempt)
 	}
 }
 
@@ -141,7 +142,7 @@ func (a *auditor) ended(age time.Duration) {
 func (a *auditor) live(age time.Duration) (left []dispatcher.Run) {
 	a.t.Helper()
 	for _, state := range []dispatcher.RunState{dispatcher.RunQueued, dispatcher.RunClaimed, dispatcher.RunRunning, dispatcher.RunRetrying} {
-		query := dispatcher.RunQuery{App: "app", State: state, To: a.clock().Add(-age), Page: dispatcher.Page{Limit: 10}}
+		query := dispatcher.RunQuery{App: "app", State: state, To: a.clock().Add(-age), Page: input.Page{Limit: 10}}
 		page, err := a.store.Runs(a.t.Context(), query)
 		if err != nil {
 			a.t.Fatal(err)

@@ -18,6 +18,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var (
@@ -182,7 +183,7 @@ func (w *world) declareAll() {
 	type trigger = *dispatcher.Trigger
 	in := func(zone string, delivery dispatcher.Delivery) func(job, trigger) {
 		return func(j job, t trigger) {
-			j.Delivery, t.Timezone, t.MisfireAfter = delivery, zone, dispatcher.Duration(3*time.Hour)
+			j.Delivery, t.Timezone, t.MisfireAfter = delivery, zone, input.Duration(3*time.Hour)
 		}
 	}
 	once := func(j job, _ trigger) { j.Delivery = dispatcher.AtMostOnce }
@@ -193,14 +194,14 @@ func (w *world) declareAll() {
 	w.declare("weekly", "0 0 9 ? * MON", in("Europe/Berlin", dispatcher.AtLeastOnce))
 	w.declare("monthly", "0 0 0 L * ?", in("Asia/Kathmandu", dispatcher.AtMostOnce))
 	w.declare("spread", "0 H H * * ?", nil)
-	w.declare("late", "0 0 6 * * ?", func(_ job, t trigger) { t.Jitter = dispatcher.Duration(40 * time.Minute) })
-	w.declare("patient", "rate(36h)", func(_ job, t trigger) { t.MisfireAfter = dispatcher.Duration(24 * time.Hour) })
+	w.declare("late", "0 0 6 * * ?", func(_ job, t trigger) { t.Jitter = input.Duration(40 * time.Minute) })
+	w.declare("patient", "rate(36h)", func(_ job, t trigger) { t.MisfireAfter = input.Duration(24 * time.Hour) })
 	w.declare("delay", "delay(11h)", nil)
 	w.declare("payout", "delay(17h)", once)
 	w.declare("flaky", "rate(7h)", func(j job, _ trigger) {
 		j.Retry = dispatcher.Retry{
-			MaxAttempts: 4, Base: dispatcher.Duration(time.Hour),
-			Cap: dispatcher.Duration(4 * time.Hour), MaxAge: dispatcher.Duration(24 * time.Hour),
+			MaxAttempts: 4, Base: input.Duration(time.Hour),
+			Cap: input.Duration(4 * time.Hour), MaxAge: input.Duration(24 * time.Hour),
 		}
 	})
 	for name, policy := range map[string]dispatcher.ConcurrencyPolicy{

@@ -16,6 +16,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -96,7 +97,7 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 	o.Logger = slog.New(slog.DiscardHandler)
 	w := &world{t: t, seed: seed, store: s, db: db, options: o, longest: 2 * time.Second, begun: time.Now(), declared: map[string]bool{},
 		requests: map[attempt]time.Time{}, sent: map[dispatcher.RunKey]int{}, serial: map[string]map[attempt]dispatcher.NodeID{}}
-	const retention = dispatcher.Duration(10 * 365 * 24 * time.Hour)
+	const retention = input.Duration(10 * 365 * 24 * time.Hour)
 	app := dispatcher.App{Name: "app", Enabled: true, Retention: retention,
 		Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Retention: retention}}}
 	if _, _, err := s.PutApp(t.Context(), app, byTest); err != nil {
@@ -105,7 +106,7 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 	return w
 }
 
-var byTest = dispatcher.Change{Actor: "simulation", Operator: true}
+var byTest = input.Change{Actor: "simulation", Operator: true}
 
 // memory is a directory in memory, or empty for the default.
 func memory() string {
@@ -149,7 +150,7 @@ func (w *world) declare(name, expression string, change func(*dispatcher.Job, *d
 		change(&job, &trigger)
 	}
 	job.Triggers = map[string]dispatcher.Trigger{"t": trigger}
-	if _, _, err := w.store.PutJob(w.t.Context(), job, dispatcher.Change{Actor: byTest.Actor, Now: w.clock()}); err != nil {
+	if _, _, err := w.store.PutJob(w.t.Context(), job, input.Change{Actor: byTest.Actor, Now: w.clock()}); err != nil {
 		w.t.Fatal(err)
 	}
 	if job.Slots() == 1 {
@@ -249,7 +250,7 @@ func (w *world) request(call dispatcher.Call) (over func()) {
 	sent, twice := w.requests[key]
 	w.requests[key] = now
 	w.sent[call.Key]++
-	what := fmt.Sprintf("%s/%s at %s, attempt %d", call.Job, call.Trigger, dispatcher.FormatInstant(call.Key.ScheduledAt), call.Attempt)
+	what := fmt.Sprintf("%s/%s at %s, attempt %d", call.Job, call.Trigger, input.FormatInstant(call.Key.ScheduledAt), call.Attempt)
 	furthest := w.furthest
 	if call.Key.Kind == dispatcher.KindCatchUp {
 		// The node decided by the clock as it last saw it, before it was set back.

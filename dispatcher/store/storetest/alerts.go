@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // alertTests are the tests of alerts.
@@ -73,7 +74,7 @@ func (f *fixture) putAlert(a dispatcher.Alert, now time.Time) dispatcher.Alert {
 }
 
 // watched puts a job that fires each minute.
-func (f *fixture) watched(name string, labels dispatcher.Labels) {
+func (f *fixture) watched(name string, labels input.Labels) {
 	f.Helper()
 	j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
 	j.Labels = labels
@@ -103,7 +104,7 @@ func (f *fixture) told(alert string) string {
 
 func (f *fixture) notifications(alert string) (all []dispatcher.AlertNotification) {
 	f.Helper()
-	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: alert + ".alert", Page: dispatcher.Page{Limit: 1000}})
+	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: alert + ".alert", Page: input.Page{Limit: 1000}})
 	f.must(err)
 	for _, listed := range slices.Backward(runs) {
 		run, err := f.Store.Run(f.Context(), listed.ID)
@@ -119,7 +120,7 @@ func (f *fixture) notifications(alert string) (all []dispatcher.AlertNotificatio
 func (f *fixture) alertEvents() string {
 	f.Helper()
 	var all []string
-	query := dispatcher.AlertEventQuery{App: "shop", Page: dispatcher.Page{Limit: 2}}
+	query := dispatcher.AlertEventQuery{App: "shop", Page: input.Page{Limit: 2}}
 	for {
 		page, err := f.AlertEvents(f.Context(), query)
 		f.must(err)
@@ -147,7 +148,7 @@ func inAnyOrder(list string) string {
 func (f *fixture) firing() string {
 	f.Helper()
 	states, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Firing: true, Now: t0,
-		Page: dispatcher.Page{Limit: 1000}})
+		Page: input.Page{Limit: 1000}})
 	f.must(err)
 	var all []string
 	for _, s := range states {
@@ -174,8 +175,8 @@ func (f *fixture) watch(now time.Time) (notified int) {
 
 func testAlerts(t *testing.T, f *fixture) {
 	a := pager("night")
-	a.Jobs, a.Labels = []string{"b", "a"}, dispatcher.Labels{"team": "x"}
-	a.Mutes = []dispatcher.AlertMuteWindow{{Schedule: "0 0 2 * * ?", Duration: dispatcher.Duration(time.Hour), Timezone: "Europe/Berlin"}}
+	a.Jobs, a.Labels = []string{"b", "a"}, input.Labels{"team": "x"}
+	a.Mutes = []dispatcher.AlertMuteWindow{{Schedule: "0 0 2 * * ?", Duration: input.Duration(time.Hour), Timezone: "Europe/Berlin"}}
 	stored := f.putAlert(a, t0)
 	f.expect("the revision of a new alert", stored.Revision, int64(1))
 	a.Description = "changed"
@@ -186,10 +187,10 @@ func testAlerts(t *testing.T, f *fixture) {
 	want.Warnings = stored.Warnings // of jobs that there are not, see testAlertOfNoJob
 	wantDiff(t, "the alert", want, stored)
 	f.putAlert(pager("all"), t0)
-	list, err := f.Alerts(t.Context(), "shop", dispatcher.Page{Limit: 10, Cursor: "all"})
+	list, err := f.Alerts(t.Context(), "shop", input.Page{Limit: 10, Cursor: "all"})
 	f.must(err)
 	f.expect("alerts after the first", len(list), 1)
-	err = f.DeleteAlert(t.Context(), "shop", "night", dispatcher.Change{IfRevision: 1, Now: t0})
+	err = f.DeleteAlert(t.Context(), "shop", "night", input.Change{IfRevision: 1, Now: t0})
 	if !errors.Is(err, dispatcher.ErrPrecondition) {
 		t.Errorf("DeleteAlert of an old revision: %v", err)
 	}
@@ -201,7 +202,7 @@ func testAlerts(t *testing.T, f *fixture) {
 	if _, _, err := f.PutAlert(t.Context(), dispatcher.Alert{App: "shop", Name: "x"}, at(t0)); err == nil {
 		t.Error("PutAlert takes an alert without conditions and destination")
 	}
-	jobs, err := f.Jobs(t.Context(), "shop", dispatcher.Page{Limit: 10})
+	jobs, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 10})
 	f.must(err)
 	f.expect("jobs that are listed", len(jobs), 0)
 }
@@ -232,7 +233,7 @@ func testAlertBounds(_ *testing.T, f *fixture) {
 }
 
 func testAlertTransitions(t *testing.T, f *fixture) {
-	f.watched("sync", dispatcher.Labels{"team": "x"})
+	f.watched("sync", input.Labels{"team": "x"})
 	f.putAlert(pager("night"), t0)
 	f.ends("sync", dispatcher.RunSucceeded)
 	failed := f.ends("sync", dispatcher.RunFailed)
@@ -247,7 +248,7 @@ func testAlertTransitions(t *testing.T, f *fixture) {
 	wantDiff(t, "the first notification", dispatcher.AlertNotification{App: "shop", Alert: "night", Job: "sync", Trigger: "tick",
 		Condition: dispatcher.AlertFailure, Transition: dispatcher.AlertFiring, At: n.At, Since: failed.ScheduledAt.Add(time.Second), Count: 1,
 		Run: failed.String(), Class: dispatcher.ClassHTTP5xx, Error: "broken", ScheduledAt: &failed.ScheduledAt, Description: "wake somebody",
-		Labels: dispatcher.Labels{"team": "x"}, Sequence: 1}, n)
+		Labels: input.Labels{"team": "x"}, Sequence: 1}, n)
 	f.expect("the count of the recovery", f.notifications("night")[1].Count, 3)
 	alert, err := f.Alert(t.Context(), "shop", "night")
 	f.must(err)
@@ -255,15 +256,15 @@ func testAlertTransitions(t *testing.T, f *fixture) {
 }
 
 func testAlertSelection(_ *testing.T, f *fixture) {
-	for name, labels := range map[string]dispatcher.Labels{"named": nil, "labelled": {"team": "x", "tier": "1"}, "other": {"team": "y"}} {
+	for name, labels := range map[string]input.Labels{"named": nil, "labelled": {"team": "x", "tier": "1"}, "other": {"team": "y"}} {
 		f.watched(name, labels)
 	}
 	named, labelled := pager("named"), pager("labelled")
-	named.Jobs, labelled.Labels = []string{"named"}, dispatcher.Labels{"team": "x"}
+	named.Jobs, labelled.Labels = []string{"named"}, input.Labels{"team": "x"}
 	for _, a := range []dispatcher.Alert{named, labelled, pager("default")} {
 		f.putAlert(a, t0)
 	}
-	f.watched("late", dispatcher.Labels{"team": "x"}) // declared after the alerts
+	f.watched("late", input.Labels{"team": "x"}) // declared after the alerts
 	for _, name := range []string{"named", "labelled", "other", "late"} {
 		f.ends(name, dispatcher.RunFailed)
 	}
@@ -279,10 +280,10 @@ func testAlertSweep(_ *testing.T, f *fixture) {
 		f.put(job("job-"+strings.Repeat("x", i%7)+string(rune('a'+i%26))+strings.Repeat("y", i/26), nil), t0)
 	}
 	a := pager("night")
-	a.NoSuccessFor = dispatcher.Duration(time.Hour)
+	a.NoSuccessFor = input.Duration(time.Hour)
 	f.putAlert(a, t0)
 	count := func() int {
-		all, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: dispatcher.Page{Limit: 1000}})
+		all, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 1000}})
 		f.must(err)
 		return len(all)
 	}
@@ -313,45 +314,45 @@ func testAlertMissed(_ *testing.T, f *fixture) {
 func testAlertLate(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{LateAfter: dispatcher.Duration(10 * time.Second)}
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
 	f.putAlert(a, t0)
 	first := f.fireOf("sync")
 	f.recordFollowed(first, ended(dispatcher.RunSucceeded, first.ScheduledAt.Add(time.Minute)))
 	f.followEnds(first.ScheduledAt.Add(2 * time.Minute))
 	f.expect("what is told of a run that began late", f.told("night"), "sync late firing")
-	f.expect("how late it was", f.notifications("night")[0].LateBy, dispatcher.Duration(time.Minute))
+	f.expect("how late it was", f.notifications("night")[0].LateBy, input.Duration(time.Minute))
 	next := f.ends("sync", dispatcher.RunSucceeded)
 	f.expect("what is told of one in time", f.told("night"), "sync late firing, sync late resolved")
 	f.expect("notifications before the next fire is late", f.watch(next.ScheduledAt.Add(time.Minute+10*time.Second)), 0)
 	f.expect("notifications when it is", f.watch(next.ScheduledAt.Add(time.Minute+11*time.Second)), 1)
 	f.expect("notifications while it is", f.watch(next.ScheduledAt.Add(time.Minute+20*time.Second)), 0)
-	f.expect("how late it is", f.notifications("night")[2].LateBy, dispatcher.Duration(11*time.Second))
+	f.expect("how late it is", f.notifications("night")[2].LateBy, input.Duration(11*time.Second))
 }
 
 // Nobody is told that fires are late which a pause has held, of the job or of its app, until they are late again afterwards.
 func testAlertLateAfterPause(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{LateAfter: dispatcher.Duration(10 * time.Second)}
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
 	f.putAlert(a, t0)
-	pause, err := f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{}, dispatcher.Change{Now: t0.Add(30 * time.Second)})
+	pause, err := f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{}, input.Change{Now: t0.Add(30 * time.Second)})
 	f.must(err)
 	f.expect("notifications while a pause holds", f.watch(t0.Add(2*time.Minute)), 0)
 	resumed := t0.Add(3 * time.Minute)
-	f.must(f.EndAppPause(f.Context(), "shop", pause.ID, dispatcher.Change{Now: resumed}))
+	f.must(f.EndAppPause(f.Context(), "shop", pause.ID, input.Change{Now: resumed}))
 	f.expect("notifications while what a pause has held may begin", f.watch(resumed.Add(10*time.Second)), 0)
 	held := f.fireOf("sync")
 	f.recordFollowed(held, ended(dispatcher.RunSucceeded, resumed.Add(9*time.Second)))
 	f.followEnds(resumed.Add(9 * time.Second))
 	f.expect("what is told of a run that a pause has held", f.told("night"), "")
 	f.expect("notifications once the next fire is late since the pause", f.watch(resumed.Add(11*time.Second)), 1)
-	f.expect("how late it is", f.notifications("night")[0].LateBy, dispatcher.Duration(11*time.Second))
+	f.expect("how late it is", f.notifications("night")[0].LateBy, input.Duration(11*time.Second))
 }
 
 func testAlertOverrun(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{OverrunAfter: dispatcher.Duration(5 * time.Minute)}
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{OverrunAfter: input.Duration(5 * time.Minute)}
 	f.putAlert(a, t0)
 	f.watch(t0)
 	held := f.fireOf("sync")
@@ -371,7 +372,7 @@ func testAlertOverrun(_ *testing.T, f *fixture) {
 func testAlertNoSuccess(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{NoSuccessFor: dispatcher.Duration(10 * time.Minute)}
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
 	f.putAlert(a, t0)
 	for range 6 {
 		f.ends("sync", dispatcher.RunSucceeded) // the last ends at t0 + 6m + 1s
@@ -392,7 +393,7 @@ func testAlertNoSuccess(_ *testing.T, f *fixture) {
 func testAlertNoSuccessOfPaused(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{NoSuccessFor: dispatcher.Duration(10 * time.Minute)}
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
 	f.putAlert(a, t0)
 	_, err := f.PauseJob(f.Context(), "shop", "sync", "", true, at(t0))
 	f.must(err)
@@ -407,7 +408,7 @@ func testAlertNoSuccessOfPaused(_ *testing.T, f *fixture) {
 
 func testAlertTest(t *testing.T, f *fixture) {
 	f.putAlert(pager("night"), t0)
-	run, err := f.TestAlert(t.Context(), "shop", "night", dispatcher.Change{Actor: "ann", Now: t0})
+	run, err := f.TestAlert(t.Context(), "shop", "night", input.Change{Actor: "ann", Now: t0})
 	f.must(err)
 	f.expect("the kind of the run", run.Kind, dispatcher.KindAlert)
 	n := f.notifications("night")[0]
@@ -433,7 +434,7 @@ func testAlertStatesExpire(_ *testing.T, f *fixture) {
 	f.putAlert(pager("night"), t0)
 	f.ends("sync", dispatcher.RunFailed, dispatcher.RunSucceeded)
 	count := func() int {
-		all, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: dispatcher.Page{Limit: 9}})
+		all, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 9}})
 		f.must(err)
 		return len(all)
 	}

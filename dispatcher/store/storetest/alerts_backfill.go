@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // A backfill repeats what is past. So neither its runs nor those that follow them, also at a distance, make an alert fire, end
@@ -19,7 +20,7 @@ func testAlertOfBackfillFollower(_ *testing.T, f *fixture) {
 	f.put(first, t0)
 	a := pager("night")
 	a.Jobs = []string{"last"}
-	a.NoSuccessFor = dispatcher.Duration(10 * time.Minute)
+	a.NoSuccessFor = input.Duration(10 * time.Minute)
 	f.putAlert(a, t0)
 	f.ends("last", dispatcher.RunFailed)
 	f.expect("what is told of a fire", f.told("night"), "last failure firing")

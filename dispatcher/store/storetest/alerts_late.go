@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // lateAlert puts an alert of fires that are late by more than ten seconds.
 func (f *fixture) lateAlert() {
 	f.Helper()
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{LateAfter: dispatcher.Duration(10 * time.Second)}
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
 	f.putAlert(a, t0)
 }
 
@@ -27,7 +28,7 @@ func testAlertLateInQueue(_ *testing.T, f *fixture) {
 	f.expect("what is told", f.told("night"), "tick late firing")
 	n := f.notifications("night")[0]
 	f.expect("the run", n.Run, waits.String())
-	f.expect("how late it is", n.LateBy, dispatcher.Duration(11*time.Second))
+	f.expect("how late it is", n.LateBy, input.Duration(11*time.Second))
 }
 
 // More jobs than a page has wait for their host; those that a pause holds are not told.
@@ -48,7 +49,7 @@ func testAlertLateForHost(_ *testing.T, f *fixture) {
 	f.expect("notifications in time", f.watch(scheduled.Add(10*time.Second)), 0)
 	f.expect("notifications once the runs are late", f.watch(scheduled.Add(11*time.Second)), 4)
 	f.expect("what holds", f.firing(), "a late, b late, d late, e late")
-	_, err = f.PauseJob(f.Context(), "shop", "c", "", false, dispatcher.Change{Now: scheduled.Add(20 * time.Second)})
+	_, err = f.PauseJob(f.Context(), "shop", "c", "", false, input.Change{Now: scheduled.Add(20 * time.Second)})
 	f.must(err)
 	f.expect("notifications once a paused one is late since its pause", f.watch(scheduled.Add(31*time.Second)), 1)
 }

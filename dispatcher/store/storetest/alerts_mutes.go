@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func testAlertMute(t *testing.T, f *fixture) {
@@ -21,7 +22,7 @@ func testAlertMute(t *testing.T, f *fixture) {
 	f.expect("what is told while muted", f.told("night"), "")
 	f.expect("events", inAnyOrder(f.alertEvents()),
 		"[brief failure firing muted], [brief failure resolved not_told], [sync failure firing muted]")
-	states, err := f.AlertStates(t.Context(), dispatcher.AlertStateQuery{App: "shop", Job: "sync", Now: t0, Page: dispatcher.Page{Limit: 9}})
+	states, err := f.AlertStates(t.Context(), dispatcher.AlertStateQuery{App: "shop", Job: "sync", Now: t0, Page: input.Page{Limit: 9}})
 	f.must(err)
 	wantDiff(t, "until when it is muted", &until, states[0].MutedUntil)
 	f.expect("notifications before the end", f.watch(until.Add(-time.Second)), 0)
@@ -47,7 +48,7 @@ func testAlertAcknowledgement(t *testing.T, f *fixture) {
 	a.Failure.RepeatEvery = 1
 	f.putAlert(a, t0)
 	ack := dispatcher.AlertAcknowledgement{Job: "sync", Until: new(t0.Add(time.Hour)), Reason: "on it"}
-	by := dispatcher.Change{Actor: "ann", Now: t0.Add(time.Minute)}
+	by := input.Change{Actor: "ann", Now: t0.Add(time.Minute)}
 	if _, err := f.AcknowledgeAlert(t.Context(), "shop", "night", ack, by); !errors.Is(err, dispatcher.ErrConflict) {
 		t.Errorf("AcknowledgeAlert of what does not hold: %v", err)
 	}
@@ -143,7 +144,7 @@ func testAlertUndelivered(t *testing.T, f *fixture) {
 	r.Followed = true
 	f.must(f.Record(t.Context(), []dispatcher.Record{r}))
 	f.expect("runs that follow a failed delivery", f.followEnds(t0.Add(time.Hour)), 0)
-	states, err := f.AlertStates(t.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: dispatcher.Page{Limit: 9}})
+	states, err := f.AlertStates(t.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 9}})
 	f.must(err)
 	wantDiff(t, "what became of the notification", &dispatcher.AlertDelivery{Run: held[0].String(), Transition: dispatcher.AlertFiring,
 		At: held[0].ScheduledAt, State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx, Error: "broken"}, states[0].Notification)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // alertObjectiveTests are the tests of alerts of objectives.
@@ -27,7 +28,7 @@ func budgetAlert() dispatcher.Alert {
 // watchedStates returns what is known of the alerts of the app, as job and condition.
 func (f *fixture) watchedStates() string {
 	f.Helper()
-	states, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: dispatcher.Page{Limit: 1000}})
+	states, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 1000}})
 	f.must(err)
 	var all []string
 	for _, s := range states {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // testAlertOfNoJob: an alert is stored although it selects jobs that are not there, and says so until they are.
@@ -17,9 +18,9 @@ func testAlertOfNoJob(t *testing.T, f *fixture) {
 		}
 		return strings.Join(all, ", ")
 	}
-	f.watched("orders", dispatcher.Labels{"team": "shop"})
+	f.watched("orders", input.Labels{"team": "shop"})
 	a := pager("duty")
-	a.Jobs, a.Labels = []string{"orders", "invoices", "refunds"}, dispatcher.Labels{"team": "billing"}
+	a.Jobs, a.Labels = []string{"orders", "invoices", "refunds"}, input.Labels{"team": "billing"}
 	const all = "/jobs/1 alert_job_unknown, /jobs/2 alert_job_unknown, /labels alert_job_unknown"
 	stored := f.putAlert(a, t0)
 	if got := warnings(stored); got != all {
@@ -28,7 +29,7 @@ func testAlertOfNoJob(t *testing.T, f *fixture) {
 	if again := f.putAlert(a, t0.Add(time.Second)); again.Revision != stored.Revision || warnings(again) != all {
 		t.Errorf("put again: revision %d, warnings %q, want %d with the same ones", again.Revision, warnings(again), stored.Revision)
 	}
-	f.watched("invoices", dispatcher.Labels{"team": "billing", "tier": "1"})
+	f.watched("invoices", input.Labels{"team": "billing", "tier": "1"})
 	read, err := f.Alert(f.Context(), "shop", "duty")
 	f.must(err)
 	if got := warnings(read); got != "/jobs/2 alert_job_unknown" {

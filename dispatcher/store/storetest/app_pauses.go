@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // appPauseTests are those of pauses of apps, and of pauses that end by themselves.
@@ -31,17 +32,17 @@ func appPauseTests() tests {
 	}
 }
 
-var payments = dispatcher.Labels{"team": "payments"}
+var payments = input.Labels{"team": "payments"}
 
 // labelled is a job of the app "shop" with a trigger that fires each minute.
-func labelled(name string, labels dispatcher.Labels) dispatcher.Job {
+func labelled(name string, labels input.Labels) dispatcher.Job {
 	j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
 	j.Labels = labels
 	return j
 }
 
 // pauseApp pauses jobs of the app "shop".
-func (f *fixture) pauseApp(labels dispatcher.Labels) dispatcher.AppPause {
+func (f *fixture) pauseApp(labels input.Labels) dispatcher.AppPause {
 	f.Helper()
 	pause, err := f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{Labels: labels}, at(t0))
 	f.must(err)
@@ -104,7 +105,7 @@ func testPauseApp(t *testing.T, f *fixture) {
 }
 
 func testPauseByLabels(t *testing.T, f *fixture) {
-	both := dispatcher.Labels{"team": "payments", "tier": "gold"}
+	both := input.Labels{"team": "payments", "tier": "gold"}
 	names := []string{"none", "team", "both"}
 	f.put(labelled("none", nil), t0)
 	f.put(labelled("team", payments), t0)
@@ -144,7 +145,7 @@ func testPauseAppShown(t *testing.T, f *fixture) {
 	f.must(err)
 	wantDiff(t, "of the app", []dispatcher.AppPause{want}, app.Pauses)
 	wantDiff(t, "of a job that is put", []dispatcher.AppPause{want}, f.put(labelled("team", payments), t0).Pauses)
-	all, err := f.Jobs(t.Context(), "shop", dispatcher.Page{Limit: 10})
+	all, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 10})
 	f.must(err)
 	wantDiff(t, "of a job in a list", []dispatcher.AppPause{want}, all[0].Pauses)
 	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
@@ -156,7 +157,7 @@ func testPauseAppShown(t *testing.T, f *fixture) {
 	wantDiff(t, "audit log", []string{"ann pause shop " + text, "test resume shop " + text}, entries)
 	_, err = f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Until: &t0}, at(t0))
 	f.wantProblem("a pause that is over", err, "at_past /until")
-	_, err = f.PauseJob(t.Context(), "shop", "team", "", true, dispatcher.Change{Actor: "ann", Until: &t0, Now: t0})
+	_, err = f.PauseJob(t.Context(), "shop", "team", "", true, input.Change{Actor: "ann", Until: &t0, Now: t0})
 	f.wantProblem("a pause of a job that is over", err, "at_past /until")
 	for range dispatcher.MaxAppPauses {
 		f.pauseApp(nil)
@@ -212,7 +213,7 @@ func testPauseKnownFire(t *testing.T, f *fixture) {
 	settled, err := f.Settle(t.Context(), dispatcher.SettleBatch{Node: nodeA, Token: token2, Now: t0.Add(time.Hour),
 		Settlements: []dispatcher.Settlement{{Advance: known, To: known.Next, Count: 1, Decision: dispatcher.DecisionSkip, Reason: "late"}}})
 	f.must(err)
-	if missed, err := f.Misfires(t.Context(), dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 1}}); err != nil ||
+	if missed, err := f.Misfires(t.Context(), dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 1}}); err != nil ||
 		len(missed)+len(settled) > 0 {
 		t.Errorf("a fire of a paused job was settled: %+v, %v", missed, err)
 	}
@@ -272,7 +273,7 @@ func testPausesExpire(t *testing.T, f *fixture) {
 	f.put(labelled("trigger", nil), t0)
 	names := []string{"app", "job", "trigger"}
 	f.must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: payments, Until: &until}, at(t0)))
-	f.must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: dispatcher.Labels{"team": "none"}}, at(t0)))
+	f.must(f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: input.Labels{"team": "none"}}, at(t0)))
 	change := at(t0)
 	change.Until = &until
 	paused, err := f.PauseJob(t.Context(), "shop", "job", "", true, change)
@@ -329,7 +330,7 @@ func testPauseOfDeletedApp(t *testing.T, f *fixture) {
 func testPausesInHistory(t *testing.T, f *fixture) {
 	minute := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Minute) }
 	f.put(labelled("team", payments), t0)
-	for i, labels := range []dispatcher.Labels{payments, {"team": "other"}} {
+	for i, labels := range []input.Labels{payments, {"team": "other"}} {
 		from := minute(1).Add(time.Duration(i) * time.Second)
 		pause, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: labels, Reason: fmt.Sprint(i)}, at(from))
 		f.must(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -14,7 +15,7 @@ func testExplainPauses(t *testing.T, f *fixture) {
 	minute := func(n int) time.Time { return t0.Add(time.Duration(n) * time.Minute) }
 	f.put(labelled("team", payments), t0)
 	f.put(labelled("other", nil), t0)
-	change := func(n int) dispatcher.Change { return dispatcher.Change{Actor: "ann", Now: minute(n)} }
+	change := func(n int) input.Change { return input.Change{Actor: "ann", Now: minute(n)} }
 	first, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: payments, Reason: "a migration"}, change(2))
 	f.must(err)
 	f.must(f.EndAppPause(t.Context(), "shop", first.ID, change(4)))

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // auditTests are the tests of the audit log.
@@ -50,7 +51,7 @@ func words(entries []dispatcher.AuditEntry) (all []string) {
 }
 
 // changes makes one change of each kind, a minute apart.
-func (f *fixture) changes(by func(minute int) dispatcher.Change) {
+func (f *fixture) changes(by func(minute int) input.Change) {
 	ctx := f.Context()
 	f.must(f.PutApp(ctx, dispatcher.App{Name: "books", Enabled: true}, by(1)))
 	f.must(f.PutCalendar(ctx, dispatcher.Calendar{App: "books", Name: "holidays"}, by(2)))
@@ -76,8 +77,8 @@ func (f *fixture) changes(by func(minute int) dispatcher.Change) {
 
 // Each change has an entry that says who made it from where, and what was before it and after it.
 func testAuditLog(t *testing.T, f *fixture) {
-	by := func(minute int) dispatcher.Change {
-		return dispatcher.Change{Actor: "ann", TokenID: "id-of-ann", Address: "192.0.2.7", RequestID: fmt.Sprint("request-", minute),
+	by := func(minute int) input.Change {
+		return input.Change{Actor: "ann", TokenID: "id-of-ann", Address: "192.0.2.7", RequestID: fmt.Sprint("request-", minute),
 			Now: t0.Add(time.Duration(minute) * time.Minute)}
 	}
 	f.changes(by)
@@ -189,7 +190,7 @@ func testAuditFilters(t *testing.T, f *fixture) {
 			t.Errorf("%s, oldest first (-want +got):\n%s", name, diff)
 		}
 	}
-	if _, err := f.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: dispatcher.Page{Limit: 1, Cursor: "x"}}); err == nil {
+	if _, err := f.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: input.Page{Limit: 1, Cursor: "x"}}); err == nil {
 		t.Error("a cursor that is none was taken")
 	}
 }
@@ -226,7 +227,7 @@ func testAuditSizes(t *testing.T, f *fixture) {
 		large.Description = fmt.Sprint("change ", i)
 		f.must(f.PutJob(t.Context(), large, at(t0.Add(time.Duration(3+i)*time.Minute))))
 	}
-	page, err := f.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: dispatcher.Page{Limit: 1000}})
+	page, err := f.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: input.Page{Limit: 1000}})
 	f.must(err)
 	if !page.More || len(page.Entries) > 40 {
 		t.Errorf("a page has %d entries of 128 KiB, and more = %v; want fewer than all", len(page.Entries), page.More)
@@ -245,7 +246,7 @@ func testAuditRace(t *testing.T, f *fixture) {
 		wait.Go(func() {
 			for i := range each {
 				if _, _, err := f.PutApp(t.Context(), dispatcher.App{Name: fmt.Sprintf("app-%d-%d", w, i), Enabled: true},
-					dispatcher.Change{Actor: "racer"}); err != nil {
+					input.Change{Actor: "racer"}); err != nil {
 					t.Error(err)
 				}
 			}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // backfillTests are those of runs of the instants of ranges.
@@ -236,7 +237,7 @@ func testBackfillChanges(t *testing.T, f *fixture) {
 	b.endAll(dispatcher.RunSucceeded)
 	b.feed()
 	b.want("at the end", "cancelled total=6 queued=4 skipped=0 running=0 succeeded=3 failed=0 cancelled=1")
-	all, err := f.Backfills(t.Context(), dispatcher.BackfillQuery{App: "shop", Job: "tick", Page: dispatcher.Page{Limit: 10}})
+	all, err := f.Backfills(t.Context(), dispatcher.BackfillQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})
 	if f.must(err); len(all) != 1 || all[0].ID != id {
 		t.Errorf("listed %+v, want one backfill", all)
 	}
@@ -248,7 +249,7 @@ func testBackfillChanges(t *testing.T, f *fixture) {
 // The pace holds on average: what was not used in a second is made up for.
 func testBackfillPace(t *testing.T, f *fixture) {
 	b := f.backfill(func(s *dispatcher.BackfillSpec) {
-		s.Concurrency, s.Pace = 10, dispatcher.Duration(400*time.Millisecond)
+		s.Concurrency, s.Pace = 10, input.Duration(400*time.Millisecond)
 	})
 	b.wantQueued("at first", 1, 2, 3)
 	fed, err := f.FeedBackfill(t.Context(), b.id, b.now)
@@ -265,7 +266,7 @@ func testBackfillPace(t *testing.T, f *fixture) {
 func testBackfillPortions(t *testing.T, f *fixture) {
 	f.putEvery("tick", 10*time.Second)
 	b := f.backfillOf(func(s *dispatcher.BackfillSpec) {
-		s.Concurrency, s.Pace = 1000, dispatcher.Duration(50*time.Millisecond)
+		s.Concurrency, s.Pace = 1000, input.Duration(50*time.Millisecond)
 	})
 	for _, step := range []struct {
 		after  time.Duration

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // boundTests are those of what operators allow an app.
@@ -39,8 +40,8 @@ func boundTests() tests {
 }
 
 // operator is an unconditional change by an operator.
-func operator(now time.Time) dispatcher.Change {
-	return dispatcher.Change{Actor: "operator", Operator: true, Now: now}
+func operator(now time.Time) input.Change {
+	return input.Change{Actor: "operator", Operator: true, Now: now}
 }
 
 // bound sets the bounds of the app "shop", which it creates if need be.
@@ -53,7 +54,7 @@ func (f *fixture) bound(bounds dispatcher.Bounds) dispatcher.App {
 
 // problemCodes returns the codes and paths of problems, as "code path".
 func problemCodes(err error) (found []string) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	problems.AddError("", err)
 	for _, p := range problems {
 		found = append(found, strings.TrimSpace(p.Code+" "+p.Path))
@@ -114,7 +115,7 @@ func testVariablesOfLongerName(t *testing.T, f *fixture) {
 	f.must(f.PutJob(ctx, secretJob("shop-eu", "after", variable), at(t0)))
 	stored, err := f.Job(ctx, "shop", "before")
 	f.must(err)
-	if got := problemCodes(dispatcher.Problems(stored.Warnings)); len(got) != 1 || got[0] != "bound_secret "+bearerReference {
+	if got := problemCodes(input.Problems(stored.Warnings)); len(got) != 1 || got[0] != "bound_secret "+bearerReference {
 		t.Errorf("warnings of the job from before: %v, want bound_secret", got)
 	}
 	versions, err := f.JobsByID(ctx, []int64{dispatcher.JobID("shop", "before")})
@@ -144,7 +145,7 @@ func testBoundsOfOperators(t *testing.T, f *fixture) {
 	_, _, err := f.PutApp(ctx, app, at(t0))
 	f.wantProblem("a weight by the app's owner", err, "bound_operator /bounds")
 	f.must(f.PutApp(ctx, app, operator(t0)))
-	app.Bounds, app.Retention = nil, dispatcher.DefaultMostRetention+dispatcher.Duration(time.Hour)
+	app.Bounds, app.Retention = nil, dispatcher.DefaultMostRetention+input.Duration(time.Hour)
 	_, _, err = f.PutApp(ctx, app, at(t0))
 	f.wantProblem("a retention beyond the quota", err, "bound_quota /retention")
 	app.Retention = dispatcher.DefaultMostRetention
@@ -201,13 +202,13 @@ func testBreaks(t *testing.T, f *fixture) {
 	if b := app.Breaks; b == nil || b.Count != jobs || len(b.Jobs) != dispatcher.MaxBreaks || b.Jobs[0].Job != "j000" {
 		t.Fatalf("breaks: %+v, want %d jobs from j000 on, %d of them listed", app.Breaks, jobs, dispatcher.MaxBreaks)
 	}
-	if p := app.Breaks.Jobs[0].Problems; len(p) != 1 || p[0].Code != dispatcher.CodeBoundEgress {
+	if p := app.Breaks.Jobs[0].Problems; len(p) != 1 || p[0].Code != input.CodeBoundEgress {
 		t.Errorf("problems of the first: %+v, want bound_egress", p)
 	}
-	listed, err := f.Jobs(t.Context(), "shop", dispatcher.Page{Limit: 1000})
+	listed, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 1000})
 	f.must(err)
 	for _, j := range listed {
-		if broken := len(j.Warnings) == 1 && j.Warnings[0].Code == dispatcher.CodeBoundEgress; broken == (j.Name == "kept") {
+		if broken := len(j.Warnings) == 1 && j.Warnings[0].Code == input.CodeBoundEgress; broken == (j.Name == "kept") {
 			t.Errorf("job %s is listed with warnings %+v", j.Name, j.Warnings)
 		}
 	}
@@ -434,7 +435,7 @@ func testBytesKept(t *testing.T, f *fixture) {
 			t.Errorf("%d bytes are kept, want %d", kept["shop"], want)
 		}
 	}
-	f.must(f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true, Retention: dispatcher.Duration(2 * day)}, at(t0)))
+	f.must(f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true, Retention: input.Duration(2 * day)}, at(t0)))
 	keep(100, t0, 100)
 	keep(20, t0, 120)
 	keep(3, t0.Add(2*day), 123)

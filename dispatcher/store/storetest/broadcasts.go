@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // broadcastTests are those of runs that are spread over the endpoints of a group.
@@ -56,7 +57,7 @@ func endpointIDs(n int) []string {
 // shards lists those of a run as index, state, attempt.
 func (f *fixture) shards(parent dispatcher.RunKey) []string {
 	f.Helper()
-	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Parent: parent.String(), Page: dispatcher.Page{Limit: 1000}})
+	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Parent: parent.String(), Page: input.Page{Limit: 1000}})
 	f.must(err)
 	list := []string{}
 	for _, run := range slices.Backward(runs) {
@@ -104,7 +105,7 @@ func testBroadcast(t *testing.T, f *fixture) {
 	f.expect("held at the second call", again, false)
 	f.expect("the parent", f.summary(run.RunKey), "waiting_shards 3: 0 succeeded, 0 failed, 3 live")
 	f.expect("shards", f.shards(run.RunKey), []string{"0/3 e0 queued #0", "1/3 e1 queued #0", "2/3 e2 queued #0"})
-	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
+	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}})
 	f.must(err)
 	if len(listed) != 1 || listed[0].ID != run.String() {
 		t.Errorf("the list of runs is %+v, want the parent alone", listed)

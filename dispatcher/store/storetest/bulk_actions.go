@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // bulkTests are those of actions on all that a filter selects.
@@ -32,7 +33,7 @@ func (f *fixture) bulk(action dispatcher.BulkVerb, filter dispatcher.BulkFilter)
 	f.must(spec.Validate())
 	count, err := f.CountBulk(f.Context(), "shop", spec)
 	f.must(err)
-	by := dispatcher.Change{Actor: "ada", TokenID: "t1", Address: "192.0.2.1", RequestID: "q1", Now: t0}
+	by := input.Change{Actor: "ada", TokenID: "t1", Address: "192.0.2.1", RequestID: "q1", Now: t0}
 	created, err := f.CreateBulkAction(f.Context(), "shop", spec, count, by)
 	f.must(err)
 	id, err := dispatcher.ParseBulkActionID(created.ID)
@@ -69,7 +70,7 @@ func testBulkPause(t *testing.T, f *fixture) {
 	for i := range 60 { // more than a step
 		f.putEvery(fmt.Sprintf("job-%02d", i), time.Minute)
 	}
-	if _, err := f.PauseJob(t.Context(), "shop", "job-07", "", true, dispatcher.Change{Actor: "bob", Reason: "mine",
+	if _, err := f.PauseJob(t.Context(), "shop", "job-07", "", true, input.Change{Actor: "bob", Reason: "mine",
 		Now: t0}); err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +86,7 @@ func testBulkPause(t *testing.T, f *fixture) {
 		}
 	}
 	var changed []string
-	for _, entry := range f.auditLog(dispatcher.AuditQuery{Actor: "ada", Action: "pause", Page: dispatcher.Page{Limit: 100}}) {
+	for _, entry := range f.auditLog(dispatcher.AuditQuery{Actor: "ada", Action: "pause", Page: input.Page{Limit: 100}}) {
 		changed = append(changed, entry.Subject)
 		if entry.TokenID != "t1" || entry.Address != "192.0.2.1" || entry.RequestID != "q1" {
 			t.Errorf("the log says %+v of %s, want who asked", entry, entry.Subject)
@@ -128,7 +129,7 @@ func testBulkRuns(t *testing.T, f *fixture) {
 	f.deadLetters("b", dispatcher.RunFailed)
 	b, id := f.bulk(dispatcher.BulkRetryRuns, dispatcher.BulkFilter{Job: "a", State: "failed"})
 	f.wantProgress(f.stepBulk(b, id), "complete: 2 of 2, 0 skipped")
-	left, err := f.DeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
+	left, err := f.DeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}})
 	f.must(err)
 	if len(left) != 2 {
 		t.Errorf("%d dead letters are left, want the one that timed out and that of the other job", len(left))
@@ -136,7 +137,7 @@ func testBulkRuns(t *testing.T, f *fixture) {
 	b, id = f.bulk(dispatcher.BulkCancelRuns, dispatcher.BulkFilter{Job: "a", State: "queued"})
 	f.wantProgress(f.stepBulk(b, id), "complete: 2 of 2, 0 skipped")
 	cancelled, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", State: dispatcher.RunCancelled,
-		Page: dispatcher.Page{Limit: 10}})
+		Page: input.Page{Limit: 10}})
 	f.must(err)
 	if len(cancelled) != 2 {
 		t.Errorf("%d runs are cancelled, want 2", len(cancelled))
@@ -208,7 +209,7 @@ func testBulkList(t *testing.T, f *fixture) {
 		}
 	}
 	list := func(cursor string) (found []string) {
-		page, err := f.BulkActions(t.Context(), "shop", dispatcher.Page{Limit: 2, Cursor: cursor})
+		page, err := f.BulkActions(t.Context(), "shop", input.Page{Limit: 2, Cursor: cursor})
 		f.must(err)
 		for _, b := range page {
 			found = append(found, b.ID)

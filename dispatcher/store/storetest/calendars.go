@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -59,16 +60,16 @@ func testCalendars(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	declared := calendar("holidays", schedule.CalendarRule{Only: true, Dates: []string{"12-25"}}, allDay)
 	declared.Description, declared.Timezone, declared.Bases = "days off", "Europe/Berlin", nil
-	stored, _, err := f.PutCalendar(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
+	stored, _, err := f.PutCalendar(ctx, declared, input.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want := declared
 	want.Revision, want.CreatedAt, want.UpdatedAt = 1, t0, t0
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new calendar (-want +got):\n" + diff)
 	}
-	_, _, err = f.PutCalendar(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
+	_, _, err = f.PutCalendar(ctx, declared, input.Change{IfAbsent: true, Now: t0})
 	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutCalendar(ctx, declared, dispatcher.Change{IfRevision: 7, Now: t0})
+	_, _, err = f.PutCalendar(ctx, declared, input.Change{IfRevision: 7, Now: t0})
 	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
 	_, _, err = f.PutCalendar(ctx, dispatcher.Calendar{App: "none", Name: "c"}, at(t0))
 	wantError(t, "put into no app", err, dispatcher.ErrNotFound)
@@ -76,13 +77,13 @@ func testCalendars(t *testing.T, f *fixture) {
 	wantError(t, "read of none", err, dispatcher.ErrNotFound)
 
 	f.putCalendar(calendar("all"), t0)
-	page, err := f.Calendars(ctx, "shop", dispatcher.Page{Limit: 10, Cursor: "all"})
+	page, err := f.Calendars(ctx, "shop", input.Page{Limit: 10, Cursor: "all"})
 	f.must(err)
 	if diff := cmp.Diff([]dispatcher.Calendar{want}, page); diff != "" {
 		t.Error("the page after the first (-want +got):\n" + diff)
 	}
 	wantError(t, "delete of another revision", f.DeleteCalendar(ctx, "shop", "holidays",
-		dispatcher.Change{IfRevision: 9}), dispatcher.ErrPrecondition)
+		input.Change{IfRevision: 9}), dispatcher.ErrPrecondition)
 	f.must(f.DeleteCalendar(ctx, "shop", "holidays", at(t0)))
 	_, err = f.Calendar(ctx, "shop", "holidays")
 	wantError(t, "read of what was deleted", err, dispatcher.ErrNotFound)
@@ -99,15 +100,15 @@ func testCalendarChains(t *testing.T, f *fixture) {
 		c.Bases = bases
 		return c
 	}
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if _, _, err := f.PutCalendar(ctx, based("a", "none"), at(t0)); !errors.As(err, &problems) ||
-		problems[0].Code != dispatcher.CodeCalendarUnknown {
+		problems[0].Code != input.CodeCalendarUnknown {
 		t.Errorf("unknown base: got %v", err)
 	}
 	f.putCalendar(based("a"), t0)
 	f.putCalendar(based("b", "a"), t0)
 	if _, _, err := f.PutCalendar(ctx, based("a", "b"), at(t0)); !errors.As(err, &problems) ||
-		problems[0].Code != dispatcher.CodeCalendarBase {
+		problems[0].Code != input.CodeCalendarBase {
 		t.Errorf("a circle: got %v", err)
 	}
 	if err := f.DeleteCalendar(ctx, "shop", "a", at(t0)); !errors.Is(err, dispatcher.ErrInUse) || !strings.Contains(err.Error(), `"b"`) {
@@ -154,7 +155,7 @@ func testRescheduleForCalendar(t *testing.T, f *fixture) {
 	if got := closed.Triggers["tick"].NextFireTime; closed.Revision != before.Revision || got == nil || !got.Equal(t0.Add(time.Hour)) {
 		t.Errorf("got next fire %v at revision %d, want when it opens, at revision %d", got, closed.Revision, before.Revision)
 	}
-	misfires, err := f.Misfires(t.Context(), dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 5}})
+	misfires, err := f.Misfires(t.Context(), dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 5}})
 	f.must(err)
 	if len(misfires) != 1 || misfires[0].Count != 2 || misfires[0].Decision != dispatcher.DecisionFireOnce || misfires[0].Run == "" {
 		t.Errorf("got misfires %+v, want a catch-up run for the 2 instants", misfires)

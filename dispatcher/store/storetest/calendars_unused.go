@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // unusedCalendarTests are those of calendars that go with their last use.
@@ -49,7 +50,7 @@ func testCalendarWhenUnused(t *testing.T, f *fixture) {
 	for _, name := range []string{"a", "b", "c"} {
 		f.put(using(name, "freeze"), t0)
 	}
-	_, err := f.DeleteCalendarWhenUnused(ctx, "shop", "freeze", dispatcher.Change{IfRevision: was.Revision + 1, Now: t0})
+	_, err := f.DeleteCalendarWhenUnused(ctx, "shop", "freeze", input.Change{IfRevision: was.Revision + 1, Now: t0})
 	wantError(t, "delete of another revision", err, dispatcher.ErrPrecondition)
 	marked, err := f.DeleteCalendarWhenUnused(ctx, "shop", "freeze", at(t0))
 	f.must(err)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // callbackTests are those of runs whose target accepts an attempt and says later how it ended.
@@ -78,8 +79,8 @@ func (f *fixture) fail(key dispatcher.RunKey, attempt int, now time.Time) error 
 }
 
 // byTarget is a change that a target makes.
-func byTarget(now time.Time) dispatcher.Change {
-	return dispatcher.Change{Actor: dispatcher.ActorCallback, Now: now}
+func byTarget(now time.Time) input.Change {
+	return input.Change{Actor: dispatcher.ActorCallback, Now: now}
 }
 
 // adoptEnded adopts the run whose accepted attempt is over.
@@ -106,7 +107,7 @@ func testCallbackWaits(t *testing.T, f *fixture) {
 	wantDiff(t, "the run", retryFacts{State: dispatcher.RunWaitingCallback, Attempt: 1, HTTPStatus: 202}, f.retryFacts(held.RunKey))
 	wantDiff(t, "its callback", &dispatcher.CallbackState{Deadline: deadline}, run.Callback)
 	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", State: dispatcher.RunWaitingCallback,
-		Page: dispatcher.Page{Limit: 10}})
+		Page: input.Page{Limit: 10}})
 	f.must(err)
 	wantDiff(t, "listed runs that wait", 1, len(listed))
 	ours, err := f.Held(t.Context(), nodeA, 0)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // carriedStateTests are those of what the runs of a job leave to the next.
@@ -109,7 +110,7 @@ func testCarriedStateOvertaken(t *testing.T, f *fixture) {
 
 func testCarriedStateSet(t *testing.T, f *fixture) {
 	f.bounded(1, carries)
-	set := func(state string, change dispatcher.Change) error {
+	set := func(state string, change input.Change) error {
 		var value json.RawMessage
 		if state != "" {
 			value = json.RawMessage(state)
@@ -121,7 +122,7 @@ func testCarriedStateSet(t *testing.T, f *fixture) {
 	absent.IfAbsent, first.IfRevision = true, 1
 	for _, step := range []struct {
 		what, state string
-		change      dispatcher.Change
+		change      input.Change
 		want        error
 	}{
 		{"set where there is none", "\"\u00e4 \\u00e4\"", absent, nil},
@@ -141,7 +142,7 @@ func testCarriedStateSet(t *testing.T, f *fixture) {
 	}
 	plain := job("plain", nil)
 	f.put(plain, t0)
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if _, err := f.SetCarriedState(f.Context(), "shop", "plain", json.RawMessage(`1`), at(t0)); !errors.As(err, &problems) {
 		t.Errorf("state of a job that carries none: got %v, want Problems", err)
 	}
@@ -174,7 +175,7 @@ func testCarriedStateOfCallback(t *testing.T, f *fixture) {
 
 	f.acquire(runs[1])
 	f.accept(runs[1], runs[1].ScheduledAt) // its job carried no state when it began
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if err := complete(runs[1], `{"n":2}`); !errors.As(err, &problems) {
 		t.Errorf("state of an attempt that was given none: got %v, want Problems", err)
 	}

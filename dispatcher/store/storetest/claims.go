@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // claimTests are those of fires that are won.
@@ -121,7 +122,7 @@ func testClaim(t *testing.T, f *fixture) {
 // The poll learns how long an attempt may take, also after the job was changed.
 func testDueTimeout(t *testing.T, f *fixture) {
 	j := job("report", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
-	for _, timeout := range []dispatcher.Duration{dispatcher.DefaultTimeout, dispatcher.Duration(5 * time.Minute)} {
+	for _, timeout := range []input.Duration{dispatcher.DefaultTimeout, input.Duration(5 * time.Minute)} {
 		j.Target.Webhook.Timeout = timeout
 		f.put(j, t0)
 		if due := f.dueAll(t0.Add(time.Hour)); len(due) != 1 || due[0].Timeout != timeout.Std() {
@@ -322,7 +323,7 @@ func testSettle(t *testing.T, f *fixture) {
 	if held, err = f.Settle(ctx, batch); err != nil || len(held) != 0 {
 		t.Errorf("skip: got runs %v, %v, want none", held, err)
 	}
-	misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
+	misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}})
 	f.must(err)
 	node := nodeA
 	job, trigger := dispatcher.JobID("shop", "tick"), dispatcher.TriggerID("shop", "tick", "tick")

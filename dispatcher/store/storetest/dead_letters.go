@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // deadLetterTests are those of runs that failed for good.
@@ -80,13 +81,13 @@ func testDeadLetters(t *testing.T, f *fixture) {
 	count, err := f.CountDeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "shop"}, 3)
 	f.must(err)
 	f.expect("how many as far as 3", count, dispatcher.DeadLetterCount{Count: 3, More: true})
-	_, err = f.DeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "shop", Job: "none", Page: dispatcher.Page{Limit: 1}})
+	_, err = f.DeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "shop", Job: "none", Page: input.Page{Limit: 1}})
 	wantError(t, "dead letters of a job that never existed", err, dispatcher.ErrNotFound)
 }
 
 func testReplayDeadLetters(t *testing.T, f *fixture) {
 	f.deadLetters("a", dispatcher.RunFailed, dispatcher.RunFailed, dispatcher.RunSucceeded, dispatcher.RunFailed)
-	query := dispatcher.DeadLetterQuery{App: "shop", Page: dispatcher.Page{Limit: 2}}
+	query := dispatcher.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 2}}
 	first, err := f.ReplayDeadLetters(t.Context(), query, at(t0))
 	f.must(err)
 	f.expect("runs of the first portion", first.Replayed, 2)
@@ -110,11 +111,11 @@ func testReplayQuota(t *testing.T, f *fixture) {
 	quotas.ManualRunsPerMinute = 2
 	f.bound(dispatcher.Bounds{Quotas: quotas})
 	f.deadLetters("a", dispatcher.RunFailed, dispatcher.RunFailed, dispatcher.RunFailed)
-	query := dispatcher.DeadLetterQuery{App: "shop", Page: dispatcher.Page{Limit: 10}}
+	query := dispatcher.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}}
 	first, err := f.ReplayDeadLetters(t.Context(), query, at(t0))
 	f.must(err)
 	f.expect("runs within the quota", first.Replayed, 2)
-	if first.Stopped == nil || first.Stopped.Code != dispatcher.CodeBoundQuota || first.Next == "" {
+	if first.Stopped == nil || first.Stopped.Code != input.CodeBoundQuota || first.Next == "" {
 		t.Fatalf("the replay ended with %+v, want the quota and a cursor", first)
 	}
 	query.Page.Cursor = first.Next
@@ -127,7 +128,7 @@ func testReplayOfDeletedJob(t *testing.T, f *fixture) {
 	f.deadLetters("a", dispatcher.RunFailed)
 	f.must(f.DeleteJob(t.Context(), "shop", "a", at(t0)))
 	f.expect("dead letters", f.minutes(dispatcher.DeadLetterQuery{}), "a1")
-	done, err := f.ReplayDeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "shop", Page: dispatcher.Page{Limit: 10}}, at(t0))
+	done, err := f.ReplayDeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}}, at(t0))
 	f.must(err)
 	f.expect("what is replayed", done, dispatcher.Replayed{})
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -27,7 +28,7 @@ func testApps(t *testing.T, f *fixture) {
 	app := dispatcher.App{Name: "books", Description: "Books", Enabled: true, Defaults: &dispatcher.JobDefaults{
 		Timezone: "Europe/Berlin", Headers: map[string]string{"X-Team": "books"}, MisfirePolicy: dispatcher.Skip,
 	}}
-	stored, _, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
+	stored, _, err := f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want := app
 	defaults := dispatcher.Bounds{}.WithDefaults("books")
@@ -36,17 +37,17 @@ func testApps(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, stored); diff != "" {
 		t.Error("a new app (-want +got):\n" + diff)
 	}
-	_, _, err = f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
+	_, _, err = f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: t0})
 	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 7, Now: t0})
+	_, _, err = f.PutApp(ctx, app, input.Change{IfRevision: 7, Now: t0})
 	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutApp(ctx, dispatcher.App{Name: "none"}, dispatcher.Change{IfRevision: 1, Now: t0})
+	_, _, err = f.PutApp(ctx, dispatcher.App{Name: "none"}, input.Change{IfRevision: 1, Now: t0})
 	wantError(t, "put of a revision of no app", err, dispatcher.ErrPrecondition)
 
 	bounds := defaults
 	bounds.Weight = 7
-	app.Enabled, app.Description, app.Bounds, app.Retention = false, "", &bounds, dispatcher.Duration(48*time.Hour)
-	stored, _, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 1, Now: t0.Add(time.Hour), Operator: true})
+	app.Enabled, app.Description, app.Bounds, app.Retention = false, "", &bounds, input.Duration(48*time.Hour)
+	stored, _, err = f.PutApp(ctx, app, input.Change{IfRevision: 1, Now: t0.Add(time.Hour), Operator: true})
 	f.must(err)
 	want = app
 	want.AWSExternalID, want.Usage = stored.AWSExternalID, &dispatcher.Usage{}
@@ -65,7 +66,7 @@ func testApps(t *testing.T, f *fixture) {
 		t.Error("the defaults of the app (-want +got):\n" + diff)
 	}
 	app.Defaults = &dispatcher.JobDefaults{} // which gives nothing
-	stored, _, err = f.PutApp(ctx, app, dispatcher.Change{IfRevision: 2, Now: t0.Add(time.Hour), Operator: true})
+	stored, _, err = f.PutApp(ctx, app, input.Change{IfRevision: 2, Now: t0.Add(time.Hour), Operator: true})
 	f.must(err)
 	if given, err = f.JobDefaults(ctx, "books"); err != nil || given != nil || stored.Defaults != nil {
 		t.Errorf("defaults that give nothing are %+v, %v, and %+v of the app", given, err, stored.Defaults)
@@ -75,7 +76,7 @@ func testApps(t *testing.T, f *fixture) {
 	}
 	var names []string
 	for cursor := ""; ; cursor = names[len(names)-1] {
-		page, err := f.Apps(ctx, dispatcher.Page{Limit: 1, Cursor: cursor})
+		page, err := f.Apps(ctx, input.Page{Limit: 1, Cursor: cursor})
 		f.must(err)
 		if len(page) == 0 {
 			break
@@ -92,14 +93,14 @@ func testApps(t *testing.T, f *fixture) {
 	if want := `job "tick": app is not empty`; err == nil || err.Error() != want {
 		t.Errorf("delete an app with jobs: got error %v, want %s", err, want)
 	}
-	wantError(t, "delete another revision", f.DeleteApp(ctx, "books", dispatcher.Change{IfRevision: 1}), dispatcher.ErrPrecondition)
+	wantError(t, "delete another revision", f.DeleteApp(ctx, "books", input.Change{IfRevision: 1}), dispatcher.ErrPrecondition)
 	f.must(f.DeleteApp(ctx, "books", at(t0)))
 	wantError(t, "delete twice", f.DeleteApp(ctx, "books", at(t0)), dispatcher.ErrNotFound)
 	_, err = f.App(ctx, "books")
 	wantError(t, "read a deleted app", err, dispatcher.ErrNotFound)
 	_, _, err = f.PutJob(ctx, dispatcher.Job{App: "books", Name: "x", Target: job("x", nil).Target}, at(t0))
 	wantError(t, "put a job into a deleted app", err, dispatcher.ErrNotFound)
-	again, _, err := f.PutApp(ctx, app, dispatcher.Change{IfAbsent: true, Now: t0})
+	again, _, err := f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	if again.Revision <= 2 {
 		t.Errorf("the app made again has revision %d, want more than 2", again.Revision)
@@ -112,12 +113,12 @@ func testJobs(t *testing.T, f *fixture) {
 		"eu": every(time.Minute, t0.Add(time.Hour)),
 		"us": {
 			Schedule:     dispatcher.Schedule{Expression: "0 30 9 * * ?", Timezone: "America/New_York"},
-			MisfireAfter: dispatcher.Duration(90 * time.Second), MisfirePolicy: dispatcher.FireAll,
-			CatchUpWindow: dispatcher.Duration(2 * time.Hour),
+			MisfireAfter: input.Duration(90 * time.Second), MisfirePolicy: dispatcher.FireAll,
+			CatchUpWindow: input.Duration(2 * time.Hour),
 		},
 	})
-	declared.Priority, declared.Acknowledge = 3, []string{schedule.WarnDST, dispatcher.CodeBodyMethod}
-	stored, _, err := f.PutJob(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
+	declared.Priority, declared.Acknowledge = 3, []string{schedule.WarnDST, input.CodeBodyMethod}
+	stored, _, err := f.PutJob(ctx, declared, input.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want, _, err := dispatcher.Apply(nil, declared, dispatcher.Prior{}, nil, t0)
 	f.must(err)
@@ -129,24 +130,24 @@ func testJobs(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, read); diff != "" {
 		t.Error("the job read back (-want +got):\n" + diff)
 	}
-	_, _, err = f.PutJob(ctx, declared, dispatcher.Change{IfAbsent: true, Now: t0})
+	_, _, err = f.PutJob(ctx, declared, input.Change{IfAbsent: true, Now: t0})
 	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutJob(ctx, declared, dispatcher.Change{IfRevision: 9, Now: t0})
+	_, _, err = f.PutJob(ctx, declared, input.Change{IfRevision: 9, Now: t0})
 	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutJob(ctx, job("other", nil), dispatcher.Change{IfRevision: 1, Now: t0})
+	_, _, err = f.PutJob(ctx, job("other", nil), input.Change{IfRevision: 1, Now: t0})
 	wantError(t, "put of a revision of no job", err, dispatcher.ErrPrecondition)
 	_, err = f.Job(ctx, "shop", "other")
 	wantError(t, "read what was refused", err, dispatcher.ErrNotFound)
 
 	bad := job("bad", map[string]dispatcher.Trigger{"never": {Schedule: dispatcher.Schedule{Expression: "0 0 0 30 2 ?"}, Enabled: true}})
-	var problems dispatcher.Problems
+	var problems input.Problems
 	if _, _, err = f.PutJob(ctx, bad, at(t0)); !errors.As(err, &problems) {
 		t.Errorf("put of a wrong definition: got error %v, want Faults", err)
 	}
 	f.put(job("audit", nil), t0)
 	var names []string
 	for cursor := ""; ; cursor = names[len(names)-1] {
-		page, err := f.Jobs(ctx, "shop", dispatcher.Page{Limit: 1, Cursor: cursor})
+		page, err := f.Jobs(ctx, "shop", input.Page{Limit: 1, Cursor: cursor})
 		f.must(err)
 		if len(page) == 0 {
 			break
@@ -156,7 +157,7 @@ func testJobs(t *testing.T, f *fixture) {
 	if diff := cmp.Diff([]string{"audit", "report"}, names); diff != "" {
 		t.Error("the jobs, page by page (-want +got):\n" + diff)
 	}
-	_, err = f.Jobs(ctx, "none", dispatcher.Page{Limit: 1})
+	_, err = f.Jobs(ctx, "none", input.Page{Limit: 1})
 	wantError(t, "jobs of no app", err, dispatcher.ErrNotFound)
 
 	id := dispatcher.JobID("shop", "report")
@@ -174,7 +175,7 @@ func testJobs(t *testing.T, f *fixture) {
 	if !json.Valid(read.Payload) {
 		t.Errorf("payload %q is not JSON", read.Payload)
 	}
-	wantError(t, "delete another revision", f.DeleteJob(ctx, "shop", "report", dispatcher.Change{IfRevision: 9}), dispatcher.ErrPrecondition)
+	wantError(t, "delete another revision", f.DeleteJob(ctx, "shop", "report", input.Change{IfRevision: 9}), dispatcher.ErrPrecondition)
 	f.must(f.DeleteJob(ctx, "shop", "report", at(t0)))
 	wantError(t, "delete twice", f.DeleteJob(ctx, "shop", "report", at(t0)), dispatcher.ErrNotFound)
 	if versions, err := f.JobsByID(ctx, []int64{id}); err != nil || len(versions) != 0 {
@@ -234,7 +235,7 @@ func testEdits(t *testing.T, f *fixture) {
 	if got, want := *j.Triggers["changed"].NextFireTime, t0.Add(time.Minute); !got.Equal(want) {
 		t.Errorf("the trigger that was changed fires next at %s, want %s, which both schedules contain", got, want)
 	}
-	misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
+	misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}})
 	f.must(err)
 	got := map[string]int{}
 	for _, m := range misfires {
@@ -248,7 +249,7 @@ func testEdits(t *testing.T, f *fixture) {
 		t.Error("misfires of the edit (-want +got):\n" + diff)
 	}
 	f.must(f.DeleteJob(ctx, "shop", "tick", at(now)))
-	misfires, err = f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Job: "tick", Trigger: "kept", Page: dispatcher.Page{Limit: 10}})
+	misfires, err = f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Job: "tick", Trigger: "kept", Page: input.Page{Limit: 10}})
 	f.must(err)
 	if len(misfires) != 1 || misfires[0].Count != 2 {
 		t.Errorf("misfires of the deletion: got %+v, want one of 2 fires", misfires)
@@ -267,7 +268,7 @@ func testPause(t *testing.T, f *fixture) {
 		f.must(err)
 		return j
 	}
-	j, err := f.PauseJob(ctx, "shop", "tick", "a", true, dispatcher.Change{Actor: "ann", Reason: "a migration", Now: t0})
+	j, err := f.PauseJob(ctx, "shop", "tick", "a", true, input.Change{Actor: "ann", Reason: "a migration", Now: t0})
 	f.must(err)
 	why := dispatcher.Pause{PausedBy: "ann", PausedAt: new(t0), PauseReason: "a migration"}
 	if diff := cmp.Diff(why, j.Triggers["a"].Pause); diff != "" {
@@ -305,6 +306,6 @@ func testPause(t *testing.T, f *fixture) {
 	wantError(t, "pause no trigger", err, dispatcher.ErrNotFound)
 	_, err = f.PauseJob(ctx, "shop", "none", "", true, at(t0))
 	wantError(t, "pause no job", err, dispatcher.ErrNotFound)
-	_, err = f.PauseJob(ctx, "shop", "tick", "", true, dispatcher.Change{IfRevision: 1})
+	_, err = f.PauseJob(ctx, "shop", "tick", "", true, input.Change{IfRevision: 1})
 	wantError(t, "pause another revision", err, dispatcher.ErrPrecondition)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // dueTests are those of reading what is due, by a node's share of it.
@@ -102,11 +103,11 @@ func testDueFrom(t *testing.T, f *fixture) {
 }
 
 func testDueByJobsAndLabels(t *testing.T, f *fixture) {
-	ssd := dispatcher.Labels{"disk": "ssd"}
+	ssd := input.Labels{"disk": "ssd"}
 	f.putApp("books")
 	f.must(f.Register(t.Context(), dispatcher.Node{ID: nodeB, Labels: ssd}, t0))
 	jobs, names := map[string]int64{}, map[int64]string{}
-	put := func(app, name string, labels dispatcher.Labels) {
+	put := func(app, name string, labels input.Labels) {
 		j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, minutes(1))})
 		j.App, j.NodeLabels = app, labels
 		f.put(j, t0)
@@ -156,7 +157,7 @@ func testDueByJobsAndLabels(t *testing.T, f *fixture) {
 
 func testTriggersByID(t *testing.T, f *fixture) {
 	tick := every(time.Minute, minutes(1))
-	tick.MisfirePolicy, tick.CatchUpWindow = dispatcher.Skip, dispatcher.Duration(time.Hour)
+	tick.MisfirePolicy, tick.CatchUpWindow = dispatcher.Skip, input.Duration(time.Hour)
 	f.put(job("j", map[string]dispatcher.Trigger{"tick": tick, "gone": tick}), t0)
 	stored := f.put(job("j", map[string]dispatcher.Trigger{"tick": tick}), t0)
 	id := dispatcher.TriggerID("shop", "j", "tick")
@@ -178,12 +179,12 @@ func testTriggersByID(t *testing.T, f *fixture) {
 // A run that waits for a node with labels is found by a node that has them, and more.
 func testAdoptByLabels(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	ssd := dispatcher.Labels{"disk": "ssd"}
+	ssd := input.Labels{"disk": "ssd"}
 	j := job("j", nil)
 	j.NodeLabels = ssd
 	f.put(j, t0)
 	f.must(f.RequestRun(ctx, "shop", "j", nil, at(t0)))
-	adopt := func(node dispatcher.NodeID, labels dispatcher.Labels) int {
+	adopt := func(node dispatcher.NodeID, labels input.Labels) int {
 		t.Helper()
 		f.must(f.Register(ctx, dispatcher.Node{ID: node, Labels: labels}, t0))
 		held, err := f.Adopt(ctx, dispatcher.AdoptQuery{Node: node, Labels: labels, Token: dispatcher.Token(node), Limit: 10, Now: t0})
@@ -193,10 +194,10 @@ func testAdoptByLabels(t *testing.T, f *fixture) {
 	if n := adopt(nodeB, nil); n != 0 {
 		t.Errorf("a node without labels adopted %d runs, want none", n)
 	}
-	if n := adopt(nodeC, dispatcher.Labels{"disk": "hdd"}); n != 0 {
+	if n := adopt(nodeC, input.Labels{"disk": "hdd"}); n != 0 {
 		t.Errorf("a node with another label adopted %d runs, want none", n)
 	}
-	if n := adopt(nodeD, dispatcher.Labels{"disk": "ssd", "zone": "eu"}); n != 1 {
+	if n := adopt(nodeD, input.Labels{"disk": "ssd", "zone": "eu"}); n != 1 {
 		t.Errorf("a node with the label adopted %d runs, want 1", n)
 	}
 }

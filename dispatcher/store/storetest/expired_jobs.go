@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -19,8 +20,8 @@ func testDeleteAfterCompletion(t *testing.T, f *fixture) {
 	tick.EndAt = &end
 	off := tick
 	off.Enabled = false
-	hour := dispatcher.Duration(time.Hour)
-	for name, after := range map[string]dispatcher.Duration{"kept": 0, "long": 48 * hour, "spent": hour, "live": hour, "half": hour} {
+	hour := input.Duration(time.Hour)
+	for name, after := range map[string]input.Duration{"kept": 0, "long": 48 * hour, "spent": hour, "live": hour, "half": hour} {
 		j := job(name, map[string]dispatcher.Trigger{"tick": tick})
 		if name == "half" {
 			j.Triggers["off"] = off
@@ -44,7 +45,7 @@ func testDeleteAfterCompletion(t *testing.T, f *fixture) {
 	}
 	left := func() (names []string) {
 		t.Helper()
-		jobs, err := f.Jobs(ctx, "shop", dispatcher.Page{Limit: 10})
+		jobs, err := f.Jobs(ctx, "shop", input.Page{Limit: 10})
 		f.must(err)
 		for _, j := range jobs {
 			names = append(names, j.Name)
@@ -74,7 +75,7 @@ func testDeleteAfterCompletion(t *testing.T, f *fixture) {
 	check("of those that last longer", completed.Add(48*time.Hour), 1, "half", "kept")
 
 	// Nothing of this is unexplained.
-	page, err := verify.Ledger(ctx, f.Store, verify.Query{App: "shop", Page: dispatcher.Page{Limit: 10}, Now: completed.Add(time.Hour)})
+	page, err := verify.Ledger(ctx, f.Store, verify.Query{App: "shop", Page: input.Page{Limit: 10}, Now: completed.Add(time.Hour)})
 	f.must(err)
 	found := 0
 	for _, a := range page.Items {
@@ -87,7 +88,7 @@ func testDeleteAfterCompletion(t *testing.T, f *fixture) {
 	}
 	// In the end nothing is left of them but the audit, and their names are free.
 	f.purge(begun.AddDate(0, 0, 60))
-	names, err := f.EveryJobName(ctx, "shop", dispatcher.Page{Limit: 10})
+	names, err := f.EveryJobName(ctx, "shop", input.Page{Limit: 10})
 	f.must(err)
 	if diff := cmp.Diff([]string{"half", "kept"}, names); diff != "" {
 		t.Error("jobs on record beyond the retention (-want +got):\n" + diff)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // putDelay stores a job whose trigger "tick" fires a minute after the end of its run.
@@ -126,7 +127,7 @@ func testDelayEnds(t *testing.T, f *fixture) {
 
 func testJitter(t *testing.T, f *fixture) {
 	tick := every(time.Minute, t0.Add(time.Minute))
-	tick.Jitter = dispatcher.Duration(30 * time.Second)
+	tick.Jitter = input.Duration(30 * time.Second)
 	tick.DriftHour, tick.OnExcluded = true, ""
 	stored := f.put(job("j", map[string]dispatcher.Trigger{"tick": tick}), t0).Triggers["tick"]
 	if diff := cmp.Diff(tick.Jitter, stored.Jitter); diff != "" || !stored.DriftHour || stored.DueAt.Before(*stored.NextFireTime) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // followTests are those of what follows the runs of a job.
@@ -80,7 +81,7 @@ func (f *fixture) followEnds(now time.Time) (queued int) {
 // runsOf returns the kinds and states of the runs of a job, latest first.
 func (f *fixture) runsOf(name string) string {
 	f.Helper()
-	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: dispatcher.Page{Limit: 100}})
+	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 100}})
 	f.must(err)
 	all := make([]string, len(runs))
 	for i, run := range runs {
@@ -109,7 +110,7 @@ func testFollowedOnce(t *testing.T, f *fixture) {
 	f.recordFollowed(held, ended(dispatcher.RunFailed, start))
 	f.expect("runs that were queued by the same end", f.followEnds(start), 0)
 	f.expect("the runs of the child", f.runsOf("child"), "chain queued")
-	runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "child", Page: dispatcher.Page{Limit: 1}})
+	runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "child", Page: input.Page{Limit: 1}})
 	f.must(err)
 	child, err := f.Store.Run(t.Context(), runs[0].ID)
 	f.must(err)

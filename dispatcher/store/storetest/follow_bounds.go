@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // followBoundTests are those of how much may follow the runs of a job.
@@ -118,7 +119,7 @@ func testFanOutStays(t *testing.T, f *fixture) {
 // causeOf returns why the latest run of a job exists.
 func (f *fixture) causeOf(name string) dispatcher.RunCause {
 	f.Helper()
-	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: dispatcher.Page{Limit: 1}})
+	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 1}})
 	f.must(err)
 	if len(runs) == 0 {
 		f.Fatalf("job %s has no run", name)
@@ -165,7 +166,7 @@ func testChainRefused(t *testing.T, f *fixture) {
 		f.expect("runs that follow", f.followEnds(now), 2)
 		f.expect("runs that began then", f.endAdopted(now), 2)
 		f.expect("runs that follow these", f.followEnds(now), 0)
-		runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "l2-0", Page: dispatcher.Page{Limit: 1}})
+		runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "l2-0", Page: input.Page{Limit: 1}})
 		f.must(err)
 		if len(runs) != 1 || runs[0].State != dispatcher.RunFailed || runs[0].Class != dispatcher.ClassBounds || runs[0].Attempt != 0 ||
 			!strings.Contains(runs[0].Error, "quotas."+name) {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // hook is a target of deliveries.
@@ -29,7 +30,7 @@ func testFollowTarget(t *testing.T, f *fixture) {
 	first := f.prepared(id)
 	f.expect("where the delivery goes", first.Target.Webhook.URL, "https://example.com/one")
 	f.expect("how often it is attempted", first.Retry.MaxAttempts, dispatcher.DefaultAttempts)
-	jobs, err := f.Jobs(t.Context(), "shop", dispatcher.Page{Limit: 10})
+	jobs, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 10})
 	f.must(err)
 	f.expect("jobs of the app", len(jobs), 2)
 	app, err := f.App(t.Context(), "shop")

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // gone is the outcome of an attempt whose target wants no more calls.
@@ -52,7 +53,7 @@ func testDisable(t *testing.T, f *fixture) {
 			t.Errorf("resumed: got %+v, want the first fire that is owed", tick)
 		}
 	}
-	missed, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}})
+	missed, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}})
 	if err != nil || len(missed) != 0 {
 		t.Errorf("misfires: got %+v, %v, want none yet: the misfire policy decides about the fires that are owed", missed, err)
 	}

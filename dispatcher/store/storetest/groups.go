@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // groupTests are the tests of endpoint groups.
@@ -33,9 +34,9 @@ func groupTests() tests {
 func workers() dispatcher.EndpointGroup {
 	return dispatcher.EndpointGroup{
 		App: "shop", Name: "workers", Description: "night shift", Path: "/jobs", Strategy: "first",
-		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a.example.com", Labels: dispatcher.Labels{"zone": "x"}}},
+		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: "https://a.example.com", Labels: input.Labels{"zone": "x"}}},
 		Registration: &dispatcher.Registration{
-			Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}, ExpireAfter: dispatcher.Duration(time.Minute + 30*time.Second)},
+			Networks: []string{"10.0.0.0/8"}, Ports: []int{8080}, ExpireAfter: input.Duration(time.Minute + 30*time.Second)},
 		DNS:         map[string]dispatcher.DNSMembers{"all": {Name: "workers.internal", Port: 8080}, "more": {Name: "_a._tcp.b", Type: "SRV"}},
 		HealthCheck: &dispatcher.HealthCheck{Path: "/health"}, EjectAfter: 7,
 	}
@@ -68,7 +69,7 @@ func (f *fixture) registerEndpoint(e dispatcher.Endpoint, now time.Time) (stored
 // endpoints returns the ids of the endpoints of the group at now, as people and as nodes see them.
 func (f *fixture) endpoints(now time.Time) string {
 	f.Helper()
-	list, err := f.Endpoints(f.Context(), "shop", "workers", now, dispatcher.Page{Limit: 1000})
+	list, err := f.Endpoints(f.Context(), "shop", "workers", now, input.Page{Limit: 1000})
 	f.must(err)
 	version, err := f.GroupVersion(f.Context(), "shop", "workers", now)
 	f.must(err)
@@ -84,7 +85,7 @@ func (f *fixture) endpoints(now time.Time) string {
 
 func testGroups(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	stored, created, err := f.PutGroup(ctx, workers(), dispatcher.Change{IfAbsent: true, Now: t0})
+	stored, created, err := f.PutGroup(ctx, workers(), input.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want := workers().Resolved()
 	want.Revision, want.CreatedAt, want.UpdatedAt = 1, t0, t0
@@ -95,16 +96,16 @@ func testGroups(t *testing.T, f *fixture) {
 		stored.Probe.AlivePath == "" || stored.DNS["all"].Type != dispatcher.DNSTypeA || stored.HealthCheck.UnhealthyThreshold != 3 {
 		t.Errorf("a new group is not resolved: %+v", stored)
 	}
-	_, _, err = f.PutGroup(ctx, workers(), dispatcher.Change{IfAbsent: true, Now: t0})
+	_, _, err = f.PutGroup(ctx, workers(), input.Change{IfAbsent: true, Now: t0})
 	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutGroup(ctx, workers(), dispatcher.Change{IfRevision: 7, Now: t0})
+	_, _, err = f.PutGroup(ctx, workers(), input.Change{IfRevision: 7, Now: t0})
 	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
 	_, _, err = f.PutGroup(ctx, dispatcher.EndpointGroup{App: "none", Name: "workers"}, at(t0))
 	wantError(t, "put into no app", err, dispatcher.ErrNotFound)
 	for what, read := range map[string]func() error{
 		"read":      func() error { _, err := f.Group(ctx, "shop", "none"); return err },
-		"list":      func() error { _, err := f.Groups(ctx, "none", dispatcher.Page{Limit: 1}); return err },
-		"endpoints": func() error { _, err := f.Endpoints(ctx, "shop", "none", t0, dispatcher.Page{Limit: 1}); return err },
+		"list":      func() error { _, err := f.Groups(ctx, "none", input.Page{Limit: 1}); return err },
+		"endpoints": func() error { _, err := f.Endpoints(ctx, "shop", "none", t0, input.Page{Limit: 1}); return err },
 		"version":   func() error { _, err := f.GroupVersion(ctx, "shop", "none", t0); return err },
 		"delete":    func() error { return f.DeleteGroup(ctx, "shop", "none", at(t0)) },
 	} {
@@ -113,7 +114,7 @@ func testGroups(t *testing.T, f *fixture) {
 
 	later := t0.Add(time.Hour)
 	f.putGroup(dispatcher.EndpointGroup{App: "shop", Name: "apes"}, t0)
-	page, err := f.Groups(ctx, "shop", dispatcher.Page{Limit: 10, Cursor: "apes"})
+	page, err := f.Groups(ctx, "shop", input.Page{Limit: 10, Cursor: "apes"})
 	f.must(err)
 	if diff := cmp.Diff([]dispatcher.EndpointGroup{want}, page); diff != "" {
 		t.Error("page after apes (-want +got):\n" + diff)
@@ -132,9 +133,9 @@ func testGroups(t *testing.T, f *fixture) {
 	if got := f.putGroup(edited, later); got.Revision != 2 || !got.CreatedAt.Equal(t0) || !got.UpdatedAt.Equal(later) {
 		t.Errorf("edited = %+v, want revision 2", got)
 	}
-	wantError(t, "delete of another revision", f.DeleteGroup(ctx, "shop", "workers", dispatcher.Change{IfRevision: 1, Now: later}),
+	wantError(t, "delete of another revision", f.DeleteGroup(ctx, "shop", "workers", input.Change{IfRevision: 1, Now: later}),
 		dispatcher.ErrPrecondition)
-	f.must(f.DeleteGroup(ctx, "shop", "workers", dispatcher.Change{IfRevision: 2, Now: later}))
+	f.must(f.DeleteGroup(ctx, "shop", "workers", input.Change{IfRevision: 2, Now: later}))
 	if again := f.putGroup(workers(), later); again.Revision != 3 || !again.CreatedAt.Equal(later) {
 		t.Errorf("declared again = %+v, want revision 3", again)
 	}
@@ -202,7 +203,7 @@ func testRegistrations(t *testing.T, f *fixture) {
 		expires = *want.ExpiresAt
 	}
 	moved := endpoint("b", "http://10.0.0.3:8080/x")
-	moved.Weight, moved.Backup, moved.Labels = 7, true, dispatcher.Labels{"zone": "y"}
+	moved.Weight, moved.Backup, moved.Labels = 7, true, input.Labels{"zone": "y"}
 	want.StaticEndpoint = moved.StaticEndpoint
 	stored, created = f.registerEndpoint(moved, expires.Add(-90*time.Second))
 	if diff := cmp.Diff(want, stored); diff != "" || created {
@@ -361,7 +362,7 @@ func testDrainedEndpoints(t *testing.T, f *fixture) {
 	edited := workers()
 	edited.Description = "edited"
 	f.putGroup(edited, t0)
-	declared, err := f.Endpoints(ctx, "shop", "workers", t0, dispatcher.Page{Limit: 1})
+	declared, err := f.Endpoints(ctx, "shop", "workers", t0, input.Page{Limit: 1})
 	f.must(err)
 	if !stored.Draining || !moved.Draining || len(declared) != 1 || !declared[0].Draining {
 		t.Errorf("draining after a heartbeat %v, a change %v, and a change of the group %+v", stored.Draining, moved.Draining, declared)
@@ -395,7 +396,7 @@ func testChangedGroupEndpoints(t *testing.T, f *fixture) {
 	}
 	narrow := workers()
 	narrow.Endpoints = map[string]dispatcher.StaticEndpoint{"b": {URL: "https://b.example.com"}}
-	narrow.Registration.Networks, narrow.Registration.ExpireAfter = []string{"10.2.0.0/16"}, dispatcher.Duration(time.Hour)
+	narrow.Registration.Networks, narrow.Registration.ExpireAfter = []string{"10.2.0.0/16"}, input.Duration(time.Hour)
 	f.putGroup(narrow, t0.Add(time.Minute))
 	if got := f.endpoints(t0.Add(time.Minute)); got != "b c d" {
 		t.Errorf("endpoints of a narrower group = %q, want b, which it declares, c and d", got)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // The app "brief" of these tests keeps two days of history, the app "shop" the thirty of the
@@ -21,7 +22,7 @@ var (
 
 func (f *fixture) putBrief() {
 	f.Helper()
-	f.must(f.PutApp(f.Context(), dispatcher.App{Name: "brief", Enabled: true, Retention: dispatcher.Duration(48 * time.Hour)}, at(t0)))
+	f.must(f.PutApp(f.Context(), dispatcher.App{Name: "brief", Enabled: true, Retention: input.Duration(48 * time.Hour)}, at(t0)))
 }
 
 // fire claims the first fire of a new job, a minute after t0.
@@ -114,11 +115,11 @@ func testRetentionChanges(t *testing.T, f *fixture) {
 	held := f.fire("brief", "job", "rate(1m)")
 	f.end(held, t0.Add(2*time.Minute))
 	runs := map[string]dispatcher.HeldRun{"run": held}
-	f.must(f.PutApp(t.Context(), dispatcher.App{Name: "brief", Retention: dispatcher.Duration(72 * time.Hour)}, at(t0)))
+	f.must(f.PutApp(t.Context(), dispatcher.App{Name: "brief", Retention: input.Duration(72 * time.Hour)}, at(t0)))
 	if f.purge(briefEnd); !f.left(runs)["run"] {
 		t.Error("a run was removed that the app keeps by now")
 	}
-	f.must(f.PutApp(t.Context(), dispatcher.App{Name: "brief", Retention: dispatcher.Duration(48 * time.Hour)}, at(t0)))
+	f.must(f.PutApp(t.Context(), dispatcher.App{Name: "brief", Retention: input.Duration(48 * time.Hour)}, at(t0)))
 	f.must(f.DeleteJob(t.Context(), "brief", "job", at(t0)))
 	f.must(f.DeleteApp(t.Context(), "brief", at(t0)))
 	if f.purge(briefEnd); f.left(runs)["run"] {
@@ -155,7 +156,7 @@ func testRetentionOfMisfires(t *testing.T, f *fixture) {
 	}
 	left := func() (names []string) {
 		for _, app := range []string{"brief", "shop"} {
-			all, err := f.Misfires(t.Context(), dispatcher.RunQuery{App: app, Page: dispatcher.Page{Limit: 10}})
+			all, err := f.Misfires(t.Context(), dispatcher.RunQuery{App: app, Page: input.Page{Limit: 10}})
 			f.must(err)
 			for _, m := range all {
 				names = append(names, m.App+" "+m.Job)
@@ -321,7 +322,7 @@ func testRunsAreListedOnce(t *testing.T, f *fixture) {
 		}
 	}
 	for name, state := range want {
-		all, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: dispatcher.Page{Limit: 10}})
+		all, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 10}})
 		f.must(err)
 		if len(all) != 1 || all[0].State != state {
 			t.Errorf("runs of job %s: %+v, want one that is %s", name, all, state)

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
@@ -82,13 +83,13 @@ func (l *life) edit() {
 		}).Draw(l.r, "expression")
 		t.StartAt = nil
 		if l.job.Objective == nil { // which would have to be longer
-			t.Jitter = dispatcher.Duration(rapid.SampledFrom([]time.Duration{0, 0, 40 * time.Second}).Draw(l.r, "jitter"))
+			t.Jitter = input.Duration(rapid.SampledFrom([]time.Duration{0, 0, 40 * time.Second}).Draw(l.r, "jitter"))
 		}
 		t.RepeatCount = rapid.SampledFrom([]int{0, 0, 0, 3, 8}).Draw(l.r, "repeat_count")
 		t.MisfirePolicy = rapid.SampledFrom([]dispatcher.MisfirePolicy{
 			dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip,
 		}).Draw(l.r, "policy")
-		t.CatchUpWindow = dispatcher.Duration(rapid.SampledFrom([]time.Duration{0, 2 * time.Minute}).Draw(l.r, "catch_up_window"))
+		t.CatchUpWindow = input.Duration(rapid.SampledFrom([]time.Duration{0, 2 * time.Minute}).Draw(l.r, "catch_up_window"))
 		t.Calendar = rapid.SampledFrom([]string{"", "freeze"}).Draw(l.r, "calendar")
 	})
 }
@@ -154,7 +155,7 @@ func (l *life) miss() {
 
 func (l *life) check() {
 	page, err := verify.Ledger(l.Context(), l.Store, verify.Query{
-		App: "shop", Now: l.now.Add(10 * time.Second), Page: dispatcher.Page{Limit: 1, Cursor: l.job.Name + "@0"},
+		App: "shop", Now: l.now.Add(10 * time.Second), Page: input.Page{Limit: 1, Cursor: l.job.Name + "@0"},
 	})
 	l.must(err)
 	if len(page.Items) == 0 || page.Items[0].Job != l.job.Name {

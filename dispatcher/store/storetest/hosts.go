@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // hostTests are about runs that wait for their host.
@@ -71,9 +72,9 @@ func testWaitForHost(t *testing.T, f *fixture) {
 		t.Errorf("run = %+v, want it to wait for %s, with the reason", run, wait.Host)
 	}
 	const waits = "waits for host down.example.com, whose circuit is open; the next probe is at "
-	wantDiff(t, "explanation of the run", "run: its run "+waits+dispatcher.FormatInstant(wait.ProbeAt)+" (the host is down)",
+	wantDiff(t, "explanation of the run", "run: its run "+waits+input.FormatInstant(wait.ProbeAt)+" (the host is down)",
 		f.explain("tick", held.ScheduledAt, t0.Add(time.Minute)))
-	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", Page: dispatcher.Page{Limit: 10}})
+	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})
 	f.must(err)
 	if len(listed) != 1 || listed[0].Waiting() != run.Waiting() {
 		t.Errorf("listed %+v, want the run, and that it %s", listed, run.Waiting())
@@ -152,7 +153,7 @@ func testProbesPreferNew(t *testing.T, f *fixture) {
 // requested queues a manual run.
 func (f *fixture) requested(job string) dispatcher.RunKey {
 	f.Helper()
-	run, err := f.RequestRun(f.Context(), "shop", job, nil, dispatcher.Change{Actor: "test", Now: t0.Add(3 * time.Minute)})
+	run, err := f.RequestRun(f.Context(), "shop", job, nil, input.Change{Actor: "test", Now: t0.Add(3 * time.Minute)})
 	f.must(err)
 	key, err := dispatcher.ParseRunKey(run.ID)
 	f.must(err)
@@ -187,7 +188,7 @@ func testDropHostWait(t *testing.T, f *fixture) {
 			t.Errorf("dropped: %v, want %v", dropped, want)
 		}
 		if !want {
-			_, err = f.CancelRun(t.Context(), held.String(), dispatcher.Change{Actor: "test"})
+			_, err = f.CancelRun(t.Context(), held.String(), input.Change{Actor: "test"})
 			if err != nil && f.run(held.RunKey).EndedAt == nil {
 				t.Fatal(err)
 			}
@@ -216,7 +217,7 @@ func testSwitchedHost(t *testing.T, f *fixture) {
 	wait := waitOf("tick", "down.example.com")
 	f.waits(f.claimOne("tick"), wait)
 	for _, pause := range []bool{true, false} {
-		_, err := f.PauseJob(t.Context(), "shop", "tick", "", pause, dispatcher.Change{Actor: "test", Now: t0.Add(time.Minute)})
+		_, err := f.PauseJob(t.Context(), "shop", "tick", "", pause, input.Change{Actor: "test", Now: t0.Add(time.Minute)})
 		f.must(err)
 		want := 1
 		if pause {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // importTests are those of imports by a caller who means harm.
@@ -136,7 +137,7 @@ func testImportQuota(t *testing.T, f *fixture) {
 // testQuotasOfImport: those of a deleted app hold for one that is not an operator's, and those of an export for operators.
 func testQuotasOfImport(t *testing.T, f *fixture) {
 	brings := dispatcher.App{Name: "evil", Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 3}}}
-	check := func(what string, change dispatcher.Change, want int) {
+	check := func(what string, change input.Change, want int) {
 		t.Helper()
 		quotas, err := f.ImportQuotas(t.Context(), brings, change)
 		f.must(err)

@@ -4,12 +4,12 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Jobs are found by all the labels that are asked for, page by page; a part of a label is another label.
 func testJobLabels(t *testing.T, f *fixture) {
-	for name, labels := range map[string]dispatcher.Labels{
+	for name, labels := range map[string]input.Labels{
 		"a": {"team": "pay", "tier": "1"}, "b": {"team": "pay"}, "c": {"team": "payments", "tier": "1"}, "d": nil,
 		"e": {"xteam": "pay", "tier": "1", "a.b": "c_d"}, "f": {"team": "pay", "tier": "1", "zone": "eu"}, "g": {"a.b": "cxd"},
 	} {
@@ -18,19 +18,19 @@ func testJobLabels(t *testing.T, f *fixture) {
 		f.put(j, t0)
 	}
 	for _, tt := range []struct {
-		labels dispatcher.Labels
+		labels input.Labels
 		want   string
 	}{
 		{nil, "a b c d e f g"},
-		{dispatcher.Labels{"team": "pay"}, "a b f"},
-		{dispatcher.Labels{"team": "pay", "tier": "1"}, "a f"},
-		{dispatcher.Labels{"tier": "1"}, "a c e f"},
-		{dispatcher.Labels{"a.b": "c_d"}, "e"},
-		{dispatcher.Labels{"team": "none"}, ""},
+		{input.Labels{"team": "pay"}, "a b f"},
+		{input.Labels{"team": "pay", "tier": "1"}, "a f"},
+		{input.Labels{"tier": "1"}, "a c e f"},
+		{input.Labels{"a.b": "c_d"}, "e"},
+		{input.Labels{"team": "none"}, ""},
 	} {
 		var names []string
 		for cursor := ""; ; cursor = names[len(names)-1] {
-			page, err := f.Jobs(t.Context(), "shop", dispatcher.Page{Limit: 2, Cursor: cursor, Labels: tt.labels})
+			page, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 2, Cursor: cursor, Labels: tt.labels})
 			f.must(err)
 			if len(page) == 0 {
 				break

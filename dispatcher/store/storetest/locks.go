@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // take takes locks for a minute at most and ten seconds at least.
@@ -80,19 +81,19 @@ func testOverdueApps(t *testing.T, f *fixture) {
 			j.Triggers = map[string]dispatcher.Trigger{"tick": every(time.Minute, minutes(9))}
 		}
 		if app == "pinned" {
-			j.NodeLabels = dispatcher.Labels{"disk": "ssd"}
+			j.NodeLabels = input.Labels{"disk": "ssd"}
 		}
 		f.put(j, t0)
 	}
 	f.must(f.PutApp(t.Context(), dispatcher.App{Name: "off"}, at(t0)))
 	f.putEvery("paused", time.Minute)
 	f.must(f.PauseJob(t.Context(), "shop", "paused", "", true, at(t0)))
-	ssd := dispatcher.Labels{"disk": "ssd"}
+	ssd := input.Labels{"disk": "ssd"}
 	f.must(f.Register(t.Context(), dispatcher.Node{ID: nodeB, Labels: ssd}, t0))
 	for _, tt := range []struct {
 		what   string
 		apps   []string
-		labels dispatcher.Labels
+		labels input.Labels
 		from   time.Time
 		now    time.Time
 		want   []string

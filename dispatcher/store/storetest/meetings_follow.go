@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // followMeetingTests tell how what follows runs, alerts, backfills and pauses of apps meet.
@@ -23,7 +24,7 @@ func followMeetingTests() tests {
 func testAlertNoSuccessOfPausedApp(t *testing.T, f *fixture) {
 	f.watched("sync", payments)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{NoSuccessFor: dispatcher.Duration(10 * time.Minute)}
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
 	f.putAlert(a, t0)
 	pause := f.pauseApp(payments)
 	for minute := range 60 {
@@ -31,7 +32,7 @@ func testAlertNoSuccessOfPausedApp(t *testing.T, f *fixture) {
 	}
 	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0.Add(time.Hour))))
 	f.expect("notifications soon after", f.watch(t0.Add(70*time.Minute-time.Second)), 0)
-	other, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: dispatcher.Labels{"team": "search"}}, at(t0))
+	other, err := f.PauseApp(t.Context(), "shop", dispatcher.AppPauseRequest{Labels: input.Labels{"team": "search"}}, at(t0))
 	f.must(err)
 	f.must(f.EndAppPause(t.Context(), "shop", other.ID, at(t0.Add(80*time.Minute))))
 	f.expect("notifications in time, although a pause of other jobs has just ended", f.watch(t0.Add(81*time.Minute)), 1)
@@ -40,7 +41,7 @@ func testAlertNoSuccessOfPausedApp(t *testing.T, f *fixture) {
 func testAlertOverrunOfBackfill(_ *testing.T, f *fixture) {
 	b := f.backfill(nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{OverrunAfter: dispatcher.Duration(5 * time.Minute)}
+	a.AlertConditionsOf = dispatcher.AlertConditionsOf{OverrunAfter: input.Duration(5 * time.Minute)}
 	f.putAlert(a, t0)
 	f.watch(b.now)
 	f.expect("runs of the backfill under way", len(b.feed()), 1)

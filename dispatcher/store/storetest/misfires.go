@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // misfireTests are those of the policies for misfires.
@@ -42,7 +43,7 @@ func testSettleOneByOne(t *testing.T, f *fixture) {
 	if again := f.claim(a); len(again) != 0 {
 		t.Errorf("claimed after it was settled: got %v, want none", again)
 	}
-	if misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}}); err != nil || len(misfires) != 0 {
+	if misfires, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}}); err != nil || len(misfires) != 0 {
 		t.Errorf("misfires = %v, %v, want none", misfires, err)
 	}
 	// What follows is due later than its instant, and so late only after that.
@@ -67,7 +68,7 @@ func testMisfirePolicies(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	for _, policy := range []dispatcher.MisfirePolicy{"", dispatcher.FireOnce, dispatcher.FireAll, dispatcher.Skip} {
 		trigger := every(time.Minute, t0.Add(time.Minute))
-		trigger.MisfirePolicy, trigger.CatchUpWindow = policy, dispatcher.Duration(time.Hour)
+		trigger.MisfirePolicy, trigger.CatchUpWindow = policy, input.Duration(time.Hour)
 		if policy == "" {
 			trigger.CatchUpWindow = 0
 		}
@@ -103,7 +104,7 @@ func testMisfirePolicies(t *testing.T, f *fixture) {
 	if got := f.run(own[0].RunKey).Missed; got != nil {
 		t.Errorf("a fire on time stands for %+v, want nothing but itself", got)
 	}
-	listed, err := f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: "tick", Page: dispatcher.Page{Limit: 10}})
+	listed, err := f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})
 	f.must(err)
 	if len(listed) != 2 || listed[0].Missed != nil || !cmp.Equal(want, listed[1].Missed) {
 		t.Errorf("listed: %+v, want the range with the catch-up only", listed)

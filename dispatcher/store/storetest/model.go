@@ -7,6 +7,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // model is what a trigger must be like: the instants that were claimed or settled, in order.
@@ -94,7 +95,7 @@ func compare(r *rapid.T, f *fixture, m model) {
 	if j.Revision != m.revision || !prev.Equal(m.prev) || !got.NextFireTime.Equal(m.next) || j.Paused != m.paused {
 		r.Fatalf("got revision %d, previous %s, next %s, paused %t, want %+v", j.Revision, prev, got.NextFireTime, j.Paused, m)
 	}
-	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", Page: dispatcher.Page{Limit: 1000}})
+	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 1000}})
 	if err != nil {
 		r.Fatal(err)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -78,8 +79,8 @@ func testNodes(t *testing.T, f *fixture) {
 	now := t0.Add(time.Second)
 	since := t0.Add(500 * time.Millisecond)
 	ends := t0.Add(time.Hour)
-	reported := dispatcher.NodeReport{InFlight: 7, Fires: 30, Lag: dispatcher.Duration(2 * time.Second),
-		ClockOffset: dispatcher.Duration(-time.Second), LongSince: &since, CertificateEndsAt: &ends}
+	reported := dispatcher.NodeReport{InFlight: 7, Fires: 30, Lag: input.Duration(2 * time.Second),
+		ClockOffset: input.Duration(-time.Second), LongSince: &since, CertificateEndsAt: &ends}
 	heartbeat, err := f.Heartbeat(ctx, nodeA, reported, now)
 	f.must(err)
 	nodes, err := f.Nodes(ctx)

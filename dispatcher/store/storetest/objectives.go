@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // objectiveTests are those of what is counted for objectives.
@@ -34,7 +35,7 @@ func objectiveTests() tests {
 func (f *fixture) punctual(within time.Duration) dispatcher.Job {
 	f.Helper()
 	j := job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
-	j.Objective = &dispatcher.Objective{Within: dispatcher.Duration(within), Of: "90%"}
+	j.Objective = &dispatcher.Objective{Within: input.Duration(within), Of: "90%"}
 	return f.put(j, t0)
 }
 
@@ -158,7 +159,7 @@ func testObjectiveOfDelays(_ *testing.T, f *fixture) {
 	j := job("tick", map[string]dispatcher.Trigger{"tick": {
 		Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, Enabled: true, MisfireAfter: dispatcher.DefaultMisfireAfter,
 	}})
-	j.Objective = &dispatcher.Objective{Within: dispatcher.Duration(time.Second), Of: "90%"}
+	j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "90%"}
 	f.put(j, t0)
 	first := f.claimNext(token1)
 	f.roll(minutes(16))
@@ -184,10 +185,10 @@ func testObjectiveChanged(_ *testing.T, f *fixture) {
 	f.settleAll("tick", minutes(15))
 	f.roll(minutes(16))
 	f.expect("within 1s", f.counted("tick"), [4]int64{0, 5, 10, 0})
-	j.Objective = &dispatcher.Objective{Within: dispatcher.Duration(time.Second), Of: "95%"}
+	j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "95%"}
 	f.put(j, minutes(16))
 	f.expect("another share", f.counted("tick"), [4]int64{0, 5, 10, 0})
-	j.Objective = &dispatcher.Objective{Within: dispatcher.Duration(5 * time.Second), Of: "95%"}
+	j.Objective = &dispatcher.Objective{Within: input.Duration(5 * time.Second), Of: "95%"}
 	f.put(j, minutes(16))
 	f.expect("within 5s, at once", f.counted("tick"), [4]int64{})
 	f.roll(minutes(16))
@@ -220,7 +221,7 @@ func testObjectiveOfHistory(t *testing.T, f *fixture) {
 		due := f.dueAll(t0.Add(100 * time.Hour))
 		f.began(f.claim(f.advance(due[0]))[0], 0)
 	}
-	j.Objective = &dispatcher.Objective{Within: dispatcher.Duration(time.Second), Of: "99.9%"}
+	j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99.9%"}
 	now := t0.Add(49*time.Hour + 10*time.Minute)
 	f.put(j, now)
 	rolled, err := f.RollUpObjectives(f.Context(), 10, now)
@@ -258,13 +259,13 @@ func testObjectivesListed(t *testing.T, f *fixture) {
 	for _, name := range []string{"c", "a", "b", "none"} {
 		j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
 		if name != "none" {
-			j.Objective = &dispatcher.Objective{Within: dispatcher.Duration(time.Second), Of: "99%"}
+			j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99%"}
 		}
 		f.put(j, t0)
 	}
 	var names []string
 	for cursor := ""; ; {
-		page, err := f.ObjectiveStatuses(f.Context(), "shop", dispatcher.Page{Limit: 2, Cursor: cursor})
+		page, err := f.ObjectiveStatuses(f.Context(), "shop", input.Page{Limit: 2, Cursor: cursor})
 		f.must(err)
 		if len(page) == 0 {
 			break
@@ -274,7 +275,7 @@ func testObjectivesListed(t *testing.T, f *fixture) {
 		}
 	}
 	f.expect("names", names, []string{"a", "b", "c"})
-	if _, err := f.ObjectiveStatuses(f.Context(), "nowhere", dispatcher.Page{Limit: 2}); !errors.Is(err, dispatcher.ErrNotFound) {
+	if _, err := f.ObjectiveStatuses(f.Context(), "nowhere", input.Page{Limit: 2}); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("objectives of an app that does not exist: %v, want ErrNotFound", err)
 	}
 }
@@ -303,7 +304,7 @@ func testObjectiveModel(_ *testing.T, f *fixture) {
 	rapid.Check(f.T, func(r *rapid.T) {
 		born++
 		j := job(fmt.Sprintf("job-%d", born), map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})
-		j.Objective = &dispatcher.Objective{Within: dispatcher.Duration(time.Second), Of: "99%"}
+		j.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99%"}
 		if rapid.Bool().Draw(r, "slots") {
 			j.ConcurrencyPolicy, j.MaxConcurrency = dispatcher.ConcurrencyAllow, 1000
 		}
@@ -389,7 +390,7 @@ func (f *fixture) direct(name string, now time.Time) (counts [4]int64) {
 	f.Helper()
 	status, err := f.ObjectiveStatus(f.Context(), "shop", name)
 	f.must(err)
-	query := dispatcher.RunQuery{App: "shop", Job: name, Page: dispatcher.Page{Limit: 1000}}
+	query := dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 1000}}
 	runs, err := f.Runs(f.Context(), query)
 	f.must(err)
 	for _, listed := range runs {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // overviewTests are those of what people look at over many jobs.
@@ -56,7 +57,7 @@ func (f *fixture) summaries(query dispatcher.JobQuery) string {
 // summary returns the summary of a job.
 func (f *fixture) summaryOf(name string) dispatcher.JobSummary {
 	f.Helper()
-	found, _, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Apps: []string{"shop"}, Name: name, Page: dispatcher.Page{Limit: 10}})
+	found, _, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Apps: []string{"shop"}, Name: name, Page: input.Page{Limit: 10}})
 	f.must(err)
 	if len(found) != 1 {
 		f.Fatalf("got %d summaries of %s, want one", len(found), name)
@@ -78,23 +79,23 @@ func (f *fixture) putIn(app, name string, change func(*dispatcher.Job)) dispatch
 func testSummaries(t *testing.T, f *fixture) {
 	f.putApp("billing")
 	f.putIn("shop", "a", func(j *dispatcher.Job) {
-		j.Description, j.Labels = "first", dispatcher.Labels{"team": "x"}
+		j.Description, j.Labels = "first", input.Labels{"team": "x"}
 		j.Triggers["late"] = every(time.Hour, t0.Add(2*time.Hour))
 		j.Target.Webhook.URL = "https://API.example.com:8443/x"
 	})
 	f.putIn("billing", "z", func(j *dispatcher.Job) { j.Target.Webhook.URL = "http://[::1]:80/x" })
-	paused, err := f.PauseJob(f.Context(), "billing", "z", "", true, dispatcher.Change{Actor: "ann", Reason: "why", Now: t0})
+	paused, err := f.PauseJob(f.Context(), "billing", "z", "", true, input.Change{Actor: "ann", Reason: "why", Now: t0})
 	f.must(err)
 	f.putIn("shop", "gone", nil)
 	f.must(f.DeleteJob(f.Context(), "shop", "gone", at(t0)))
 
-	found, next, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Page: dispatcher.Page{Limit: 10}})
+	found, next, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Page: input.Page{Limit: 10}})
 	f.must(err)
 	want := []dispatcher.JobSummary{{
 		App: "billing", Name: "z", State: dispatcher.JobPaused, Enabled: true, Paused: true, Pause: paused.Pause, Revision: 2,
 		Target: dispatcher.TargetSummary{Kind: dispatcher.TargetWebhook, Name: "[::1]"}, Triggers: 1,
 	}, {
-		App: "shop", Name: "a", Description: "first", Labels: dispatcher.Labels{"team": "x"}, State: dispatcher.JobExecuting, Enabled: true,
+		App: "shop", Name: "a", Description: "first", Labels: input.Labels{"team": "x"}, State: dispatcher.JobExecuting, Enabled: true,
 		Revision: 1, Target: dispatcher.TargetSummary{Kind: dispatcher.TargetWebhook, Name: "api.example.com:8443"}, Triggers: 2,
 		NextFireTime: new(t0.Add(time.Hour)),
 	}}
@@ -105,7 +106,7 @@ func testSummaries(t *testing.T, f *fixture) {
 
 func testSummariesSelected(t *testing.T, f *fixture) {
 	f.putApp("billing")
-	f.putIn("shop", "report_eu", func(j *dispatcher.Job) { j.Labels = dispatcher.Labels{"team": "x"} })
+	f.putIn("shop", "report_eu", func(j *dispatcher.Job) { j.Labels = input.Labels{"team": "x"} })
 	f.putIn("shop", "report-us", func(j *dispatcher.Job) { j.Enabled = false })
 	f.putIn("billing", "report_eu", nil)
 	f.putIn("billing", "other", func(j *dispatcher.Job) { j.Target.Webhook.URL = "https://other.example.com/" })
@@ -115,7 +116,7 @@ func testSummariesSelected(t *testing.T, f *fixture) {
 		"billing/other billing/report_eu shop/report-us shop/report_eu ": {Apps: []string{"shop", "billing", "shop"}},
 		"billing/report_eu shop/report_eu":                               {Name: "port_e"},
 		"billing/other":                                                  {Host: "other.example.com"},
-		"shop/report_eu":                                                 {Page: dispatcher.Page{Labels: dispatcher.Labels{"team": "x"}}},
+		"shop/report_eu":                                                 {Page: input.Page{Labels: input.Labels{"team": "x"}}},
 		"shop/report-us":                                                 {State: dispatcher.JobInit},
 		"":                                                               {Result: dispatcher.RunFailed},
 	} {
@@ -137,10 +138,10 @@ func testSummaryPages(t *testing.T, f *fixture) {
 		}
 	}
 	for limit := 1; limit < 8; limit++ {
-		query := dispatcher.JobQuery{Page: dispatcher.Page{Limit: limit}}
+		query := dispatcher.JobQuery{Page: input.Page{Limit: limit}}
 		f.expect(fmt.Sprintf("pages of %d", limit), f.summaries(query), strings.Join(want, " "))
 	}
-	_, _, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Page: dispatcher.Page{Limit: 1, Cursor: "nothing"}})
+	_, _, err := f.JobSummaries(f.Context(), dispatcher.JobQuery{Page: input.Page{Limit: 1, Cursor: "nothing"}})
 	if err == nil {
 		t.Error("a cursor that is none was accepted")
 	}
@@ -158,7 +159,7 @@ func testSummariesBounded(t *testing.T, f *fixture) {
 	f.putEvery("z", time.Minute)
 	held := f.fireOf("z")
 	f.must(f.Record(f.Context(), []dispatcher.Record{record(held, ended(dispatcher.RunFailed, held.ScheduledAt))}))
-	query := dispatcher.JobQuery{Result: dispatcher.RunFailed, Page: dispatcher.Page{Limit: 10}}
+	query := dispatcher.JobQuery{Result: dispatcher.RunFailed, Page: input.Page{Limit: 10}}
 	found, next, err := f.JobSummaries(f.Context(), query)
 	f.must(err)
 	if len(found) != 0 || next != "shop/j0999" {
@@ -171,11 +172,11 @@ func testSummaryRuns(t *testing.T, f *fixture) {
 	f.deadLetters("tick", dispatcher.RunFailed)
 	failed := f.summaryOf("tick")
 	want := &dispatcher.RunSummary{ID: failed.LatestRun.ID, State: dispatcher.RunFailed, Class: failed.LatestRun.Class,
-		ScheduledAt: t0.Add(time.Minute), EndedAt: failed.LatestRun.EndedAt, Lateness: new(dispatcher.Duration(0))}
+		ScheduledAt: t0.Add(time.Minute), EndedAt: failed.LatestRun.EndedAt, Lateness: new(input.Duration(0))}
 	if diff := cmp.Diff(want, failed.LatestRun); diff != "" || failed.Result != dispatcher.RunFailed || failed.LatestRun.EndedAt == nil {
 		t.Errorf("result %s, latest run (-want +got):\n%s", failed.Result, diff)
 	}
-	f.expect("failed", f.summaries(dispatcher.JobQuery{Result: dispatcher.RunFailed, Page: dispatcher.Page{Limit: 1}}), "shop/tick")
+	f.expect("failed", f.summaries(dispatcher.JobQuery{Result: dispatcher.RunFailed, Page: input.Page{Limit: 1}}), "shop/tick")
 
 	held := f.fireOf("tick")
 	claimed := f.summaryOf("tick")

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // attention returns what asks for attention in some apps at a time, as words: of each kind what it is about.
@@ -65,17 +66,17 @@ func (f *fixture) trouble() {
 	for _, state := range []dispatcher.RunState{dispatcher.RunFailed, dispatcher.RunSucceeded, dispatcher.RunTimedOut} {
 		f.deadLetters("bad", state)
 	}
-	byAnn := dispatcher.Change{Actor: "ann", Reason: "it fails", Now: t0.Add(20 * time.Minute)}
+	byAnn := input.Change{Actor: "ann", Reason: "it fails", Now: t0.Add(20 * time.Minute)}
 	f.must(f.PauseJob(f.Context(), "shop", "bad", "", true, byAnn))
 	f.putEvery("missed", time.Minute)
 	f.settleAll("missed", minutes(30))
-	f.must(f.PauseJob(f.Context(), "shop", "missed", "tick", true, dispatcher.Change{Actor: "bob", Now: t0.Add(10 * time.Minute)}))
+	f.must(f.PauseJob(f.Context(), "shop", "missed", "tick", true, input.Change{Actor: "bob", Now: t0.Add(10 * time.Minute)}))
 	waiting := f.claimOne("waits")
 	f.waits(waiting, waitOf("waits", "down.example.com"))
 	broken := f.putEvery("broken", time.Minute)
 	f.must(f.Quarantine(f.Context(), dispatcher.TriggerID("shop", "broken", "tick"), broken.Revision, "no such zone"))
-	f.must(f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{Labels: dispatcher.Labels{"team": "x"}, Reason: "move"},
-		dispatcher.Change{Actor: "eve", Now: t0.Add(5 * time.Minute)}))
+	f.must(f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{Labels: input.Labels{"team": "x"}, Reason: "move"},
+		input.Change{Actor: "eve", Now: t0.Add(5 * time.Minute)}))
 }
 
 const troubleOfShop = `failed bad timed_out
@@ -129,7 +130,7 @@ func testAttentionObjectives(_ *testing.T, f *fixture) {
 }
 
 func testAttentionNodes(t *testing.T, f *fixture) {
-	report := dispatcher.NodeReport{Lag: dispatcher.Duration(2 * time.Second), ClockOffset: dispatcher.Duration(-time.Second)}
+	report := dispatcher.NodeReport{Lag: input.Duration(2 * time.Second), ClockOffset: input.Duration(-time.Second)}
 	f.must(f.Heartbeat(t.Context(), nodeA, report, t0))
 	f.expect("a node that is not well", f.attention(t0), "node 000000000000000a [saturated clock]")
 	f.expect("as others see it", f.attention(t0, "shop"), "")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/clientcert"
 )
 
@@ -171,7 +172,7 @@ func testForgottenPauses(t *testing.T, f *fixture) {
 			f.must(f.PauseJob(t.Context(), "shop", "paused", trigger, true, at(tt.at)))
 			f.expect(name+" "+trigger, f.census().Forgotten, tt.want)
 			f.must(f.PauseJob(t.Context(), "shop", "paused", trigger, false, at(now)))
-			f.must(f.PauseJob(t.Context(), "shop", "paused", trigger, true, dispatcher.Change{Now: tt.at, Until: &later}))
+			f.must(f.PauseJob(t.Context(), "shop", "paused", trigger, true, input.Change{Now: tt.at, Until: &later}))
 			f.expect(name+" with an end "+trigger, f.census().Forgotten, 0)
 			f.must(f.PauseJob(t.Context(), "shop", "paused", trigger, false, at(now)))
 		}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func testClaimAsTimePasses(t *testing.T, f *fixture) {
@@ -24,7 +25,7 @@ func testSettleAsTimePasses(t *testing.T, f *fixture) {
 		}
 		return f.Settle(t.Context(), batch)
 	})
-	misfires, err := f.Misfires(t.Context(), dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 1000}})
+	misfires, err := f.Misfires(t.Context(), dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 1000}})
 	f.must(err)
 	if len(misfires) != passing {
 		t.Errorf("%d misfires, want %d", len(misfires), passing)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // pendingTests are those of fires that are due when their schedule changes.
@@ -36,7 +37,7 @@ func (f *fixture) minutely(name, expression string, now time.Time, change func(*
 }
 
 func testPendingStays(t *testing.T, f *fixture) {
-	jitter := func(t *dispatcher.Trigger) { t.Jitter = dispatcher.Duration(40 * time.Second) }
+	jitter := func(t *dispatcher.Trigger) { t.Jitter = input.Duration(40 * time.Second) }
 	for i, change := range []func(name string) dispatcher.Trigger{
 		func(name string) dispatcher.Trigger { return f.minutely(name, "0  * * * * ?", minutes(1), jitter) },
 		func(name string) dispatcher.Trigger { return f.minutely(name, "* * * * *", minutes(1), nil) },
@@ -65,7 +66,7 @@ func testPendingStays(t *testing.T, f *fixture) {
 // misfires writes the decisions of the app shop, the first ones first.
 func (f *fixture) misfires() (all []string) {
 	f.Helper()
-	found, err := f.Misfires(f.Context(), dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 100}})
+	found, err := f.Misfires(f.Context(), dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 100}})
 	f.must(err)
 	for _, m := range slices.Backward(found) {
 		text := fmt.Sprintf("%s: %s %d from %s to %s", m.Job, m.Decision, m.Count, m.From.Sub(t0), m.To.Sub(t0))
@@ -82,7 +83,7 @@ func (f *fixture) misfires() (all []string) {
 // runs writes the runs of a job, the first ones first.
 func (f *fixture) runs(name string) (all []string) {
 	f.Helper()
-	found, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: dispatcher.Page{Limit: 100}})
+	found, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 100}})
 	f.must(err)
 	for _, run := range slices.Backward(found) {
 		all = append(all, fmt.Sprintf("%s %s", run.Kind, run.ScheduledAt.Sub(t0)))

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -57,7 +58,7 @@ func (f *fixture) prepared(id int64) dispatcher.JobVersion {
 // hashed is a trigger whose fire times depend on its identity: by H, and by jitter.
 func hashed() dispatcher.Trigger {
 	return dispatcher.Trigger{
-		Schedule: dispatcher.Schedule{Expression: "H H * * *", Timezone: "UTC", Jitter: dispatcher.Duration(time.Hour)}, Enabled: true,
+		Schedule: dispatcher.Schedule{Expression: "H H * * *", Timezone: "UTC", Jitter: input.Duration(time.Hour)}, Enabled: true,
 		MisfireAfter: dispatcher.DefaultMisfireAfter,
 	}
 }
@@ -160,7 +161,7 @@ func testRenamedHistory(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, after); diff != "" {
 		t.Error("a run from before the rename (-want +got):\n" + diff)
 	}
-	query := dispatcher.RunQuery{App: "shop", Job: "second", Trigger: "tock", Page: dispatcher.Page{Limit: 10}}
+	query := dispatcher.RunQuery{App: "shop", Job: "second", Trigger: "tock", Page: input.Page{Limit: 10}}
 	runs, err := f.Runs(ctx, query)
 	f.must(err)
 	misfires, err := f.Misfires(ctx, query)
@@ -169,7 +170,7 @@ func testRenamedHistory(t *testing.T, f *fixture) {
 		t.Errorf("under the new names there are %d runs, want 2 from before, a catch-up run and 1; and misfires %+v, want 1", len(runs), misfires)
 	}
 	for _, name := range []string{"first", "none"} {
-		_, err = f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: name, Page: dispatcher.Page{Limit: 10}})
+		_, err = f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 10}})
 		wantError(t, "runs of job "+name, err, dispatcher.ErrNotFound)
 	}
 	query.Trigger = "tick"
@@ -226,7 +227,7 @@ func testRenamedRuns(t *testing.T, f *fixture) {
 
 // problemsOf returns the problems of an error as "path code".
 func problemsOf(err error) (all []string) {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	errors.As(err, &problems)
 	for _, p := range problems {
 		all = append(all, p.Path+" "+p.Code)
@@ -256,7 +257,7 @@ func testRenameToTakenNames(t *testing.T, f *fixture) {
 	}
 	_, err := f.RenameJob(t.Context(), "shop", "none", dispatcher.JobRename{Name: "x"}, at(t0))
 	wantError(t, "a job that is not there", err, dispatcher.ErrNotFound)
-	_, err = f.RenameJob(t.Context(), "shop", "first", dispatcher.JobRename{Name: "x"}, dispatcher.Change{IfRevision: 9})
+	_, err = f.RenameJob(t.Context(), "shop", "first", dispatcher.JobRename{Name: "x"}, input.Change{IfRevision: 9})
 	wantError(t, "another revision", err, dispatcher.ErrPrecondition)
 	after, err := f.Job(t.Context(), "shop", "first")
 	f.must(err)
@@ -363,7 +364,7 @@ func testRenameToRemovedTrigger(t *testing.T, f *fixture) {
 	f.put(job("first", map[string]dispatcher.Trigger{"b": minutely}), minutes(2).Add(time.Second))
 	f.rename("first", "", map[string]string{"b": "a"}, minutes(2).Add(2*time.Second))
 	f.fireUntil(minutes(3))
-	runs, err := f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: "first", Page: dispatcher.Page{Limit: 10}})
+	runs, err := f.Runs(ctx, dispatcher.RunQuery{App: "shop", Job: "first", Page: input.Page{Limit: 10}})
 	f.must(err)
 	count := map[string]int{}
 	for _, run := range runs {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -41,7 +42,7 @@ func testRescheduleForCalendarRules(t *testing.T, f *fixture) {
 	check("paused", dispatcher.TriggerPaused, t0.Add(3*time.Hour))
 	f.must(f.PauseJob(t.Context(), "shop", "j", "tick", false, at(t0)))
 	check("resumed", dispatcher.TriggerWaiting, t0.Add(3*time.Hour))
-	misfires, err := f.Misfires(t.Context(), dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 5}})
+	misfires, err := f.Misfires(t.Context(), dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 5}})
 	if err != nil || len(misfires) != 0 {
 		t.Errorf("misfires: got %+v, %v, want none: nothing that was due was taken away", misfires, err)
 	}
@@ -108,9 +109,9 @@ func testCalendarUsers(t *testing.T, f *fixture) {
 		tick := every(time.Minute, t0)
 		tick.Calendar = "freeze"
 		_, _, err := f.PutJob(ctx, job("late", map[string]dispatcher.Trigger{"tick": tick}), at(t0.Add(-time.Hour)))
-		var problems dispatcher.Problems
+		var problems input.Problems
 		if !errors.As(err, &problems) || len(problems) != 1 || problems[0].Path != "/triggers/tick/calendar" ||
-			problems[0].Code != dispatcher.CodeCalendarUnknown {
+			problems[0].Code != input.CodeCalendarUnknown {
 			t.Errorf("%s: got %v, want a problem of /triggers/tick/calendar", what, err)
 		}
 	}
@@ -157,10 +158,10 @@ func testSchedules(t *testing.T, f *fixture) {
 	declared := job("j", map[string]dispatcher.Trigger{
 		"moved": trigger(dispatcher.Schedule{
 			Expression: "0 H 12 * * ?", Timezone: "Europe/Berlin", Calendar: "freeze", OnExcluded: schedule.OnExcludedNextIncluded,
-			Jitter: dispatcher.Duration(time.Hour), EndAt: &end, RepeatCount: 9, Gap: schedule.GapNext, Overlap: schedule.OverlapFirst,
+			Jitter: input.Duration(time.Hour), EndAt: &end, RepeatCount: 9, Gap: schedule.GapNext, Overlap: schedule.OverlapFirst,
 		}),
 		"drifts": trigger(dispatcher.Schedule{Expression: "every 1 month", StartAt: &t0, DriftHour: true, Timezone: "America/New_York"}),
-		"delay":  trigger(dispatcher.Schedule{Expression: "delay(90s)", Jitter: dispatcher.Duration(1500 * time.Millisecond)}),
+		"delay":  trigger(dispatcher.Schedule{Expression: "delay(90s)", Jitter: input.Duration(1500 * time.Millisecond)}),
 	})
 	want, _, err := dispatcher.Apply(nil, declared, dispatcher.Prior{}, dispatcher.CompileCalendars(all), t0)
 	f.must(err)

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func testResponses(t *testing.T, f *fixture) {
@@ -17,7 +18,7 @@ func testResponses(t *testing.T, f *fixture) {
 			State: dispatcher.RunFailed, StartedAt: t0, EndedAt: t0.Add(time.Second), HTTPStatus: 500, Class: dispatcher.ClassHTTP5xx,
 			Response: &dispatcher.Response{
 				RequestID: "req-1", Headers: map[string]string{"content-type": "text/plain"}, Body: body, BodyTruncated: true,
-				Phases: dispatcher.Phases{DNS: 1000, FirstByte: dispatcher.Duration(time.Second)},
+				Phases: dispatcher.Phases{DNS: 1000, FirstByte: input.Duration(time.Second)},
 			},
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // failure is a time-out that took a second.
@@ -117,7 +118,7 @@ func testFailedRunRetries(t *testing.T, f *fixture) {
 		HTTPStatus: 503, Class: dispatcher.ClassTimeout, Error: "slow",
 	}}, f.run(held.RunKey).Attempts)
 	listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", State: dispatcher.RunRetrying,
-		Page: dispatcher.Page{Limit: 10}})
+		Page: input.Page{Limit: 10}})
 	f.must(err)
 	wantDiff(t, "retrying runs of the job", 1, len(listed))
 }
@@ -126,7 +127,7 @@ func testFirstStarts(t *testing.T, f *fixture) {
 	_, start, due := f.failOnce()
 	first := func(state dispatcher.RunState) *time.Time {
 		t.Helper()
-		listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", Page: dispatcher.Page{Limit: 10}})
+		listed, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})
 		f.must(err)
 		if len(listed) != 1 || listed[0].State != state {
 			t.Fatalf("got %+v, want one run that is %s", listed, state)

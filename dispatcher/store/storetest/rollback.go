@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // stateOf is a node's state, as its heartbeat is told.
@@ -140,7 +141,7 @@ func testSkip(t *testing.T, f *fixture) {
 		if next := trigger.Triggers["tick"].NextFireTime; next == nil || !next.Equal(t0.Add(11*time.Minute)) {
 			t.Errorf("%s fires next at %v, want after the choice", name, next)
 		}
-		missed, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Job: name, Page: dispatcher.Page{Limit: 10}})
+		missed, err := f.Misfires(ctx, dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 10}})
 		f.must(err)
 		if len(missed) != 1 || missed[0].Decision != dispatcher.DecisionSkip || !missed[0].From.Equal(from) ||
 			!missed[0].To.Equal(t0.Add(10*time.Minute)) || missed[0].Count != int(missed[0].To.Sub(from)/time.Minute)+1 {

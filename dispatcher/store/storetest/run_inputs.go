@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func inputTests() tests {
@@ -119,11 +120,11 @@ func testRunInputRefused(t *testing.T, f *fixture) {
 		"no JSON": "{", "NUL": `"a\u0000b"`, "half a character": `"\ud800"`, "too large": `"` + strings.Repeat("x", dispatcher.MaxPayload) + `"`,
 		"too deep": strings.Repeat("[", 33) + strings.Repeat("]", 33),
 	} {
-		if _, err := f.RequestRun(t.Context(), "shop", "job", json.RawMessage(payload), at(t0)); !errors.As(err, new(dispatcher.Problems)) {
+		if _, err := f.RequestRun(t.Context(), "shop", "job", json.RawMessage(payload), at(t0)); !errors.As(err, new(input.Problems)) {
 			t.Errorf("%s: got error %v, want Problems", what, err)
 		}
 	}
-	if runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Page: dispatcher.Page{Limit: 10}}); err != nil || len(runs) != 0 {
+	if runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Page: input.Page{Limit: 10}}); err != nil || len(runs) != 0 {
 		t.Errorf("got runs %v, %v, want none", runs, err)
 	}
 }

@@ -8,11 +8,12 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // traced is a change that a request with a trace context asks for.
-func traced(span string, now time.Time) dispatcher.Change {
-	return dispatcher.Change{Actor: "test", Now: now, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-" + span + "-01"}
+func traced(span string, now time.Time) input.Change {
+	return input.Change{Actor: "test", Now: now, Traceparent: "00-0af7651916cd43dd8448eb211c80319c-" + span + "-01"}
 }
 
 // adoptGiven takes what is queued, and returns the input of its only run.
@@ -35,8 +36,8 @@ func testRetryKeepsItsRequest(t *testing.T, f *fixture) {
 	f.end(held, now)
 	const first, second = "b7ad6b7169203331", "00f067aa0ba902b7"
 	f.must(f.RetryRun(t.Context(), held.String(), traced(first, now)))
-	run, input := f.adoptGiven(now)
-	if diff := cmp.Diff(dispatcher.RunInput{Traceparent: traced(first, now).Traceparent}, input); diff != "" {
+	run, in := f.adoptGiven(now)
+	if diff := cmp.Diff(dispatcher.RunInput{Traceparent: traced(first, now).Traceparent}, in); diff != "" {
 		t.Errorf("input of a scheduled run that was retried (-want +got):\n%s", diff)
 	}
 	f.end(run, now)
@@ -44,7 +45,7 @@ func testRetryKeepsItsRequest(t *testing.T, f *fixture) {
 	f.must(f.RequestRun(t.Context(), "shop", "tick", payload, traced(first, now)))
 	run, _ = f.adoptGiven(now)
 	for _, step := range []struct {
-		by   dispatcher.Change
+		by   input.Change
 		want string
 	}{
 		{traced(second, now), traced(second, now).Traceparent},
@@ -52,8 +53,8 @@ func testRetryKeepsItsRequest(t *testing.T, f *fixture) {
 	} {
 		f.end(run, now)
 		f.must(f.RetryRun(t.Context(), run.String(), step.by))
-		if run, input = f.adoptGiven(now); input.Traceparent != step.want || string(input.Payload) != string(payload) {
-			t.Errorf("after a retry by %q the input is %+v, want traceparent %s and the payload", step.by.Traceparent, input, step.want)
+		if run, in = f.adoptGiven(now); in.Traceparent != step.want || string(in.Payload) != string(payload) {
+			t.Errorf("after a retry by %q the input is %+v, want traceparent %s and the payload", step.by.Traceparent, in, step.want)
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // saltTests are those of the ids of runs that follow others, and of notifications.
@@ -67,7 +68,7 @@ func testIDsOfNotifications(t *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	f.putAlert(pager("night"), t0)
 	f.ends("sync", dispatcher.RunFailed)
-	runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "night.alert", Page: dispatcher.Page{Limit: 9}})
+	runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "night.alert", Page: input.Page{Limit: 9}})
 	f.must(err)
 	f.expect("notifications", len(runs), 1)
 	alert := dispatcher.AlertID("shop", "night")

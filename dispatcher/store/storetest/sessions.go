@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func sessionTests() tests {
@@ -30,7 +31,7 @@ func aSession(id string, token dispatcher.APIToken) dispatcher.Session {
 // entries returns what the audit log says of sessions, earliest first.
 func (f *fixture) entries(t *testing.T) (all []string) {
 	t.Helper()
-	page, err := f.AuditEntries(t.Context(), dispatcher.AuditQuery{OldestFirst: true, Page: dispatcher.Page{Limit: 100}})
+	page, err := f.AuditEntries(t.Context(), dispatcher.AuditQuery{OldestFirst: true, Page: input.Page{Limit: 100}})
 	f.must(err)
 	for _, e := range page.Entries {
 		if e.Action == "login" || e.Action == "logout" {
@@ -42,7 +43,7 @@ func (f *fixture) entries(t *testing.T) (all []string) {
 
 func testSessions(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	by := dispatcher.Change{Actor: "ann", Now: t0}
+	by := input.Change{Actor: "ann", Now: t0}
 	token := aToken("1", "ann", dispatcher.ScopeRead)
 	f.must(f.CreateToken(ctx, token))
 	session := aSession("s1", token)
@@ -98,7 +99,7 @@ func testSessions(t *testing.T, f *fixture) {
 	}
 
 	f.must(f.CreateSession(ctx, session, by))
-	f.must(f.DeleteToken(ctx, "ann", dispatcher.Change{}))
+	f.must(f.DeleteToken(ctx, "ann", input.Change{}))
 	_, err = f.Session(ctx, session.Hash, t0, true)
 	wantError(t, "a session whose token was revoked", err, dispatcher.ErrNotFound)
 
@@ -121,13 +122,13 @@ func testIdentitySessions(t *testing.T, f *fixture) {
 		ExpiresAt: new(t0.Add(time.Hour)),
 	})
 	session.Rules = "rules-1"
-	f.must(f.CreateSession(ctx, session, dispatcher.Change{Actor: "ann@example.com", TokenID: "oidc:1", Now: t0}))
+	f.must(f.CreateSession(ctx, session, input.Change{Actor: "ann@example.com", TokenID: "oidc:1", Now: t0}))
 	got, err := f.Session(ctx, session.Hash, t0, true)
 	f.must(err)
 	if diff := cmp.Diff(session, got); diff != "" {
 		t.Error("session (-want +got):\n" + diff)
 	}
-	if n, err := f.EndSessions(ctx, "oidc:1", dispatcher.Change{Now: t0}); err != nil || n != 1 {
+	if n, err := f.EndSessions(ctx, "oidc:1", input.Change{Now: t0}); err != nil || n != 1 {
 		t.Errorf("%d sessions of the identity ended, %v, want 1", n, err)
 	}
 }
@@ -138,7 +139,7 @@ func testSessionBound(t *testing.T, f *fixture) {
 	f.must(f.CreateToken(ctx, token))
 	begin := func(i int) dispatcher.Session {
 		session := aSession(fmt.Sprintf("%c", 'a'+i), token)
-		f.must(f.CreateSession(ctx, session, dispatcher.Change{Now: t0.Add(time.Duration(i) * time.Second)}))
+		f.must(f.CreateSession(ctx, session, input.Change{Now: t0.Add(time.Duration(i) * time.Second)}))
 		return session
 	}
 	first, second := begin(0), begin(1)
@@ -163,7 +164,7 @@ func testSessionPurge(t *testing.T, f *fixture) {
 	f.must(f.CreateToken(ctx, token))
 	idle, used := aSession("idle", token), aSession("used", token)
 	for _, session := range []dispatcher.Session{idle, used} {
-		f.must(f.CreateSession(ctx, session, dispatcher.Change{Now: t0}))
+		f.must(f.CreateSession(ctx, session, input.Change{Now: t0}))
 	}
 	_, err := f.Session(ctx, used.Hash, t0.Add(30*time.Minute), true)
 	f.must(err)

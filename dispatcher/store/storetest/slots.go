@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // slotTests are those of jobs that bound how many runs there may be at once.
@@ -159,7 +160,7 @@ func testSlotsQueue(t *testing.T, f *fixture) {
 	if got := f.adopted(nodeA, token1); len(got) != 0 {
 		t.Errorf("adopted %v, want none while they wait for the slot", got)
 	}
-	query := dispatcher.RunQuery{App: "shop", Job: "tick", State: dispatcher.RunQueued, Page: dispatcher.Page{Limit: 10}}
+	query := dispatcher.RunQuery{App: "shop", Job: "tick", State: dispatcher.RunQueued, Page: input.Page{Limit: 10}}
 	if listed, err := f.Runs(t.Context(), query); err != nil || len(listed) != 2 {
 		t.Errorf("listed %d that wait, %v, want 2", len(listed), err)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
 
@@ -248,7 +249,7 @@ func testLeftSlotsOfEndpoints(t *testing.T, f *fixture) {
 // leaks are what verify finds of the app "shop" much later.
 func (f *fixture) leaks() []string {
 	f.Helper()
-	page, err := verify.Ledger(f.Context(), f.Store, verify.Query{App: "shop", Now: t0.Add(10 * time.Hour), Page: dispatcher.Page{Limit: 1}})
+	page, err := verify.Ledger(f.Context(), f.Store, verify.Query{App: "shop", Now: t0.Add(10 * time.Hour), Page: input.Page{Limit: 1}})
 	f.must(err)
 	list := []string{}
 	for _, leak := range page.Leaks {
@@ -282,7 +283,7 @@ func testLeaks(t *testing.T, f *fixture) {
 	f.expect("while one waits for its host", f.leaks(), []string{
 		"following parent 1", "slot tick 1 on " + nodeA.String(), "slot tick 1 of a on " + nodeA.String(),
 	})
-	page, err := verify.Ledger(t.Context(), f.Store, verify.Query{App: "shop", Now: t0.Add(4 * time.Minute), Page: dispatcher.Page{Limit: 1}})
+	page, err := verify.Ledger(t.Context(), f.Store, verify.Query{App: "shop", Now: t0.Add(4 * time.Minute), Page: input.Page{Limit: 1}})
 	f.must(err)
 	f.expect("leaks of a moment", len(page.Leaks), 0)
 	f.must(f.CancelRun(t.Context(), waiting.String(), at(t0)))
@@ -301,7 +302,7 @@ func testRetentionOfSlots(t *testing.T, f *fixture) {
 	}
 	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(t0)))
 	f.purge(t0.AddDate(0, 0, 60))
-	if names, err := f.EveryJobName(t.Context(), "shop", dispatcher.Page{Limit: 10}); err != nil || len(names) != 0 {
+	if names, err := f.EveryJobName(t.Context(), "shop", input.Page{Limit: 10}); err != nil || len(names) != 0 {
 		t.Fatalf("jobs %v, %v, want the job purged", names, err)
 	}
 	left, err := f.LeftSlots(t.Context(), nodeA, dispatcher.SlotKey{}, 10)

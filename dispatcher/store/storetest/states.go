@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // rollUp rolls up all states, a few at a time, and returns how many changed.
@@ -78,7 +79,7 @@ func testStates(t *testing.T, f *fixture) {
 	if n := f.rollUp(); n != 0 {
 		t.Errorf("%d states changed though nothing had", n)
 	}
-	jobs, err := f.Jobs(ctx, "shop", dispatcher.Page{Limit: 4})
+	jobs, err := f.Jobs(ctx, "shop", input.Page{Limit: 4})
 	f.must(err)
 	got := map[string]dispatcher.JobState{}
 	for _, j := range jobs {

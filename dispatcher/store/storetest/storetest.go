@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -208,7 +209,7 @@ func (f *fixture) must(results ...any) {
 }
 
 // at is an unconditional change.
-func at(now time.Time) dispatcher.Change { return dispatcher.Change{Actor: "test", Now: now} }
+func at(now time.Time) input.Change { return input.Change{Actor: "test", Now: now} }
 
 func (f *fixture) putApp(name string) {
 	f.Helper()

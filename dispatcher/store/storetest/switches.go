@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // switchTests are those of what keeps triggers from firing: the app's switch, labels that no node has, pauses.
@@ -36,7 +37,7 @@ const (
 )
 
 // putMany stores many triggers whose first fire is at t0 plus a minute, of jobs that require labels.
-func (f *fixture) putMany(labels dispatcher.Labels) {
+func (f *fixture) putMany(labels input.Labels) {
 	f.Helper()
 	const each = 100
 	for i := range many / each {
@@ -202,7 +203,7 @@ func testInterruptedSwitch(t *testing.T, f *fixture) {
 }
 
 func testReasonsAddUp(t *testing.T, f *fixture) {
-	gpu := dispatcher.Labels{"gpu": "yes"}
+	gpu := input.Labels{"gpu": "yes"}
 	j := job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
 	j.NodeLabels = gpu
 	pause := func(trigger string, paused bool) {
@@ -267,7 +268,7 @@ func (f *fixture) wantSets(when string, want ...string) {
 
 func testLabelsOfNodes(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	put := func(name string, labels dispatcher.Labels) {
+	put := func(name string, labels input.Labels) {
 		t.Helper()
 		j := job(name, map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute))})
 		j.NodeLabels = labels
@@ -284,8 +285,8 @@ func testLabelsOfNodes(t *testing.T, f *fixture) {
 			t.Errorf("%s: labels of due triggers (-want +got):\n%s", when, diff)
 		}
 	}
-	gpu, eu := dispatcher.Labels{"gpu": "yes"}, dispatcher.Labels{"zone": "eu"}
-	both := dispatcher.Labels{"gpu": "yes", "zone": "eu"}
+	gpu, eu := input.Labels{"gpu": "yes"}, input.Labels{"zone": "eu"}
+	both := input.Labels{"gpu": "yes", "zone": "eu"}
 	put("plain", nil)
 	put("gpu", gpu)
 	put("eu", eu)
@@ -318,7 +319,7 @@ func testLabelsOfNodes(t *testing.T, f *fixture) {
 }
 
 func testLabelsInPortions(t *testing.T, f *fixture) {
-	gpu := dispatcher.Labels{"gpu": "yes"}
+	gpu := input.Labels{"gpu": "yes"}
 	f.putMany(gpu)
 	if n := f.dueCount(); n != 0 {
 		t.Errorf("without a node %d triggers are due, want none", n)
@@ -410,7 +411,7 @@ func testInstantDeclaredAgain(t *testing.T, f *fixture) {
 
 func testRunsOfDeletedApp(t *testing.T, f *fixture) {
 	labelled := job("labelled", nil)
-	labelled.NodeLabels = dispatcher.Labels{"zone": "nowhere"}
+	labelled.NodeLabels = input.Labels{"zone": "nowhere"}
 	f.put(labelled, t0)
 	queued := f.requested("labelled")
 	held, wait := f.claimOne("tick"), waitOf("tick", "down.example.com")

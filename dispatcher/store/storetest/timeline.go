@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // timelineTests are those of what happened to the jobs of an app and what is planned.
@@ -20,7 +21,7 @@ func timelineTests() tests {
 // timeline returns the marks of the jobs of the app "shop", in words by job.
 func (f *fixture) timeline(from, to, now time.Time) map[string][]string {
 	f.Helper()
-	page, err := f.Timeline(f.Context(), dispatcher.TimelineQuery{App: "shop", From: from, To: to, Now: now, Page: dispatcher.Page{Limit: 50}})
+	page, err := f.Timeline(f.Context(), dispatcher.TimelineQuery{App: "shop", From: from, To: to, Now: now, Page: input.Page{Limit: 50}})
 	f.must(err)
 	found := map[string][]string{}
 	for _, row := range page.Items {
@@ -55,7 +56,7 @@ func testTimeline(t *testing.T, f *fixture) {
 	})
 	f.wantTimeline("the future", f.timeline(minutes(9), minutes(9), minutes(8)), map[string][]string{"quiet": {}, "tick": {"planned 9m0s "}})
 	page, err := f.Timeline(t.Context(), dispatcher.TimelineQuery{App: "shop", Job: "tick", From: t0, To: minutes(1), Now: minutes(8),
-		Page: dispatcher.Page{Limit: 1}})
+		Page: input.Page{Limit: 1}})
 	f.must(err)
 	if len(page.Items) != 1 || page.Next != "" || !page.Now.Equal(minutes(8)) {
 		t.Fatalf("of one job: got %+v", page)
@@ -64,10 +65,10 @@ func testTimeline(t *testing.T, f *fixture) {
 	if m.Run == "" || m.Trigger != "tick" || m.StartedAt == nil || m.EndedAt == nil || m.EndedAt.Sub(*m.StartedAt) != time.Second {
 		t.Errorf("got %+v, want a run with its start and its end", m)
 	}
-	_, err = f.Timeline(t.Context(), dispatcher.TimelineQuery{App: "nosuch", From: t0, To: minutes(1), Page: dispatcher.Page{Limit: 1}})
+	_, err = f.Timeline(t.Context(), dispatcher.TimelineQuery{App: "nosuch", From: t0, To: minutes(1), Page: input.Page{Limit: 1}})
 	wantError(t, "a timeline of no app", err, dispatcher.ErrNotFound)
 	_, err = f.Timeline(t.Context(), dispatcher.TimelineQuery{App: "shop", Job: "nosuch", From: t0, To: minutes(1),
-		Page: dispatcher.Page{Limit: 1}})
+		Page: input.Page{Limit: 1}})
 	wantError(t, "a timeline of no job", err, dispatcher.ErrNotFound)
 }
 
@@ -85,7 +86,7 @@ func testTimelinePages(t *testing.T, f *fixture) {
 	for _, name := range []string{"a", "b", "c"} {
 		f.putEvery(name, time.Minute)
 	}
-	query := dispatcher.TimelineQuery{App: "shop", From: t0, To: minutes(1), Now: t0, Page: dispatcher.Page{Limit: 2}}
+	query := dispatcher.TimelineQuery{App: "shop", From: t0, To: minutes(1), Now: t0, Page: input.Page{Limit: 2}}
 	first, err := f.Timeline(t.Context(), query)
 	f.must(err)
 	query.Page.Cursor = first.Next
@@ -103,7 +104,7 @@ func testTimelineOfBusyJob(t *testing.T, f *fixture) {
 	f.must(f.Record(t.Context(), []dispatcher.Record{record(first, failure(first.ScheduledAt))}))
 	f.fireUntil(minutes(8))
 	page, err := f.Timeline(t.Context(), dispatcher.TimelineQuery{App: "shop", From: t0, To: minutes(16), Now: minutes(8),
-		Page: dispatcher.Page{Limit: 1}})
+		Page: input.Page{Limit: 1}})
 	f.must(err)
 	row, failed, runs, planned := page.Items[0], 0, 0, 0
 	for _, m := range row.Marks {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func tokenTests() tests {
@@ -50,19 +51,19 @@ func testTokens(t *testing.T, f *fixture) {
 	}
 	_, err = f.Token(ctx, "none")
 	wantError(t, "no token", err, dispatcher.ErrNotFound)
-	all, err := f.Tokens(ctx, dispatcher.Page{Limit: 10})
+	all, err := f.Tokens(ctx, input.Page{Limit: 10})
 	f.must(err)
 	if diff := cmp.Diff([]dispatcher.APIToken{other, token}, all); diff != "" {
 		t.Error("tokens (-want +got):\n" + diff)
 	}
-	all, err = f.Tokens(ctx, dispatcher.Page{Limit: 10, Cursor: "all"})
+	all, err = f.Tokens(ctx, input.Page{Limit: 10, Cursor: "all"})
 	f.must(err)
 	if diff := cmp.Diff([]dispatcher.APIToken{token}, all); diff != "" {
 		t.Error("second page of tokens (-want +got):\n" + diff)
 	}
-	wantError(t, "delete another revision", f.DeleteToken(ctx, "ci", dispatcher.Change{IfRevision: 2}), dispatcher.ErrPrecondition)
-	f.must(f.DeleteToken(ctx, "ci", dispatcher.Change{}))
-	wantError(t, "delete twice", f.DeleteToken(ctx, "ci", dispatcher.Change{}), dispatcher.ErrNotFound)
+	wantError(t, "delete another revision", f.DeleteToken(ctx, "ci", input.Change{IfRevision: 2}), dispatcher.ErrPrecondition)
+	f.must(f.DeleteToken(ctx, "ci", input.Change{}))
+	wantError(t, "delete twice", f.DeleteToken(ctx, "ci", input.Change{}), dispatcher.ErrNotFound)
 	_, err = f.TokenByHash(ctx, token.Hash)
 	wantError(t, "deleted token", err, dispatcher.ErrNotFound)
 }
@@ -81,12 +82,12 @@ func testTokenChanges(t *testing.T, f *fixture) {
 
 	changed := token
 	changed.ID, changed.Hash, changed.Description, changed.Apps = "2", [32]byte{2}, "of the pipeline", nil
-	_, _, err = f.PutToken(ctx, changed, dispatcher.Change{IfRevision: 2, Now: t0})
+	_, _, err = f.PutToken(ctx, changed, input.Change{IfRevision: 2, Now: t0})
 	wantError(t, "change another revision", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutToken(ctx, changed, dispatcher.Change{IfAbsent: true, Now: t0})
+	_, _, err = f.PutToken(ctx, changed, input.Change{IfAbsent: true, Now: t0})
 	wantError(t, "create again", err, dispatcher.ErrPrecondition)
 	// The expiry has passed, but it is not what changes.
-	stored, created, err = f.PutToken(ctx, changed, dispatcher.Change{IfRevision: 1, Now: t0.Add(2 * time.Hour)})
+	stored, created, err = f.PutToken(ctx, changed, input.Change{IfRevision: 1, Now: t0.Add(2 * time.Hour)})
 	f.must(err)
 	changed.ID, changed.Hash, changed.Revision = token.ID, token.Hash, 2
 	if diff := cmp.Diff(changed, stored); diff != "" || created {
@@ -103,7 +104,7 @@ func testTokenChanges(t *testing.T, f *fixture) {
 }
 
 func hasProblem(err error, path string) bool {
-	var problems dispatcher.Problems
+	var problems input.Problems
 	return errors.As(err, &problems) && problems[0].Path == path
 }
 
@@ -115,7 +116,7 @@ func testTokenRotation(t *testing.T, f *fixture) {
 	f.must(f.CreateToken(ctx, token))
 	rotate := func(hash byte, overlap time.Duration, until *time.Time, now time.Time) (dispatcher.APIToken, error) {
 		return f.RotateToken(ctx, "ci",
-			dispatcher.TokenRotation{Hash: [32]byte{hash}, Overlap: dispatcher.Duration(overlap), ExpiresAt: until}, at(now))
+			dispatcher.TokenRotation{Hash: [32]byte{hash}, Overlap: input.Duration(overlap), ExpiresAt: until}, at(now))
 	}
 	first, err := rotate(2, time.Hour, nil, t0)
 	f.must(err)
@@ -181,7 +182,7 @@ func testLastAdminToken(t *testing.T, f *fixture) {
 	for _, name := range []string{"a", "b"} {
 		f.must(f.CreateToken(ctx, aToken(name, name, dispatcher.ScopeAdmin)))
 	}
-	by := dispatcher.Change{Actor: "admin", TokenID: "a", Now: t0.Add(time.Hour)}
+	by := input.Change{Actor: "admin", TokenID: "a", Now: t0.Add(time.Hour)}
 	var errs [2]error
 	var both sync.WaitGroup
 	for i, name := range []string{"a", "b"} {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // turnTests are those of apps that take turns, however much of one app waits.
@@ -245,7 +246,7 @@ func testFollowTurnsAtQuota(t *testing.T, f *fixture) {
 	_, done := f.followed(10, now)
 	f.expect("ends that are dealt with", done.Ends, 8)
 	f.expect("an end is set aside", len(done.SetAside), 1)
-	runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "child", Page: dispatcher.Page{Limit: 10}})
+	runs, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "child", Page: input.Page{Limit: 10}})
 	f.must(err)
 	f.expect("runs of the other app", len(runs), 3)
 	for more := true; more; {
@@ -263,7 +264,7 @@ func testFollowTurnsAtQuota(t *testing.T, f *fixture) {
 		}
 	}
 	_, done = f.followed(10, now.Add(time.Hour)) // all that are set aside are tried again
-	runs, err = f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "child", Page: dispatcher.Page{Limit: 10}})
+	runs, err = f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", Job: "child", Page: input.Page{Limit: 10}})
 	f.must(err)
 	f.expect("runs of the other app next to those that are tried again", len(runs), 6)
 	f.expect("those that are tried again are set aside", len(done.SetAside), 1)

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // unchangedTests are those of changes that leave everything as it is.
@@ -122,7 +123,7 @@ func (f *fixture) putsOf(
 func testUnchangedConditions(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	j := f.putEvery("tick", time.Minute)
-	for name, by := range map[string]dispatcher.Change{
+	for name, by := range map[string]input.Change{
 		"another revision": {IfRevision: j.Revision + 1, Now: t0}, "nothing": {IfAbsent: true, Now: t0},
 	} {
 		_, _, err := f.PutJob(ctx, j, by)
@@ -132,7 +133,7 @@ func testUnchangedConditions(t *testing.T, f *fixture) {
 		_, err = f.PauseJob(ctx, "shop", "tick", "", false, by)
 		wantError(t, "resume a job, expecting "+name, err, dispatcher.ErrPrecondition)
 	}
-	same, _, err := f.PutJob(ctx, j, dispatcher.Change{IfRevision: j.Revision, Now: t0})
+	same, _, err := f.PutJob(ctx, j, input.Change{IfRevision: j.Revision, Now: t0})
 	if err != nil || same.Revision != j.Revision {
 		t.Errorf("put of the revision that is there: got revision %d, %v, want %d", same.Revision, err, j.Revision)
 	}

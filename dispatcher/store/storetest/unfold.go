@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // unfoldTests are those of claims that have several fires and lose their row before all of them have ended.
@@ -83,7 +84,7 @@ func records(runs ...dispatcher.HeldRun) (all []dispatcher.Record) {
 // listed counts the runs of a job by their states, as a list shows them.
 func (f *fixture) listed(name string) map[dispatcher.RunState]int {
 	f.Helper()
-	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: dispatcher.Page{Limit: 1000}})
+	runs, err := f.Runs(f.Context(), dispatcher.RunQuery{App: "shop", Job: name, Page: input.Page{Limit: 1000}})
 	f.must(err)
 	states := map[dispatcher.RunState]int{}
 	for _, run := range runs {

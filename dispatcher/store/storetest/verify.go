@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
@@ -18,7 +19,7 @@ import (
 func (f *fixture) audit(from, to, now time.Time) map[string]string {
 	f.Helper()
 	sums := map[string]verify.Trigger{}
-	query := verify.Query{App: "shop", From: from, To: to, Now: now, Page: dispatcher.Page{Limit: 2}}
+	query := verify.Query{App: "shop", From: from, To: to, Now: now, Page: input.Page{Limit: 2}}
 	for {
 		page, err := verify.Ledger(f.Context(), f.Store, query)
 		f.must(err)
@@ -144,9 +145,9 @@ func testVerify(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, f.audit(minutes(4), minutes(5), minutes(8))); diff != "" {
 		t.Error("audit of two minutes (-want +got):\n" + diff)
 	}
-	_, err := verify.Ledger(ctx, f.Store, verify.Query{App: "nosuch", Page: dispatcher.Page{Limit: 1}})
+	_, err := verify.Ledger(ctx, f.Store, verify.Query{App: "nosuch", Page: input.Page{Limit: 1}})
 	wantError(t, "audit of no app", err, dispatcher.ErrNotFound)
-	_, err = verify.Ledger(ctx, f.Store, verify.Query{App: "shop", Page: dispatcher.Page{Limit: 1, Cursor: "x@y"}})
+	_, err = verify.Ledger(ctx, f.Store, verify.Query{App: "shop", Page: input.Page{Limit: 1, Cursor: "x@y"}})
 	wantError(t, "audit from nowhere", err, verify.ErrCursor)
 }
 
@@ -163,7 +164,7 @@ func testVerifyInParts(t *testing.T, f *fixture) {
 	if diff := cmp.Diff(want, f.audit(time.Time{}, time.Time{}, now)); diff != "" {
 		t.Error("audit (-want +got):\n" + diff)
 	}
-	page, err := verify.Ledger(t.Context(), f.Store, verify.Query{App: "shop", Now: now, Page: dispatcher.Page{Limit: 10}})
+	page, err := verify.Ledger(t.Context(), f.Store, verify.Query{App: "shop", Now: now, Page: input.Page{Limit: 10}})
 	f.must(err)
 	if len(page.Items) != 1 || page.Items[0].Scheduled > 20_000 || !strings.HasPrefix(page.Next, "dense@") {
 		t.Errorf("first page = %+v, want a part of the dense trigger", page)
@@ -179,7 +180,7 @@ func testVerifyOwedTwice(t *testing.T, f *fixture) {
 		Advances: []dispatcher.Advance{f.nextAdvance()}, Now: ahead}))
 	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(ahead.Add(50*time.Millisecond))))
 	f.must(f.PutJob(t.Context(), job("tick", map[string]dispatcher.Trigger{"tick": {
-		Schedule: dispatcher.Schedule{Expression: "* * * * * ?"}, MisfireAfter: dispatcher.Duration(time.Minute), Enabled: true,
+		Schedule: dispatcher.Schedule{Expression: "* * * * * ?"}, MisfireAfter: input.Duration(time.Minute), Enabled: true,
 	}}), at(ahead.Add(100*time.Millisecond))))
 	now := minutes(1).Add(1500 * time.Millisecond)
 	f.fireUntil(now)
@@ -343,7 +344,7 @@ func testRecords(t *testing.T, f *fixture) {
 	}
 
 	// A longer retention brings nothing back.
-	f.must(f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true, Retention: dispatcher.Duration(90 * 24 * time.Hour)}, at(shopEnd)))
+	f.must(f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true, Retention: input.Duration(90 * 24 * time.Hour)}, at(shopEnd)))
 	for day, want := range map[int]time.Time{0: shopEnd.AddDate(0, 0, -30), 59: shopEnd.AddDate(0, 0, -30), 70: shopEnd.AddDate(0, 0, -20)} {
 		record, err := f.AppHistory(ctx, "shop", time.Time{}, shopEnd.AddDate(0, 0, day))
 		if err != nil || !record.Since.Equal(want) {

@@ -7,12 +7,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // All nodes find the data that the latest change set, and the change is on record.
 func testZoneSetting(t *testing.T, f *fixture) {
-	ctx, change := t.Context(), dispatcher.Change{Actor: "ann", Now: t0}
+	ctx, change := t.Context(), input.Change{Actor: "ann", Now: t0}
 	setting := func() dispatcher.ZoneSetting {
 		t.Helper()
 		found, err := f.ZoneSetting(ctx)
@@ -24,7 +25,7 @@ func testZoneSetting(t *testing.T, f *fixture) {
 	}
 	first, err := f.SetZones(ctx, "2026e", []byte("first"), change)
 	f.must(err)
-	second, err := f.SetZones(ctx, "2026f", []byte("second"), dispatcher.Change{Actor: "bob", Now: minutes(1)})
+	second, err := f.SetZones(ctx, "2026f", []byte("second"), input.Change{Actor: "bob", Now: minutes(1)})
 	f.must(err)
 	if diff := cmp.Diff(second, setting()); diff != "" || second.Release != "2026f" || second.SetBy != "bob" ||
 		!second.SetAt.Equal(minutes(1)) || len(second.Sum) != 64 || second.Sum == first.Sum {
@@ -36,7 +37,7 @@ func testZoneSetting(t *testing.T, f *fixture) {
 	if _, err := f.ZoneArchive(ctx, first.Sum); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("the data of before: %v, want that they are gone", err)
 	}
-	reset, err := f.SetZones(ctx, "", nil, dispatcher.Change{Actor: "ann", Now: minutes(2)})
+	reset, err := f.SetZones(ctx, "", nil, input.Change{Actor: "ann", Now: minutes(2)})
 	f.must(err)
 	if got := setting(); got != reset || got != (dispatcher.ZoneSetting{}) {
 		t.Errorf("after the reset, the setting is %+v", got)

@@ -1,4 +1,4 @@
-package dispatcher
+package input
 
 import (
 	"encoding/json"

@@ -1,16 +1,13 @@
-package dispatcher
+package input
 
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"math"
 	"regexp"
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // Bounds of the durations users write.
@@ -101,8 +98,8 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// check reports a duration outside [low, high] under path.
-func (d Duration) check(problems *Problems, path string, low, high time.Duration) {
+// CheckRange reports a duration outside [low, high] under path.
+func (d Duration) CheckRange(problems *Problems, path string, low, high time.Duration) {
 	switch {
 	case d.Std() < low:
 		problems.Add(path, CodeDurationMin, "duration %s is less than the minimum of %s", d, low)
@@ -110,27 +107,3 @@ func (d Duration) check(problems *Problems, path string, low, high time.Duration
 		problems.Add(path, CodeDurationMax, "duration %s is more than the maximum of %s", d, high)
 	}
 }
-
-var zonelessPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?$`)
-
-// ParseInstant reads a time as RFC 3339 with a zone, and returns it in UTC, truncated to whole
-// milliseconds, as both databases store it. The error is a *Problem without a path.
-func ParseInstant(text string) (time.Time, error) {
-	if zonelessPattern.MatchString(text) {
-		return time.Time{}, &Problem{Code: CodeTimeZoneMissing,
-			Message: "time " + Echo(text) + " has no zone; end it with Z or an offset such as +02:00"}
-	}
-	t, err := time.Parse(time.RFC3339Nano, text)
-	if err != nil {
-		return time.Time{}, &Problem{Code: CodeTimeInvalid,
-			Message: "time " + Echo(text) + " is not an instant; write it as 2026-05-01T10:00:00Z"}
-	}
-	if schedule.OutOfRange(t) {
-		return time.Time{}, &Problem{Code: CodeTimeRange, Message: fmt.Sprintf("time %s is outside the years %d to %d",
-			Echo(text), schedule.FirstYear, schedule.LastYear)}
-	}
-	return t.UTC().Truncate(time.Millisecond), nil
-}
-
-// FormatInstant writes a time as RFC 3339 in UTC with milliseconds.
-func FormatInstant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -1,4 +1,4 @@
-package dispatcher_test
+package input_test
 
 import (
 	"encoding/json"
@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func TestJSONTextThatNoDatabaseStoresIsFound(t *testing.T) {
@@ -35,8 +35,8 @@ func TestJSONTextThatNoDatabaseStoresIsFound(t *testing.T) {
 		`[{"k\u0000":1},2,["\udfff"]]`:                      {"/0/k\x00 string_nul", "/2/0 json_utf8"},
 		`{"a":["\"\u0000"],"b":"\\\u0000","c":"\\\\u0000"}`: {"/a/0 string_nul", "/b string_nul"},
 	} {
-		var problems dispatcher.Problems
-		errors.As(dispatcher.CheckJSONText([]byte(text), 10), &problems)
+		var problems input.Problems
+		errors.As(input.CheckJSONText([]byte(text), 10), &problems)
 		var got []string
 		for _, p := range problems {
 			got = append(got, p.Path+" "+p.Code)
@@ -46,7 +46,7 @@ func TestJSONTextThatNoDatabaseStoresIsFound(t *testing.T) {
 		}
 	}
 	many := `[` + strings.Repeat(`"\u0000",`, 1000) + `0]`
-	if n := len(dispatcher.CheckJSONText([]byte(many), 10).(dispatcher.Problems)); n != 10 { //nolint:errorlint,forcetypeassert // a test
+	if n := len(input.CheckJSONText([]byte(many), 10).(input.Problems)); n != 10 { //nolint:errorlint,forcetypeassert // a test
 		t.Errorf("1000 wrong strings give %d problems, want the 10 that were asked for", n)
 	}
 }
@@ -64,7 +64,7 @@ func FuzzCheckJSONText(f *testing.F) {
 			return
 		}
 		want := strings.ContainsAny(decoded.K[0], "\x00\ufffd")
-		if err := dispatcher.CheckJSONText(text, 10); (err != nil) != want {
+		if err := input.CheckJSONText(text, 10); (err != nil) != want {
 			t.Errorf("%q, which is decoded as %q: %v", text, decoded.K[0], err)
 		}
 	})

@@ -1,4 +1,4 @@
-package dispatcher
+package input
 
 import (
 	"regexp"
@@ -13,13 +13,13 @@ const MaxLabels = 16
 
 var labelPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_.-]{0,62}$`)
 
-// check reports what is wrong with labels under path.
-func (l Labels) check(problems *Problems, path string) {
+// Check reports what is wrong with labels under path.
+func (l Labels) Check(problems *Problems, path string) {
 	if len(l) > MaxLabels {
 		problems.Add(path, CodeTooMany, "there are %d labels; the maximum is %d", len(l), MaxLabels)
 		return
 	}
-	for _, key := range sortedKeys(l) {
+	for _, key := range SortedKeys(l) {
 		for _, text := range []string{key, l[key]} {
 			if !labelPattern.MatchString(text) {
 				problems.Add(path+Pointer(key), CodeLabelFormat,
@@ -33,7 +33,7 @@ func (l Labels) check(problems *Problems, path string) {
 // Validate returns everything wrong with labels, as Problems, or nil.
 func (l Labels) Validate() error {
 	var problems Problems
-	l.check(&problems, "")
+	l.Check(&problems, "")
 	return problems.Err()
 }
 
@@ -43,7 +43,7 @@ func (l Labels) String() string { return strings.Join(l.Pairs(), ",") }
 // Pairs returns labels as name=value, in order.
 func (l Labels) Pairs() []string {
 	pairs := make([]string, 0, len(l))
-	for _, key := range sortedKeys(l) {
+	for _, key := range SortedKeys(l) {
 		pairs = append(pairs, key+"="+l[key])
 	}
 	return pairs

@@ -1,4 +1,4 @@
-package dispatcher
+package input
 
 import (
 	"errors"
@@ -206,7 +206,7 @@ func (f Problems) Err() error {
 }
 
 // Echo quotes a value for a message: escaped, and cut to 64 characters.
-func Echo(value string) string { return strconv.Quote(clip(value)) }
+func Echo(value string) string { return strconv.Quote(Clip(value)) }
 
 // Pointer joins tokens to a JSON pointer, escaping them as RFC 6901 says. A token of more
 // than 64 characters is cut, as Echo cuts values: no name is so long.
@@ -214,15 +214,15 @@ func Pointer(tokens ...string) string {
 	var b strings.Builder
 	for _, token := range tokens {
 		b.WriteByte('/')
-		b.WriteString(pointerEscapes.Replace(clip(token)))
+		b.WriteString(pointerEscapes.Replace(Clip(token)))
 	}
 	return b.String()
 }
 
 var pointerEscapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// clip cuts text to 64 characters.
-func clip(text string) string {
+// Clip cuts text to 64 characters.
+func Clip(text string) string {
 	const most = 64
 	n := 0
 	for i := range text {
