@@ -212,10 +212,10 @@ func (t Trigger) over(s *schedule.Schedule, calendars Calendars, now time.Time) 
 			input.Echo(t.Expression), now.Format(time.RFC3339))
 	case len(problems) > 0:
 	case t.Calendar != "" && !s.Spec().Calendar.Includes(at):
-		problems.Add("/calendar", schedule.CodeCronNever, "calendar %s excludes time %s, so the trigger would never fire",
+		problems.Add("/calendar", input.CodeCronNever, "calendar %s excludes time %s, so the trigger would never fire",
 			input.Echo(t.Calendar), input.Echo(t.Expression))
 	default:
-		problems.Add("/expression", schedule.CodeCronNever, "time %s is not between start_at and end_at, so the trigger would never fire",
+		problems.Add("/expression", input.CodeCronNever, "time %s is not between start_at and end_at, so the trigger would never fire",
 			input.Echo(t.Expression))
 	}
 	return problems.Err()

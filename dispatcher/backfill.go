@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // BackfillSpec is what a backfill runs: the instants of a range at which triggers of a job would have fired, as they are
@@ -85,7 +84,7 @@ func (b BackfillSpec) Validate(now time.Time) error {
 		problems.Add("/to", input.CodeRequired, "to is missing; write the last instant, such as 2026-02-28T23:59:59Z")
 	}
 	if b.To.Before(b.From) {
-		problems.Add("/to", schedule.CodeWindowOrder, "to, %s, is before from, %s", input.FormatInstant(b.To), input.FormatInstant(b.From))
+		problems.Add("/to", input.CodeWindowOrder, "to, %s, is before from, %s", input.FormatInstant(b.To), input.FormatInstant(b.From))
 	}
 	if b.To.After(now) {
 		problems.Add("/to", input.CodeTimeRange, "to, %s, is in the future; the triggers fire by themselves from %s on",

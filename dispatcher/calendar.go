@@ -131,8 +131,8 @@ type compiledCalendar struct {
 
 // code is the code of problems of those who use a broken calendar.
 func (c compiledCalendar) code() string {
-	if c.cause.Code == schedule.CodeCalendarCost {
-		return schedule.CodeCalendarCost
+	if c.cause.Code == input.CodeCalendarCost {
+		return input.CodeCalendarCost
 	}
 	return input.CodeCalendarBase
 }

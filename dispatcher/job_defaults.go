@@ -128,7 +128,7 @@ func (j Job) CheckTimezones() error {
 func (s Schedule) CheckTimezone() error {
 	var wrong input.Problems
 	s.check(&wrong, "any")
-	if !s.NeedsTimezone() || slices.ContainsFunc(wrong, func(p input.Problem) bool { return p.Code == schedule.CodeTimeZoneMissing }) {
+	if !s.NeedsTimezone() || slices.ContainsFunc(wrong, func(p input.Problem) bool { return p.Code == input.CodeTimeZoneMissing }) {
 		return nil
 	}
 	return &input.Problem{Path: "/timezone", Code: input.CodeTZRequired, Message: "timezone is missing: expression " +

@@ -94,7 +94,7 @@ func TestMissingScheduleIsOneProblem(t *testing.T) {
 	wrong := job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Expression, t.Timezone = "", "CEST" }))
 	var problems input.Problems
 	problems.AddError("", wrong.Validate())
-	if len(problems) != 2 || problems[0].Code != schedule.CodeCronEmpty || problems[1].Path != "/triggers/t/timezone" {
+	if len(problems) != 2 || problems[0].Code != input.CodeCronEmpty || problems[1].Path != "/triggers/t/timezone" {
 		t.Errorf("faults of no expression = %v, want it called empty, and the zone's", problems)
 	}
 }
@@ -108,12 +108,12 @@ func TestWarnFindsProbableMistakesInSchedules(t *testing.T) {
 		want     string // code of the one warning
 	}{
 		"an ordinary schedule":   {declared: job("0 12 * * *", berlin)},
-		"a step that is uneven":  {job("*/7 * * * *"), schedule.WarnStep},
-		"a day that may lack":    {job("0 0 31 * *"), schedule.WarnDay},
-		"an hour that is lost":   {job("30 2 * * *", berlin), schedule.WarnDST},
+		"a step that is uneven":  {job("*/7 * * * *"), input.WarnStep},
+		"a day that may lack":    {job("0 0 31 * *"), input.WarnDay},
+		"an hour that is lost":   {job("30 2 * * *", berlin), input.WarnDST},
 		"a lost hour, answered":  {declared: job("30 2 * * *", berlin, withTrigger(func(t *dispatcher.Trigger) { t.Gap = schedule.GapSkip }))},
 		"a moved hour":           {declared: job("30 2 * * *", berlin, withTrigger(func(t *dispatcher.Trigger) { t.Gap = schedule.GapNext }))},
-		"a window without fires": {job("0 0 1 1 *", endAt(monday.Add(time.Hour))), schedule.WarnNoFire},
+		"a window without fires": {job("0 0 1 1 *", endAt(monday.Add(time.Hour))), input.WarnNoFire},
 	} {
 		revised, _ := revise(t, nil, tt.declared, monday)
 		switch {
@@ -143,11 +143,11 @@ func TestAcknowledgedWarningsAreNotRepeated(t *testing.T) {
 		return found
 	}
 	for _, tt := range []struct{ acknowledged, want []string }{
-		{nil, []string{schedule.WarnStep, schedule.WarnDST}},
-		{[]string{schedule.WarnStep}, []string{schedule.WarnDST}},
-		{[]string{schedule.WarnDST}, []string{schedule.WarnStep}},
-		{[]string{schedule.WarnDST, schedule.WarnStep}, nil},
-		{[]string{schedule.WarnNoFire}, []string{schedule.WarnStep, schedule.WarnDST}},
+		{nil, []string{input.WarnStep, input.WarnDST}},
+		{[]string{input.WarnStep}, []string{input.WarnDST}},
+		{[]string{input.WarnDST}, []string{input.WarnStep}},
+		{[]string{input.WarnDST, input.WarnStep}, nil},
+		{[]string{input.WarnNoFire}, []string{input.WarnStep, input.WarnDST}},
 	} {
 		if diff := cmp.Diff(tt.want, codes(tt.acknowledged...)); diff != "" {
 			t.Errorf("acknowledged %v: warnings (-want +got):\n%s", tt.acknowledged, diff)
@@ -185,7 +185,7 @@ func TestAbbreviationsOfZonesAreWarnedOf(t *testing.T) {
 		revised, _ := revise(t, nil, declared, monday)
 		switch {
 		case want == "" && len(revised.Warnings) == 0:
-		case want == "" || len(revised.Warnings) != 1 || revised.Warnings[0].Code != schedule.WarnZone ||
+		case want == "" || len(revised.Warnings) != 1 || revised.Warnings[0].Code != input.WarnZone ||
 			revised.Warnings[0].Path != "/triggers/t/timezone" || !strings.Contains(revised.Warnings[0].Message, want):
 			t.Errorf("%s: warnings %v, want %q", zone, revised.Warnings, want)
 		}

@@ -39,7 +39,7 @@ type Schedule struct {
 func Identity(app, job, trigger string) string { return app + "/" + job + "/" + trigger }
 
 // Parse returns the schedule of a trigger of that identity, anchored. With calendars nil,
-// a calendar that s names excludes nothing. The error is a *Problem or schedule.Errors.
+// a calendar that s names excludes nothing. The error is an *input.Problem or input.Problems.
 func (s Schedule) Parse(identity string, anchor time.Time, calendars Calendars) (*schedule.Schedule, error) {
 	spec := s.Spec(identity, anchor)
 	return s.parse(spec, calendars)

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/net/http/httpguts"
 
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // Webhook is an HTTP request to send.
@@ -76,7 +75,7 @@ func (w Webhook) validate(sample Call) error {
 		checkURL(&problems, "/url", w.URL)
 	}
 	if !slices.Contains(Methods, w.Method) {
-		problems.Add("/method", input.CodeMethodUnknown, "method %s is %s", input.Echo(w.Method), schedule.NotOneOf(w.Method, Methods))
+		problems.Add("/method", input.CodeMethodUnknown, "method %s is %s", input.Echo(w.Method), input.NotOneOf(w.Method, Methods))
 	}
 	w.Timeout.CheckRange(&problems, "/timeout", input.MinDuration, input.MaxDuration)
 	checkHeaders(&problems, "/headers", w.Headers, w.setsHeader)

@@ -124,10 +124,10 @@ func (t Trigger) warn(identity string, calendars Calendars, since time.Time) inp
 	for _, w := range s.Warnings(since) {
 		found = append(found, input.Problem{Path: "/" + cmp.Or(w.Field, "expression"), Code: w.Code, Message: w.Message})
 	}
-	told := slices.ContainsFunc(found, func(f input.Problem) bool { return f.Code == schedule.WarnNoFire })
+	told := slices.ContainsFunc(found, func(f input.Problem) bool { return f.Code == input.WarnNoFire })
 	budget := schedule.NewSteps(schedule.WarningSteps)
 	if _, fires, err := s.FindWithin(budget, since); err == nil && !fires && !told && t.PrevFireTime == nil {
-		found.Add("/expression", schedule.WarnNoFire, "end_at, repeat_count and calendar leave no fire, so the trigger never fires")
+		found.Add("/expression", input.WarnNoFire, "end_at, repeat_count and calendar leave no fire, so the trigger never fires")
 	}
 	return found
 }

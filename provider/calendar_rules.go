@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -66,7 +67,7 @@ func expandRule(ctx context.Context, e *expander, pointer string, object types.O
 		day, _ := element.(types.Number)
 		at := pointer + "/days_of_month/" + strconv.Itoa(i)
 		e.rejectNull(at, day)
-		rule.DaysOfMonth = append(rule.DaysOfMonth, e.whole(at, day, 0, schedule.CodeCronRange, "give a day from 1 to 31"))
+		rule.DaysOfMonth = append(rule.DaysOfMonth, e.whole(at, day, 0, input.CodeCronRange, "give a day from 1 to 31"))
 	}
 	expandOptional(e, pointer+"/from", m.From, &rule.From)
 	expandOptional(e, pointer+"/to", m.To, &rule.To)

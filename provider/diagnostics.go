@@ -15,7 +15,7 @@ import (
 // reportProblems adds an error for each problem, at the attribute that it points to.
 func reportProblems(diags *diag.Diagnostics, problems []input.Problem) {
 	for _, p := range problems {
-		diags.AddAttributeError(attributePath(p.Path), title(p.Code, "Invalid value"), withCode(messageWithPath(p), p.Code))
+		diags.AddAttributeError(attributePath(p.Path), cmp.Or(input.RowOf(p.Code).Title, "Invalid value"), withCode(messageWithPath(p), p.Code))
 	}
 }
 

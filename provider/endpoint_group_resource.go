@@ -113,7 +113,7 @@ func (r *groupResource) Delete(ctx context.Context, req resource.DeleteRequest, 
 		current, readErr := r.conn.Group(ctx, app, name)
 		r.conn.reportConflict(&resp.Diagnostics, groupKind, id, revision, current.Revision, err, readErr)
 	case isInUse(err):
-		resp.Diagnostics.AddError(title(input.CodeGroupInUse, ""), fmt.Sprintf("Could not delete %s %q: %v.\n\nTerraform destroys a "+
+		resp.Diagnostics.AddError(input.RowOf(input.CodeGroupInUse).Title, fmt.Sprintf("Could not delete %s %q: %v.\n\nTerraform destroys a "+
 			"group before it updates the jobs that used it. Give these jobs another target in one apply and remove the group in the next "+
 			"one, or set create_before_destroy in the lifecycle block of the group.", groupKind, id, err))
 	default:

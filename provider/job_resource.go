@@ -171,7 +171,7 @@ func (r *jobResource) Delete(ctx context.Context, req resource.DeleteRequest, re
 		current, readErr := r.conn.Job(ctx, app, name)
 		r.conn.reportConflict(&resp.Diagnostics, "job", id, revision, current.Revision, err, readErr)
 	case isInUse(err):
-		resp.Diagnostics.AddError(title(input.CodeJobInUse, ""), fmt.Sprintf("Could not delete job %q: %v.\n\nTerraform destroys a "+
+		resp.Diagnostics.AddError(input.RowOf(input.CodeJobInUse).Title, fmt.Sprintf("Could not delete job %q: %v.\n\nTerraform destroys a "+
 			"job before it updates the jobs that name it. Take its name out of these jobs in one apply and remove the job in the next "+
 			"one, or set create_before_destroy in the lifecycle block of the job.", id, err))
 	default:

@@ -132,7 +132,7 @@ func expandTrigger(ctx context.Context, e *expander, pointer string, object type
 	}
 	t.StartAt = e.instant(pointer+"/start_at", m.StartAt)
 	t.EndAt = e.instant(pointer+"/end_at", m.EndAt)
-	t.RepeatCount = e.whole(pointer+"/repeat_count", m.RepeatCount, 0, schedule.CodeRepeatRange,
+	t.RepeatCount = e.whole(pointer+"/repeat_count", m.RepeatCount, 0, input.CodeRepeatRange,
 		"give how many times the trigger fires, or 0 for no limit")
 	expandOptional(e, pointer+"/gap", m.Gap, &t.Gap)
 	expandOptional(e, pointer+"/overlap", m.Overlap, &t.Overlap)

@@ -133,7 +133,7 @@ func (c *connection) checkCycle(ctx context.Context, diags *diag.Diagnostics, jo
 		return
 	}
 	c.warn(diags, warning{
-		kind: input.CodeFollowCycle, title: title(input.CodeFollowCycle, ""), thing: job.App + "/" + job.Name,
+		kind: input.CodeFollowCycle, title: input.RowOf(input.CodeFollowCycle).Title, thing: job.App + "/" + job.Name,
 		at: attributePath(at), inFull: warningsInFull, detail: withCode("Jobs follow one another in a circle: "+way+
 			". The apply is refused, unless it changes one of them first", input.CodeFollowCycle),
 	}, "more jobs")

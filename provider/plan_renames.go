@@ -97,7 +97,7 @@ func (r *jobResource) planRename(ctx context.Context, diags *diag.Diagnostics, c
 	}
 	if renames.Name != "" {
 		if _, err := r.conn.Job(ctx, stored.App, renames.Name); err == nil {
-			diags.AddAttributeError(path.Root("name"), title(input.CodeNameTaken, ""), withCode(fmt.Sprintf(
+			diags.AddAttributeError(path.Root("name"), input.RowOf(input.CodeNameTaken).Title, withCode(fmt.Sprintf(
 				"Job %s/%s exists, so %s/%s cannot get its name. Choose another name. Or delete or rename that job first, by an apply of "+
 					"its own: Terraform does not order the two.", stored.App, renames.Name, stored.App, stored.Name), input.CodeNameTaken))
 			return renames

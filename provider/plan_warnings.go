@@ -70,7 +70,7 @@ func (c *connection) warnOfMistakes(diags *diag.Diagnostics, app, name string, f
 			where += " " + p.Path // what is found in another place, as at apply, was not told before
 		}
 		c.warn(diags, warning{
-			kind: code, title: title(code, "Possible mistake"), thing: app + "/" + name,
+			kind: code, title: cmp.Or(input.RowOf(code).Title, "Possible mistake"), thing: app + "/" + name,
 			key: where, at: attributePath(same[0].Path), detail: summed(same), day: dayIn(same[0]), inFull: warningsInFull,
 		}, more)
 	}

@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
+	"net/http"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -349,11 +350,17 @@ func TestOpenAPIEnumsMatchConstants(t *testing.T) {
 	if diff := cmp.Diff(conditions, schemas["AlertCondition"].Enum); diff != "" {
 		t.Errorf("conditions of alerts (-domain +described):\n%s", diff)
 	}
-	codes := append(constants(t, "../input/problem.go", "Code"), schedule.Codes...)
-	codes = append(codes, constants(t, "../schedule/report.go", "Warn")...)
+	codes := append(constants(t, "../input/code.go", "Code"), constants(t, "../input/code.go", "Warn")...)
 	slices.Sort(codes)
-	if diff := cmp.Diff(slices.Compact(codes), slices.Sorted(slices.Values(schemas["Code"].Enum))); diff != "" {
-		t.Errorf("codes (-constants +described):\n%s", diff)
+	var rows []string
+	for _, row := range input.Codes {
+		rows = append(rows, row.Code)
+	}
+	if diff := cmp.Diff(codes, rows); diff != "" {
+		t.Errorf("codes (-constants +rows):\n%s", diff)
+	}
+	if diff := cmp.Diff(rows, slices.Sorted(slices.Values(schemas["Code"].Enum))); diff != "" {
+		t.Errorf("codes (-rows +described):\n%s", diff)
 	}
 }
 
@@ -364,21 +371,20 @@ func TestAcknowledgeListsTheCodesOfWarnings(t *testing.T) {
 		t.Errorf("at most %d codes (-domain +described):\n%s", described.MaxItems, diff)
 	}
 	listed := slices.Sorted(slices.Values(schedule.WarningCodes))
-	if diff := cmp.Diff(slices.Sorted(slices.Values(constants(t, "../schedule/report.go", "Warn"))), listed); diff != "" {
+	if diff := cmp.Diff(slices.Sorted(slices.Values(constants(t, "../input/code.go", "Warn"))), listed); diff != "" {
 		t.Errorf("codes of warnings (-constants +listed):\n%s", diff)
 	}
 }
 
-func TestStatusesUseKnownCodes(t *testing.T) {
+func TestEachStatusOfACodeHasItsPlace(t *testing.T) {
 	t.Parallel()
-	known := readOpenAPI(t).Comp.Schemas["Code"].Enum
-	seen := map[string]bool{}
-	for _, row := range statuses {
-		for _, code := range row.codes {
-			if seen[code] || !slices.Contains(known, code) {
-				t.Errorf("code %s stands twice among the statuses, or is not known", code)
-			}
-			seen[code] = true
+	for _, row := range input.Codes {
+		invalid, warning := row.Status == http.StatusUnprocessableEntity, row.Status == 0
+		if !invalid && !warning && !slices.Contains(precedence, row.Status) {
+			t.Errorf("%s has status %d, which no place among the statuses decides about", row.Code, row.Status)
+		}
+		if warning != slices.Contains(schedule.WarningCodes, row.Code) {
+			t.Errorf("%s has status %d; warnings have 0, problems have one", row.Code, row.Status)
 		}
 	}
 }

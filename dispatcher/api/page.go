@@ -11,7 +11,6 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 const (
@@ -179,7 +178,7 @@ func (r *request) instant(problems *input.Problems, name string) time.Time {
 // checkOrder reports a range that ends before it begins.
 func checkOrder(problems *input.Problems, from, to time.Time) {
 	if !from.IsZero() && !to.IsZero() && from.After(to) {
-		problems.Add("/from", schedule.CodeWindowOrder, "from is after to, so nothing is selected; swap them")
+		problems.Add("/from", input.CodeWindowOrder, "from is after to, so nothing is selected; swap them")
 	}
 }
 

@@ -28,34 +28,22 @@ type problemDocument struct {
 	ChangedAt time.Time `json:"changed_at,omitzero"`
 }
 
-// statuses maps codes to statuses; every other code is an invalid value, 422. If problems have
-// several statuses, the first row decides.
-var statuses = []struct {
-	status int
-	codes  []string
-}{
-	{http.StatusInternalServerError, []string{input.CodeInternal}},
-	{http.StatusServiceUnavailable, []string{input.CodeUnavailable}},
-	{http.StatusTooManyRequests, []string{input.CodeRateLimited}},
-	{http.StatusUnauthorized, []string{input.CodeUnauthorized}},
-	{http.StatusForbidden, []string{input.CodeForbidden}},
-	{http.StatusNotFound, []string{input.CodeNotFound, input.CodeRouteUnknown}},
-	{http.StatusMethodNotAllowed, []string{input.CodeMethodNotServed}},
-	{http.StatusConflict, []string{
-		input.CodeStateConflict, input.CodeAppNotEmpty, input.CodeAppDisabled, input.CodeBoundSuspended,
-		input.CodeCalendarInUse, input.CodeGroupInUse, input.CodeJobInUse, input.CodeTokenLastAdmin,
-	}},
-	{http.StatusPreconditionFailed, []string{input.CodePrecondition, input.CodeNameTaken}},
-	{http.StatusPreconditionRequired, []string{input.CodePreconditionReq}},
-	{http.StatusUnsupportedMediaType, []string{input.CodeMediaType}},
-	{http.StatusBadRequest, []string{
-		input.CodeJSONSyntax, input.CodeJSONTrailing, input.CodeJSONDepth, input.CodeJSONDuplicate,
-		input.CodeJSONUnknown, input.CodeJSONType, input.CodeJSONUTF8, input.CodeJSONNumber,
-		input.CodePageCursor, input.CodePageLimit, input.CodeQueryUnknown,
-		input.CodeQueryDuplicate, input.CodeQuerySyntax,
-	}},
-	{http.StatusRequestTimeout, []string{input.CodeRequestTimeout}},
-	{http.StatusRequestEntityTooLarge, []string{input.CodePayloadTooLarge}},
+// precedence are the statuses of problems, that which decides first in front. Everything else is an invalid value, 422.
+var precedence = []int{
+	http.StatusInternalServerError,
+	http.StatusServiceUnavailable,
+	http.StatusTooManyRequests,
+	http.StatusUnauthorized,
+	http.StatusForbidden,
+	http.StatusNotFound,
+	http.StatusMethodNotAllowed,
+	http.StatusConflict,
+	http.StatusPreconditionFailed,
+	http.StatusPreconditionRequired,
+	http.StatusUnsupportedMediaType,
+	http.StatusBadRequest,
+	http.StatusRequestTimeout,
+	http.StatusRequestEntityTooLarge,
 }
 
 func statusOf(problems input.Problems) int {
@@ -67,9 +55,9 @@ func statusOf(problems input.Problems) int {
 			return http.StatusTooManyRequests
 		}
 	}
-	for _, row := range statuses {
-		if slices.ContainsFunc(problems, func(p input.Problem) bool { return slices.Contains(row.codes, p.Code) }) {
-			return row.status
+	for _, status := range precedence {
+		if slices.ContainsFunc(problems, func(p input.Problem) bool { return input.RowOf(p.Code).Status == status }) {
+			return status
 		}
 	}
 	return http.StatusUnprocessableEntity

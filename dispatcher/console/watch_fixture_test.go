@@ -69,7 +69,7 @@ func watchedJob(n int) dispatcher.Job {
 		input.Labels{"team": "payments"}
 	job.Objective = &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99.9%"}
 	job.OnFailure = &dispatcher.Follow{Jobs: []string{"report"}}
-	job.Warnings = []input.Problem{{Path: "/triggers/nightly/expression", Code: schedule.WarnDST, Message: hostile}}
+	job.Warnings = []input.Problem{{Path: "/triggers/nightly/expression", Code: input.WarnDST, Message: hostile}}
 	for i := range n {
 		name := "nightly"
 		if i > 0 {

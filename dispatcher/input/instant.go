@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"regexp"
 	"time"
-
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 var zonelessPattern = regexp.MustCompile(`^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?$`)
@@ -22,9 +20,9 @@ func ParseInstant(text string) (time.Time, error) {
 		return time.Time{}, &Problem{Code: CodeTimeInvalid,
 			Message: "time " + Echo(text) + " is not an instant; write it as 2026-05-01T10:00:00Z"}
 	}
-	if schedule.OutOfRange(t) {
+	if OutOfRange(t) {
 		return time.Time{}, &Problem{Code: CodeTimeRange, Message: fmt.Sprintf("time %s is outside the years %d to %d",
-			Echo(text), schedule.FirstYear, schedule.LastYear)}
+			Echo(text), FirstYear, LastYear)}
 	}
 	return t.UTC().Truncate(time.Millisecond), nil
 }
@@ -35,4 +33,17 @@ func FormatInstant(t time.Time) string { return t.UTC().Format("2006-01-02T15:04
 // SameInstant reports whether two optional times are the same instant, or both missing.
 func SameInstant(a, b *time.Time) bool {
 	return a == nil && b == nil || a != nil && b != nil && a.Equal(*b)
+}
+
+// FirstYear and LastYear are the years, in UTC, of the instants that may be named anywhere. An instant outside of them
+// is a slip of the pen, or a number that was taken for a time.
+const (
+	FirstYear = 2000
+	LastYear  = 2200
+)
+
+// OutOfRange reports whether an instant is outside FirstYear to LastYear.
+func OutOfRange(t time.Time) bool {
+	year := t.UTC().Year()
+	return year < FirstYear || year > LastYear
 }

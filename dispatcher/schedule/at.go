@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // instantPattern is RFC 3339 with an optional offset. Only the shape is checked here.
@@ -17,10 +19,10 @@ type localInstant struct {
 }
 
 // parseInstant reads an RFC 3339 date and time, whose offset may be missing.
-func parseInstant(text string) (localInstant, *problem) {
+func parseInstant(text string) (localInstant, *input.Problem) {
 	m := instantPattern.FindStringSubmatch(text)
 	if m == nil {
-		return localInstant{}, problemf(CodeTimeInvalid,
+		return localInstant{}, problemf(input.CodeTimeInvalid,
 			"not a date and time; write 2026-05-01T10:00:00Z, or 2026-05-01T10:00:00+02:00")
 	}
 	var n [6]int
@@ -28,13 +30,13 @@ func parseInstant(text string) (localInstant, *problem) {
 		n[i], _ = strconv.Atoi(m[i+1]) // digits by the pattern
 	}
 	if n[5] == 60 {
-		return localInstant{}, problemf(CodeTimeInvalid, "leap seconds cannot be scheduled; seconds go up to 59")
+		return localInstant{}, problemf(input.CodeTimeInvalid, "leap seconds cannot be scheduled; seconds go up to 59")
 	}
 	millis, _ := strconv.Atoi((m[7] + "000")[:3])
 	wall := time.Date(n[0], time.Month(n[1]), n[2], n[3], n[4], n[5], millis*int(time.Millisecond), time.UTC)
 	// time.Date normalises, so a date or time that does not exist comes back as another one.
 	if wall.Format("2006-01-02T15:04:05") != text[:19] {
-		return localInstant{}, problemf(CodeTimeInvalid, "no such date or time; check month, day, hour, minute and second")
+		return localInstant{}, problemf(input.CodeTimeInvalid, "no such date or time; check month, day, hour, minute and second")
 	}
 	out := localInstant{wall: wall}
 	switch zone := m[8]; {
@@ -45,7 +47,7 @@ func parseInstant(text string) (localInstant, *problem) {
 		hours, _ := strconv.Atoi(zone[1:3])
 		minutes, _ := strconv.Atoi(zone[4:])
 		if hours > 23 || minutes > 59 {
-			return localInstant{}, problemf(CodeTimeInvalid, "no such offset: %s", zone)
+			return localInstant{}, problemf(input.CodeTimeInvalid, "no such offset: %s", zone)
 		}
 		offset := time.Duration(hours)*time.Hour + time.Duration(minutes)*time.Minute
 		if zone[0] == '-' {
@@ -56,28 +58,15 @@ func parseInstant(text string) (localInstant, *problem) {
 	return out, nil
 }
 
-// FirstYear and LastYear are the years, in UTC, of the instants that may be named anywhere. An instant outside of them
-// is a slip of the pen, or a number that was taken for a time.
-const (
-	FirstYear = 2000
-	LastYear  = 2200
-)
-
-// OutOfRange reports whether an instant is outside FirstYear to LastYear.
-func OutOfRange(t time.Time) bool {
-	year := t.UTC().Year()
-	return year < FirstYear || year > LastYear
-}
-
 // unwrapAt returns the text inside at(...), or the text itself.
-func unwrapAt(text string) (string, *problem) {
+func unwrapAt(text string) (string, *input.Problem) {
 	inner, ok := strings.CutPrefix(text, "at(")
 	if !ok {
 		return text, nil
 	}
 	inner, ok = strings.CutSuffix(inner, ")")
 	if !ok {
-		return "", problemf(CodeTimeInvalid, "the closing parenthesis is missing")
+		return "", problemf(input.CodeTimeInvalid, "the closing parenthesis is missing")
 	}
 	return inner, nil
 }
@@ -91,22 +80,22 @@ func (s single) next(after int64, steps int) (at int64, left int, ok bool) {
 
 // resolve returns the instant in Unix milliseconds. A local time in a gap fires when the gap
 // ends, because a one-shot schedule that never fires is useless. With GapSkip it is an error.
-func (l localInstant) resolve(loc *timeZone, gap Gap, overlap Overlap) (single, *problem) {
+func (l localInstant) resolve(loc *timeZone, gap Gap, overlap Overlap) (single, *input.Problem) {
 	at, err := l.instant(loc, gap, overlap)
-	if err == nil && OutOfRange(time.UnixMilli(int64(at))) {
-		return 0, problemf(CodeTimeRange, "the year is not in %d-%d", FirstYear, LastYear)
+	if err == nil && input.OutOfRange(time.UnixMilli(int64(at))) {
+		return 0, problemf(input.CodeTimeRange, "the year is not in %d-%d", input.FirstYear, input.LastYear)
 	}
 	return at, err
 }
 
-func (l localInstant) instant(loc *timeZone, gap Gap, overlap Overlap) (single, *problem) {
+func (l localInstant) instant(loc *timeZone, gap Gap, overlap Overlap) (single, *input.Problem) {
 	if l.offset != nil {
 		return single(l.wall.Add(-*l.offset).UnixMilli()), nil
 	}
 	m := (&zoned{zone: loc}).momentOf(l.wall.Unix())
 	switch {
 	case m.gap && gap == GapSkip:
-		return 0, problemf(CodeCronNever,
+		return 0, problemf(input.CodeCronNever,
 			"this local time does not exist in %s because the clock skips it; omit gap to fire when the gap ends", loc.loc)
 	case m.gap:
 		return single(m.first * 1000), nil

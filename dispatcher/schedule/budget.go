@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // stepBudget bounds the search for one fire. A step looks at one month, one day, one period of a zone
@@ -58,7 +60,7 @@ func (s *Schedule) exhausted(after, reached int64) error {
 	if s.spec.Calendar == nil {
 		field, cause = "expression", "give end_at instead of repeat_count, or a schedule that fires more often"
 	}
-	return Errors{{Field: field, Code: CodeCalendarCost, Message: fmt.Sprintf(
+	return input.Problems{{Path: "/" + field, Code: input.CodeCalendarCost, Message: fmt.Sprintf(
 		"%s: no fire was found in %d steps, between %s and %s: %s", field, stepBudget, instant(after), instant(reached), cause)}}
 }
 
@@ -68,13 +70,13 @@ func (s *Schedule) spent(b *Budget) error {
 	if s.spec.Calendar == nil {
 		field = "expression"
 	}
-	return Errors{{Field: field, Code: CodeCalendarCost, Message: fmt.Sprintf(
+	return input.Problems{{Path: "/" + field, Code: input.CodeCalendarCost, Message: fmt.Sprintf(
 		"%s: evaluating the schedules takes more than %d steps in all; ask for fewer fire times, use fewer triggers or a simpler calendar",
 		field, b.total)}}
 }
 
 // Find is Next, and tells a schedule that never fires again from one whose next fire is not found
-// within StepsPerSearch steps. That is an error, which is Errors with CodeCalendarCost.
+// within StepsPerSearch steps. That is an error, which is input.Problems with input.CodeCalendarCost.
 func (s *Schedule) Find(t time.Time) (next time.Time, ok bool, err error) {
 	after := floorMilli(t)
 	at, left, ok := s.find(after, stepBudget)
@@ -87,7 +89,7 @@ func (s *Schedule) Find(t time.Time) (next time.Time, ok bool, err error) {
 	return time.Time{}, false, nil
 }
 
-// FindWithin is Find within a budget. The error is Errors, or that of the budget's context.
+// FindWithin is Find within a budget. The error is input.Problems, or that of the budget's context.
 func (s *Schedule) FindWithin(b *Budget, t time.Time) (next time.Time, ok bool, err error) {
 	if err := b.ended(); err != nil {
 		return time.Time{}, false, err

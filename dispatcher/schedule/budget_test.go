@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -76,9 +77,9 @@ func TestSearchThatTakesTooManyStepsIsAnError(t *testing.T) {
 				}
 				continue
 			}
-			var errs schedule.Errors
-			if !errors.As(err, &errs) || ok || errs[0].Code != schedule.CodeCalendarCost || errs[0].Field != "calendar" {
-				t.Errorf("%s: %v, %v, %v, want %s", expression, next, ok, err, schedule.CodeCalendarCost)
+			var errs input.Problems
+			if !errors.As(err, &errs) || ok || errs[0].Code != input.CodeCalendarCost || errs[0].Path != "/calendar" {
+				t.Errorf("%s: %v, %v, %v, want %s", expression, next, ok, err, input.CodeCalendarCost)
 			} else if !strings.Contains(err.Error(), "5000 steps") || !strings.Contains(err.Error(), "between 2026-06-15") {
 				t.Errorf("%s: the error %q does not name the bound and the times", expression, err)
 			}
@@ -109,9 +110,9 @@ func TestRepeatCountUnderACostlyCalendarIsAnError(t *testing.T) {
 	odd := mustCalendar(t, rules(schedule.CalendarRule{Expression: "0/2 * * * * ?"}))
 	spec := schedule.Spec{Expression: "* * * * * ?", Calendar: odd, RepeatCount: 5000, Anchor: instant(t, "2026-01-01T00:00:00Z")}
 	_, ok, err := mustParse(t, spec).Find(spec.Anchor)
-	var errs schedule.Errors
-	if ok || !errors.As(err, &errs) || errs[0].Code != schedule.CodeCalendarCost {
-		t.Errorf("5,000 fires: %v, %v, want %s", ok, err, schedule.CodeCalendarCost)
+	var errs input.Problems
+	if ok || !errors.As(err, &errs) || errs[0].Code != input.CodeCalendarCost {
+		t.Errorf("5,000 fires: %v, %v, want %s", ok, err, input.CodeCalendarCost)
 	}
 	spec.RepeatCount = 100
 	if _, ok, err := mustParse(t, spec).Find(spec.Anchor); !ok || err != nil {
@@ -127,9 +128,9 @@ func TestBudgetBoundsSeveralSearches(t *testing.T) {
 		t.Errorf("ten fires: %v, %v", got, err)
 	}
 	_, err := s.BetweenWithin(schedule.NewBudget(t.Context(), 1000), from, from.AddDate(1, 0, 0), 100_000)
-	var errs schedule.Errors
-	if !errors.As(err, &errs) || errs[0].Code != schedule.CodeCalendarCost || !strings.Contains(err.Error(), "1000 steps in all") {
-		t.Errorf("a year within 1,000 steps: %v, want %s", err, schedule.CodeCalendarCost)
+	var errs input.Problems
+	if !errors.As(err, &errs) || errs[0].Code != input.CodeCalendarCost || !strings.Contains(err.Error(), "1000 steps in all") {
+		t.Errorf("a year within 1,000 steps: %v, want %s", err, input.CodeCalendarCost)
 	}
 	cancelled, cancel := context.WithCancel(t.Context())
 	cancel()

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -99,7 +100,7 @@ func TestInvalidSchedulesAreRejectedWithTheirCode(t *testing.T) {
 	t.Parallel()
 	for where, row := range table(t, "problems.tsv", 4) {
 		_, err := schedule.Parse(schedule.Spec{Dialect: schedule.Dialect(row[0]), Expression: row[1], Timezone: row[2]})
-		var problems schedule.Errors
+		var problems input.Problems
 		if !errors.As(err, &problems) || problems[0].Code != row[3] {
 			t.Errorf("%s: %q is refused with %v, want %s", where, row[1], problems, row[3])
 		}

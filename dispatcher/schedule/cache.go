@@ -3,6 +3,8 @@ package schedule
 import (
 	"container/list"
 	"sync"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Cache parses specs and keeps the results, so that a million triggers with a thousand
@@ -25,7 +27,7 @@ type cacheKey struct {
 
 type compiled struct {
 	program *program
-	errs    Errors
+	errs    input.Problems
 }
 
 // NewCache returns a cache that keeps at most limit expressions and at most limit schedules

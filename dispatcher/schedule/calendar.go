@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // CalendarSpec is a set of exclusions as a user writes it: holidays, freezes, opening hours.
@@ -68,15 +70,15 @@ type Calendar struct {
 	layers []layer
 }
 
-// NewCalendar checks spec. A non-nil error is Errors, with fields such as rules/0/dates/1.
+// NewCalendar checks spec. A non-nil error is input.Problems, with fields such as rules/0/dates/1.
 func NewCalendar(spec CalendarSpec) (*Calendar, error) {
-	var errs Errors
+	var errs input.Problems
 	loc, err := zone(spec.Timezone)
 	if err != nil {
-		errs.add("timezone", spec.Timezone, err.code, "%s", err.message)
+		report(&errs, "timezone", spec.Timezone, err.Code, "%s", err.Message)
 	}
 	if len(spec.Rules) > maxRules {
-		errs.addInt("rules", len(spec.Rules), CodeCalendarRule,
+		reportInt(&errs, "rules", len(spec.Rules), input.CodeCalendarRule,
 			"too many rules; a calendar has at most %d, so move some into base calendars", maxRules)
 		return nil, errs
 	}
@@ -96,7 +98,7 @@ func NewCalendar(spec CalendarSpec) (*Calendar, error) {
 		}
 	}
 	c.checkCost(&errs)
-	if err := errs.err(); err != nil {
+	if err := errs.Err(); err != nil {
 		return nil, err
 	}
 	c.layers = mergeLayers(c.parts)
@@ -104,7 +106,7 @@ func NewCalendar(spec CalendarSpec) (*Calendar, error) {
 }
 
 // checkCost refuses a calendar that costs too much together with all that it builds on.
-func (c *Calendar) checkCost(errs *Errors) {
+func (c *Calendar) checkCost(errs *input.Problems) {
 	var rules, crons, dates int
 	for _, part := range c.parts {
 		rules, crons, dates = rules+part.rules, crons+len(part.own.crons), dates+part.dates
@@ -119,7 +121,7 @@ func (c *Calendar) checkCost(errs *Errors) {
 		{dates, maxDatesTotal, "dates"},
 	} {
 		if total.n > total.most {
-			*errs = append(*errs, Error{Field: "bases", Code: CodeCalendarCost, Message: fmt.Sprintf(
+			*errs = append(*errs, input.Problem{Path: "/bases", Code: input.CodeCalendarCost, Message: fmt.Sprintf(
 				"the calendar and all that it builds on come to at least %d %s; the maximum is %d, so %s",
 				total.n, total.what, total.most, calendarCostRemedy)})
 		}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -16,9 +17,9 @@ func TestCalendarsAreBounded(t *testing.T) {
 		"rules/0/dates":     {Rules: []schedule.CalendarRule{{Dates: slices.Repeat([]string{"12-25"}, 1001)}}},
 		"rules/0/icalendar": {Rules: []schedule.CalendarRule{{ICalendar: strings.Repeat("X", 1<<16+1)}}},
 	} {
-		var errs schedule.Errors
+		var errs input.Problems
 		_, err := schedule.NewCalendar(spec)
-		if !errors.As(err, &errs) || len(errs) != 1 || errs[0].Field != name || errs[0].Code != schedule.CodeCalendarRule {
+		if !errors.As(err, &errs) || len(errs) != 1 || strings.TrimPrefix(errs[0].Path, "/") != name || errs[0].Code != input.CodeCalendarRule {
 			t.Errorf("too many %s: %v, want one problem of that field", name, errs)
 		}
 	}
@@ -31,9 +32,9 @@ func TestFixedDelayUnderACalendarMustMove(t *testing.T) {
 		"": true, schedule.OnExcludedSkip: true, schedule.OnExcludedNextIncluded: false,
 	} {
 		spec.OnExcluded = on
-		var errs schedule.Errors
+		var errs input.Problems
 		_, err := schedule.Parse(spec)
-		if errors.As(err, &errs) != wrong || wrong && errs[0].Field != "on_excluded" {
+		if errors.As(err, &errs) != wrong || wrong && errs[0].Path != "/on_excluded" {
 			t.Errorf("on_excluded %q: %v, want a problem: %v", on, err, wrong)
 		}
 	}

@@ -5,13 +5,15 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const daySeconds = 86_400
 
 // compile checks a rule, adds it to l and its problems to errs under path. It returns how many dates
 // the rule names.
-func (r CalendarRule) compile(l *layer, errs *Errors, path string) (dates int) {
+func (r CalendarRule) compile(l *layer, errs *input.Problems, path string) (dates int) {
 	given := 0
 	var compile func()
 	set := func(days daySet) {
@@ -49,7 +51,7 @@ func (r CalendarRule) compile(l *layer, errs *Errors, path string) (dates int) {
 		}
 	}
 	if given != 1 {
-		*errs = append(*errs, Error{Field: path, Code: CodeCalendarRule, Message: fmt.Sprintf(
+		*errs = append(*errs, input.Problem{Path: "/" + path, Code: input.CodeCalendarRule, Message: fmt.Sprintf(
 			"%s: a rule has exactly one of dates, weekdays, days_of_month, from and to, expression, icalendar; this one has %d",
 			path, given)})
 		return 0
@@ -66,15 +68,15 @@ func flip[B uint8 | uint32](only bool, matching, all B) B {
 	return matching
 }
 
-func compileDates(errs *Errors, path string, texts []string) (days daySet) {
+func compileDates(errs *input.Problems, path string, texts []string) (days daySet) {
 	if n := len(texts); n > maxDates {
-		errs.addInt(path, n, CodeCalendarRule,
+		reportInt(errs, path, n, input.CodeCalendarRule,
 			"too many dates; a rule has at most %d, so split them into several rules", maxDates)
 		return days
 	}
 	for i, text := range texts {
 		err := days.parse(text)
-		errs.addProblem(fmt.Sprintf("%s/%d", path, i), text, err)
+		reportProblem(errs, fmt.Sprintf("%s/%d", path, i), text, err)
 	}
 	return days
 }
@@ -82,24 +84,24 @@ func compileDates(errs *Errors, path string, texts []string) (days daySet) {
 // weekdayPattern allows no numbers, because cron dialects count Sunday as 0 or as 1.
 var weekdayPattern = regexp.MustCompile(`^[A-Z]{3}(-[A-Z]{3})?$`)
 
-func compileWeekdays(errs *Errors, path string, texts []string) (weekdays uint8) {
+func compileWeekdays(errs *input.Problems, path string, texts []string) (weekdays uint8) {
 	for i, text := range texts {
 		upper := strings.ToUpper(text)
-		err := problemf(CodeCronName, "not a weekday; write MON, or a range such as MON-FRI")
+		err := problemf(input.CodeCronName, "not a weekday; write MON, or a range such as MON-FRI")
 		if weekdayPattern.MatchString(upper) {
 			var days dayRule
 			err = quartzGrammar.parseWeekday(&days, &quartzGrammar.fields[5], token{text: upper, column: 1})
 			weekdays |= days.dow
 		}
-		errs.addProblem(fmt.Sprintf("%s/%d", path, i), text, err)
+		reportProblem(errs, fmt.Sprintf("%s/%d", path, i), text, err)
 	}
 	return weekdays
 }
 
-func compileDaysOfMonth(errs *Errors, path string, numbers []int) (days uint32) {
+func compileDaysOfMonth(errs *input.Problems, path string, numbers []int) (days uint32) {
 	for i, n := range numbers {
 		if n < 1 || n > 31 {
-			errs.addInt(fmt.Sprintf("%s/%d", path, i), n, CodeCronRange, "not in 1-31")
+			reportInt(errs, fmt.Sprintf("%s/%d", path, i), n, input.CodeCronRange, "not in 1-31")
 			continue
 		}
 		days |= 1 << n
@@ -108,11 +110,11 @@ func compileDaysOfMonth(errs *Errors, path string, numbers []int) (days uint32) 
 }
 
 // compileClock returns the excluded times of day.
-func compileClock(errs *Errors, path, fromText, toText string, only bool) []stretch {
+func compileClock(errs *input.Problems, path, fromText, toText string, only bool) []stretch {
 	from, err := timeOfDay(fromText, 0)
-	errs.addProblem(path+"/from", fromText, err)
+	reportProblem(errs, path+"/from", fromText, err)
 	to, err := timeOfDay(toText, daySeconds)
-	errs.addProblem(path+"/to", toText, err)
+	reportProblem(errs, path+"/to", toText, err)
 	switch {
 	case only && from == to: // the whole day is allowed
 		return nil
@@ -131,26 +133,19 @@ func compileClock(errs *Errors, path, fromText, toText string, only bool) []stre
 	return []stretch{{from, daySeconds}, {0, to}}
 }
 
-func compileICalendar(errs *Errors, path, text string) (days daySet, events int) {
+func compileICalendar(errs *input.Problems, path, text string) (days daySet, events int) {
 	if n := len(text); n > maxICalendar {
-		errs.addInt(path, n, CodeCalendarRule,
+		reportInt(errs, path, n, input.CodeCalendarRule,
 			"too many bytes; the maximum is %d, so split the text into several rules", maxICalendar)
 		return days, 0
 	}
 	days, events, err := parseICalendar(text)
-	errs.addProblem(path, text, err)
+	reportProblem(errs, path, text, err)
 	return days, events
 }
 
-// addProblem adds the problem of a part of a calendar, unless it is nil.
-func (e *Errors) addProblem(field, text string, err *problem) {
-	if err != nil {
-		e.add(field, text, err.code, "%s", err.message)
-	}
-}
-
 // parse adds a day or from/to.
-func (s *daySet) parse(text string) *problem {
+func (s *daySet) parse(text string) *input.Problem {
 	fromText, toText, ranged := strings.Cut(text, "/")
 	if !ranged {
 		toText = fromText
@@ -164,9 +159,9 @@ func (s *daySet) parse(text string) *problem {
 	case err != nil:
 		return err
 	case yearly != toYearly:
-		return problemf(CodeTimeInvalid, "write the year on both sides of / or on neither")
+		return problemf(input.CodeTimeInvalid, "write the year on both sides of / or on neither")
 	case from.After(to) && !yearly:
-		return problemf(CodeTimeInvalid, "%s is after %s", fromText, toText)
+		return problemf(input.CodeTimeInvalid, "%s is after %s", fromText, toText)
 	case yearly:
 		s.addYearly(monthAndDay(from), monthAndDay(to))
 	default:
@@ -184,11 +179,11 @@ func (s *daySet) addDays(from, to time.Time) {
 func monthAndDay(t time.Time) int { return int(t.Month())*100 + t.Day() }
 
 // parseDay reads 2026-12-25, or 12-25 for every year, as a day of a leap year.
-func parseDay(text string) (day time.Time, yearly bool, err *problem) {
+func parseDay(text string) (day time.Time, yearly bool, err *input.Problem) {
 	if at, err := time.Parse(time.DateOnly, text); err == nil {
-		if OutOfRange(at) {
-			return at, false, problemf(CodeTimeRange, "the year is not in %d-%d; for every year, write %s",
-				FirstYear, LastYear, at.Format("01-02"))
+		if input.OutOfRange(at) {
+			return at, false, problemf(input.CodeTimeRange, "the year is not in %d-%d; for every year, write %s",
+				input.FirstYear, input.LastYear, at.Format("01-02"))
 		}
 		return at, false, nil
 	}
@@ -196,28 +191,28 @@ func parseDay(text string) (day time.Time, yearly bool, err *problem) {
 	if at, err := time.Parse(time.DateOnly, leap+text); err == nil {
 		return at, true, nil
 	}
-	return time.Time{}, false, problemf(CodeTimeInvalid, "no such date; write 2026-12-25, or 12-25 for every year")
+	return time.Time{}, false, problemf(input.CodeTimeInvalid, "no such date; write 2026-12-25, or 12-25 for every year")
 }
 
 // compileCronRule reads an expression of dialect unix or quartz.
-func compileCronRule(errs *Errors, field, text string) *wallClock {
+func compileCronRule(errs *input.Problems, field, text string) *wallClock {
 	p, problems := compile(Spec{Expression: text})
 	for _, f := range problems {
-		*errs = append(*errs, Error{Field: field, Code: f.Code, Message: field + ": " + f.Message})
+		*errs = append(*errs, input.Problem{Path: "/" + field, Code: f.Code, Message: field + ": " + f.Message})
 	}
 	if p == nil {
 		return nil
 	}
 	cron, ok := p.source.(seconds)
 	if !ok {
-		errs.add(field, text, CodeCalendarRule, "a calendar rule takes a cron expression of dialect unix or quartz")
+		report(errs, field, text, input.CodeCalendarRule, "a calendar rule takes a cron expression of dialect unix or quartz")
 		return nil
 	}
 	return cron.zoned.wall
 }
 
 // parseICalendar reads the whole-day events of iCalendar text.
-func parseICalendar(text string) (days daySet, events int, err *problem) {
+func parseICalendar(text string) (days daySet, events int, err *input.Problem) {
 	var event map[string]string
 	for line := range strings.Lines(text) {
 		name, value, _ := strings.Cut(strings.TrimRight(line, "\r\n"), ":")
@@ -236,35 +231,36 @@ func parseICalendar(text string) (days daySet, events int, err *problem) {
 		}
 	}
 	if events == 0 {
-		return days, 0, problemf(CodeTimeInvalid, "the text contains no VEVENT")
+		return days, 0, problemf(input.CodeTimeInvalid, "the text contains no VEVENT")
 	}
 	return days, events, nil
 }
 
 // addHoliday adds the days of one event.
-func (s *daySet) addHoliday(event map[string]string) *problem {
+func (s *daySet) addHoliday(event map[string]string) *input.Problem {
 	const layout = "20060102"
 	from, err := time.Parse(layout, event["DTSTART"])
 	if err != nil {
-		return problemf(CodeTimeInvalid, "DTSTART %s is not a whole day such as 20261225", quote(event["DTSTART"]))
+		return problemf(input.CodeTimeInvalid, "DTSTART %s is not a whole day such as 20261225", input.Echo(event["DTSTART"]))
 	}
 	to := from
 	if end, ok := event["DTEND"]; ok {
 		if to, err = time.Parse(layout, end); err != nil || !to.After(from) {
-			return problemf(CodeTimeInvalid, "DTEND %s is not a whole day after DTSTART", quote(end))
+			return problemf(input.CodeTimeInvalid, "DTEND %s is not a whole day after DTSTART", input.Echo(end))
 		}
 		to = to.AddDate(0, 0, -1)
 	}
 	switch rule := event["RRULE"]; rule {
 	case "":
-		if OutOfRange(from) || OutOfRange(to) {
-			return problemf(CodeTimeRange, "the year of DTSTART %s or DTEND is not in %d-%d", event["DTSTART"], FirstYear, LastYear)
+		if input.OutOfRange(from) || input.OutOfRange(to) {
+			return problemf(input.CodeTimeRange, "the year of DTSTART %s or DTEND is not in %d-%d",
+				event["DTSTART"], input.FirstYear, input.LastYear)
 		}
 		s.addDays(from, to)
 	case "FREQ=YEARLY":
 		s.addYearly(monthAndDay(from), monthAndDay(to))
 	default:
-		return problemf(CodeTimeInvalid, "RRULE %s is not FREQ=YEARLY", quote(rule))
+		return problemf(input.CodeTimeInvalid, "RRULE %s is not FREQ=YEARLY", input.Echo(rule))
 	}
 	return nil
 }

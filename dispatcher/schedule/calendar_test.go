@@ -3,12 +3,14 @@ package schedule_test
 import (
 	"errors"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -241,13 +243,13 @@ func TestBadCalendarsAreRejectedWithEveryProblem(t *testing.T) {
 			{}, {Dates: []string{"12-25"}, Weekdays: []string{"MON"}},
 		},
 	})
-	var errs schedule.Errors
+	var errs input.Problems
 	if !errors.As(err, &errs) {
-		t.Fatalf("NewCalendar: %v, want schedule.Errors", err)
+		t.Fatalf("NewCalendar: %v, want input.Problems", err)
 	}
 	var got []string
 	for _, e := range errs {
-		got = append(got, e.Field+" "+e.Code)
+		got = append(got, strings.TrimPrefix(e.Path, "/")+" "+e.Code)
 	}
 	want := []string{
 		"timezone tz_unknown", "rules/0/dates/0 time_invalid", "rules/0/dates/1 time_invalid", "rules/0/dates/2 time_invalid",

@@ -5,6 +5,8 @@ import (
 	"iter"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // fields is a cron expression as explicit sets.
@@ -84,13 +86,13 @@ var awsGrammar = grammar{quartz: true, plainL: true, required: 6, fields: []fiel
 
 // parse reads the fields of an expression in upper case. It returns all problems, at most one
 // per field. H hashes identity.
-func (g *grammar) parse(text, identity string) (fields, []*problem) {
+func (g *grammar) parse(text, identity string) (fields, []*input.Problem) {
 	f := fields{second: all(0, 0), year: all(0, horizon-firstYear)}
 	f.days = dayRule{dom: everyDay, dow: everyWeekday}
-	var problems []*problem
+	var problems []*input.Problem
 	var dom, dow string
 	for i, tok := range tokens(text) {
-		var err *problem
+		var err *input.Problem
 		tok.identity = hasher(identity)
 		switch spec := &g.fields[i]; spec.name {
 		case fieldSecond:
@@ -126,7 +128,7 @@ func (g *grammar) parse(text, identity string) (fields, []*problem) {
 	} else {
 		f.days.either = dom[0] != '*' && dow[0] != '*'
 		if dom != "*" && dow != "*" && !f.days.either {
-			f.notes = append(f.notes, Warning{Code: WarnStarStep, Message: fmt.Sprintf(
+			f.notes = append(f.notes, Warning{Code: input.WarnStarStep, Message: fmt.Sprintf(
 				"day-of-month %s and weekday %s must both match because one begins with *, as in crontab; without it one is enough",
 				dom, dow)})
 		}
@@ -137,16 +139,16 @@ func (g *grammar) parse(text, identity string) (fields, []*problem) {
 	return f, problems
 }
 
-func oneQuestionMark(dom, dow string) *problem {
+func oneQuestionMark(dom, dow string) *input.Problem {
 	switch {
 	case dom == "?" && dow == "?":
-		return problemf(CodeCronDays, "both day fields are ?; write * for the day of month to fire on every day")
+		return problemf(input.CodeCronDays, "both day fields are ?; write * for the day of month to fire on every day")
 	case dom != "?" && dow != "?" && dow == "*":
-		return problemf(CodeCronDays, "exactly one of the two day fields must be ?; write ? for the weekday")
+		return problemf(input.CodeCronDays, "exactly one of the two day fields must be ?; write ? for the weekday")
 	case dom != "?" && dow != "?" && dom == "*":
-		return problemf(CodeCronDays, "exactly one of the two day fields must be ?; write ? for the day of month")
+		return problemf(input.CodeCronDays, "exactly one of the two day fields must be ?; write ? for the day of month")
 	case dom != "?" && dow != "?":
-		return problemf(CodeCronDays, "both day fields are set; one must be ? (use two triggers to fire on either)")
+		return problemf(input.CodeCronDays, "both day fields are set; one must be ? (use two triggers to fire on either)")
 	}
 	return nil
 }
@@ -158,18 +160,18 @@ func (f *fields) possible() bool {
 }
 
 // never explains why no date matches.
-func (f *fields) never() *problem {
+func (f *fields) never() *input.Problem {
 	const byHand = "; for a job that is only run by hand, leave the trigger out"
 	if months := f.month.list(); len(months) == 1 {
 		month := time.Month(months[0])
 		if month == time.February && f.days.dom != 0 && f.days.dom&(1<<30-1) == 0 {
-			return problemf(CodeCronNever,
+			return problemf(input.CodeCronNever,
 				"February never has 30 days, so this never fires; write L for the last day of the month (quartz), or 28"+byHand)
 		}
-		return problemf(CodeCronNever,
+		return problemf(input.CodeCronNever,
 			"%s has no such day in the given years, so this never fires; check day, month and year"+byHand, month)
 	}
-	return problemf(CodeCronNever,
+	return problemf(input.CodeCronNever,
 		"no date matches in the given months and years, so this never fires; check day, month and year"+byHand)
 }
 
@@ -218,12 +220,12 @@ var macros = map[string]string{
 }
 
 // macro expands a name such as @daily. Names are in lower case, as in crontab(5).
-func macro(text string) (string, *problem) {
+func macro(text string) (string, *input.Problem) {
 	if expanded, ok := macros[text]; ok {
 		return expanded, nil
 	}
 	if strings.HasPrefix(text, "@every") {
-		return "", problemf(CodeCronMacro, "@every is an interval, which dialect %s does not have; omit dialect, or write %s",
+		return "", problemf(input.CodeCronMacro, "@every is an interval, which dialect %s does not have; omit dialect, or write %s",
 			DialectUnix, DialectInterval)
 	}
 	advice := ""
@@ -232,6 +234,6 @@ func macro(text string) (string, *problem) {
 	} else if _, ok := macros[strings.ToLower(text)]; ok {
 		advice = "; did you mean " + strings.ToLower(text) + "?"
 	}
-	return "", problemf(CodeCronMacro,
+	return "", problemf(input.CodeCronMacro,
 		"unknown macro%s (allowed: @hourly, @daily, @midnight, @weekly, @monthly, @yearly, @annually)", advice)
 }

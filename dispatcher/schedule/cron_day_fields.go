@@ -1,10 +1,14 @@
 package schedule
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
 
 // parseDOM reads the day-of-month field, with L, L-n, W, LW and L-nW in the dialects that
 // have them.
-func (g *grammar) parseDOM(r *dayRule, spec *field, tok token) *problem {
+func (g *grammar) parseDOM(r *dayRule, spec *field, tok token) *input.Problem {
 	if g.quartz && tok.text == "?" || tok.text == "*" {
 		return nil
 	}
@@ -30,7 +34,7 @@ func (g *grammar) parseDOM(r *dayRule, spec *field, tok token) *problem {
 }
 
 // relativeDay reads L, L-n, LW, L-nW and nW into r. With plain it reads only L and nW.
-func (it item) relativeDay(r *dayRule, plain bool) *problem {
+func (it item) relativeDay(r *dayRule, plain bool) *input.Problem {
 	body, workday := strings.CutSuffix(it.text, "W")
 	switch {
 	case plain && it.text != "L" && !(workday && isNumber(body)):
@@ -42,7 +46,7 @@ func (it item) relativeDay(r *dayRule, plain bool) *problem {
 	case strings.HasPrefix(body, "L-") && isNumber(body[2:]):
 		n := number(body[2:])
 		if n > 30 {
-			return problemf(CodeCronRange, "offset %s in %q of the %s field is not in 0-30", body[2:], it.text, it.name)
+			return problemf(input.CodeCronRange, "offset %s in %q of the %s field is not in 0-30", body[2:], it.text, it.name)
 		}
 		if workday {
 			r.domLastW |= 1 << n
@@ -63,7 +67,7 @@ func (it item) relativeDay(r *dayRule, plain bool) *problem {
 
 // parseWeekday reads the day-of-week field. In dialects quartz and aws, weekdays count from
 // 1 (SUN), and L, 6L and 6#3 cannot be combined with others.
-func (g *grammar) parseWeekday(r *dayRule, spec *field, tok token) *problem {
+func (g *grammar) parseWeekday(r *dayRule, spec *field, tok token) *input.Problem {
 	if g.quartz && tok.text == "?" || tok.text == "*" {
 		return nil
 	}
@@ -100,7 +104,7 @@ func (it item) special() bool {
 }
 
 // relativeWeekday reads L, 6L, FRIL, 6#3 and FRI#3 into r, whose weekdays count from 0.
-func (it item) relativeWeekday(r *dayRule) *problem {
+func (it item) relativeWeekday(r *dayRule) *input.Problem {
 	if it.text == "L" { // documented by Quartz: the last day of the week, every Saturday
 		r.dow = 1 << 6
 		return nil
@@ -119,7 +123,7 @@ func (it item) relativeWeekday(r *dayRule) *problem {
 		return err
 	}
 	if len(nth) != 1 || nth[0] < '1' || nth[0] > '5' {
-		return problemf(CodeCronRange, "the number after # in %q of the %s field is not in 1-5", it.text, it.name)
+		return problemf(input.CodeCronRange, "the number after # in %q of the %s field is not in 1-5", it.text, it.name)
 	}
 	r.dowNth[nth[0]-'0'] = 1 << (weekday - 1)
 	return nil
@@ -127,7 +131,7 @@ func (it item) relativeWeekday(r *dayRule) *problem {
 
 // addUnixWeekdays adds the weekdays of a crontab item. 0 and 7 are both Sunday. A range may use
 // 7 (5-7), but * and a/n end at 6, so that steps never reach the same day twice.
-func (it item) addUnixWeekdays(s *set) *problem {
+func (it item) addUnixWeekdays(s *set) *input.Problem {
 	low, high, step, err := it.bounds()
 	if err != nil {
 		return err

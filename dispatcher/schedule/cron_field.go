@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // firstYear is the first year an expression can name, as in Quartz; see set.
@@ -32,11 +34,11 @@ type item struct {
 }
 
 // items splits the text of a field at commas.
-func (f *field) items(tok token) ([]item, *problem) {
+func (f *field) items(tok token) ([]item, *input.Problem) {
 	out := make([]item, 0, strings.Count(tok.text, ",")+1)
 	for part := range strings.SplitSeq(tok.text, ",") {
 		if part == "" {
-			return nil, problemf(CodeCronSyntax,
+			return nil, problemf(input.CodeCronSyntax,
 				"empty list item in the %s field at column %d; remove the comma", f.name, tok.column)
 		}
 		out = append(out, item{f, token{part, tok.column, tok.identity}})
@@ -46,7 +48,7 @@ func (f *field) items(tok token) ([]item, *problem) {
 }
 
 // parseSet reads a field without the special characters of day fields.
-func (f *field) parseSet(tok token) (set, *problem) {
+func (f *field) parseSet(tok token) (set, *input.Problem) {
 	var s set
 	if strings.IndexByte(tok.text, ',') < 0 { // most fields have one item
 		err := item{f, tok}.addTo(&s)
@@ -66,7 +68,7 @@ func (f *field) parseSet(tok token) (set, *problem) {
 
 // addTo adds the values of a plain item to s: *, a or a-b, each with an optional /step. A set
 // holds years as their distance from firstYear.
-func (it item) addTo(s *set) *problem {
+func (it item) addTo(s *set) *input.Problem {
 	low, high, step, err := it.bounds()
 	if err != nil {
 		return err
@@ -92,7 +94,7 @@ func (it item) addTo(s *set) *problem {
 }
 
 // bounds returns the range and the step of an item.
-func (it item) bounds() (low, high, step int, err *problem) {
+func (it item) bounds() (low, high, step int, err *input.Problem) {
 	body, stepText, stepped := strings.Cut(it.text, "/")
 	step = 1
 	if stepped && it.noSteps {
@@ -121,14 +123,14 @@ func (it item) bounds() (low, high, step int, err *problem) {
 		}
 	}
 	if err == nil && stepped && it.quartzNames && body != "" && isLetter(body[len(body)-1]) {
-		return 0, 0, 0, problemf(CodeCronStep, "step after a name in %q of the %s field; write numbers, such as %d-%d/%d",
+		return 0, 0, 0, problemf(input.CodeCronStep, "step after a name in %q of the %s field; write numbers, such as %d-%d/%d",
 			it.text, it.name, low, high, step)
 	}
 	return low, high, step, err
 }
 
 // ends reads the two ends of a range.
-func (it item) ends(from, to string) (low, high int, err *problem) {
+func (it item) ends(from, to string) (low, high int, err *input.Problem) {
 	switch {
 	case from == "" || to == "" || from == "*" || to == "*" || strings.Contains(to, "-"):
 		return 0, 0, it.malformed("write a range as " + it.example())
@@ -142,7 +144,7 @@ func (it item) ends(from, to string) (low, high int, err *problem) {
 		return 0, 0, err
 	}
 	if low > high && !it.wraps {
-		return 0, 0, problemf(CodeCronRange, "start %s is after end %s in the %s field; %s",
+		return 0, 0, problemf(input.CodeCronRange, "start %s is after end %s in the %s field; %s",
 			from, to, it.name, it.straightened(from, to, low, high))
 	}
 	return low, high, nil
@@ -191,27 +193,27 @@ func rangeText(from, to string) string {
 }
 
 // step reads the text after a slash. body is the text before it.
-func (it item) step(body, text string) (int, *problem) {
+func (it item) step(body, text string) (int, *input.Problem) {
 	most := it.high
 	if it.high >= firstYear {
 		most = it.high - it.low
 	}
 	switch {
 	case text == "":
-		return 0, problemf(CodeCronStep, "no step after / in %q of the %s field", it.text, it.name)
+		return 0, problemf(input.CodeCronStep, "no step after / in %q of the %s field", it.text, it.name)
 	case !isNumber(text):
 		return 0, it.malformed("write the step as a whole number")
 	}
 	n := number(text)
 	switch {
 	case n == 0:
-		return 0, problemf(CodeCronStep, "step in %q of the %s field must be at least 1", it.text, it.name)
+		return 0, problemf(input.CodeCronStep, "step in %q of the %s field must be at least 1", it.text, it.name)
 	case n > most:
 		start, _, _ := strings.Cut(body, "-")
 		if start == "" || start == "*" {
 			start = strconv.Itoa(it.low)
 		}
-		return 0, problemf(CodeCronStep,
+		return 0, problemf(input.CodeCronStep,
 			"step %s exceeds the range %d-%d of the %s field, so it is never reached; write only the start, %s",
 			text, it.low, it.high, it.name, start)
 	}
@@ -219,11 +221,11 @@ func (it item) step(body, text string) (int, *problem) {
 }
 
 // value reads a number or a name.
-func (it item) value(text string) (int, *problem) {
+func (it item) value(text string) (int, *input.Problem) {
 	if isNumber(text) {
 		n := number(text)
 		if n < it.low || n > it.high {
-			return 0, problemf(CodeCronRange, "%s %s is not in %d-%d", it.name, text, it.low, it.high)
+			return 0, problemf(input.CodeCronRange, "%s %s is not in %d-%d", it.name, text, it.low, it.high)
 		}
 		return n, nil
 	}
@@ -236,14 +238,14 @@ func (it item) value(text string) (int, *problem) {
 		return 0, it.malformed("")
 	}
 	if len(it.names) == 0 {
-		return 0, problemf(CodeCronName, "%s is not valid in the %s field; write %d-%d", text, it.name, it.low, it.high)
+		return 0, problemf(input.CodeCronName, "%s is not valid in the %s field; write %d-%d", text, it.name, it.low, it.high)
 	}
-	return 0, problemf(CodeCronName, "%s is not valid in the %s field; write %d-%d or %s-%s",
+	return 0, problemf(input.CodeCronName, "%s is not valid in the %s field; write %d-%d or %s-%s",
 		text, it.name, it.low, it.high, it.names[0], it.names[len(it.names)-1])
 }
 
 // malformed returns a syntax problem of the item.
-func (it item) malformed(advice string) *problem {
+func (it item) malformed(advice string) *input.Problem {
 	switch {
 	case advice != "":
 	case strings.Contains(it.text, "?") && it.days:
@@ -257,7 +259,7 @@ func (it item) malformed(advice string) *problem {
 	default:
 		advice = fmt.Sprintf("write *, %d-%d, ranges a-b, lists a,b and steps */n", it.low, it.high)
 	}
-	return problemf(CodeCronSyntax, "%q in the %s field at column %d is not understood; %s", it.text, it.name, it.column, advice)
+	return problemf(input.CodeCronSyntax, "%q in the %s field at column %d is not understood; %s", it.text, it.name, it.column, advice)
 }
 
 func (it item) example() string { return fmt.Sprintf("%d-%d", it.low, it.high) }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // hasher is the identity of a trigger. It chooses the value of H in cron fields and the delay of
@@ -45,9 +47,9 @@ func UsesHash(text string) bool { return hashPattern.MatchString(text) }
 
 // hashed reads H and H(a-b), each with an optional step, as in Jenkins. Without a step, it
 // chooses one value of the range. With a step, it chooses the first value, below the step.
-func (it item) hashed(body string, step int, stepped bool) (low, high int, err *problem) {
+func (it item) hashed(body string, step int, stepped bool) (low, high int, err *input.Problem) {
 	if it.identity == "" {
-		return 0, 0, problemf(CodeCronHash,
+		return 0, 0, problemf(input.CodeCronHash,
 			"H in the %s field hashes the identity of a trigger; without one, write a number", it.name)
 	}
 	low, high = it.low, it.high

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -23,9 +24,9 @@ func checkCost(t *testing.T, s *schedule.Schedule, from time.Time) {
 		if used := budget.Used(); used > schedule.StepsPerSearch+overshoot {
 			t.Fatalf("a search took %d steps, want %d at most", used, schedule.StepsPerSearch)
 		}
-		var errs schedule.Errors
-		if err != nil && (!errors.As(err, &errs) || errs[0].Code != schedule.CodeCalendarCost) {
-			t.Fatalf("error %v, want %s", err, schedule.CodeCalendarCost)
+		var errs input.Problems
+		if err != nil && (!errors.As(err, &errs) || errs[0].Code != input.CodeCalendarCost) {
+			t.Fatalf("error %v, want %s", err, input.CodeCalendarCost)
 		}
 		again, okAgain, errAgain := s.Find(from)
 		if !again.Equal(next) || okAgain != ok || (err == nil) != (errAgain == nil) {

@@ -3,6 +3,8 @@ package schedule
 import (
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const (
@@ -11,7 +13,7 @@ const (
 )
 
 // parseInterval reads rate(...), delay(...) and @every ....
-func parseInterval(text string) (period time.Duration, delay bool, err *problem) {
+func parseInterval(text string) (period time.Duration, delay bool, err *input.Problem) {
 	body, ok := strings.CutPrefix(text, "@every ")
 	if !ok {
 		if body, ok = strings.CutPrefix(text, "delay("); ok {
@@ -25,7 +27,7 @@ func parseInterval(text string) (period time.Duration, delay bool, err *problem)
 	}
 	body = strings.Trim(body, " \t")
 	if !ok || body == "" {
-		return 0, false, problemf(CodeRateSyntax,
+		return 0, false, problemf(input.CodeRateSyntax,
 			"not an interval; write rate(5 minutes), rate(1h30m), @every 30s or delay(30s)")
 	}
 	period, err = parsePeriod(body)
@@ -33,17 +35,17 @@ func parseInterval(text string) (period time.Duration, delay bool, err *problem)
 }
 
 // parsePeriod reads "5 minutes" and "1h30m" and checks the bounds.
-func parsePeriod(body string) (time.Duration, *problem) {
+func parsePeriod(body string) (time.Duration, *input.Problem) {
 	period, err := readPeriod(body)
 	switch {
 	case err != nil:
 		return 0, err
 	case period < minPeriod:
-		return 0, problemf(CodeRateMin, "the interval is less than the minimum of 1s")
+		return 0, problemf(input.CodeRateMin, "the interval is less than the minimum of 1s")
 	case period > maxPeriod:
-		return 0, problemf(CodeRateMax, "the interval is more than the maximum of 100 years")
+		return 0, problemf(input.CodeRateMax, "the interval is more than the maximum of 100 years")
 	case period%time.Millisecond != 0:
-		return 0, problemf(CodeRateSyntax, "the interval is not a whole number of milliseconds")
+		return 0, problemf(input.CodeRateSyntax, "the interval is not a whole number of milliseconds")
 	}
 	return period, nil
 }
@@ -54,11 +56,11 @@ var units = map[string]time.Duration{
 }
 
 // readPeriod reads "5 minutes" and "1h30m". On overflow it returns more than maxPeriod.
-func readPeriod(body string) (time.Duration, *problem) {
+func readPeriod(body string) (time.Duration, *input.Problem) {
 	if words := strings.Fields(body); len(words) == 2 && isNumber(words[0]) {
 		unit, ok := units[strings.TrimSuffix(words[1], "s")]
 		if !ok {
-			return 0, problemf(CodeRateSyntax, "unit %q is unknown; write seconds, minutes, hours, days or weeks", words[1])
+			return 0, problemf(input.CodeRateSyntax, "unit %q is unknown; write seconds, minutes, hours, days or weeks", words[1])
 		}
 		n := number(words[0])
 		if n > int(maxPeriod/unit) {
@@ -67,7 +69,7 @@ func readPeriod(body string) (time.Duration, *problem) {
 		return time.Duration(n) * unit, nil
 	}
 	if isNumber(body) {
-		return 0, problemf(CodeRateSyntax, "the interval has no unit; write %ss or %s seconds", body, body)
+		return 0, problemf(input.CodeRateSyntax, "the interval has no unit; write %ss or %s seconds", body, body)
 	}
 	period, err := time.ParseDuration(body)
 	if err == nil && body[0] != '+' {
@@ -77,7 +79,7 @@ func readPeriod(body string) (time.Duration, *problem) {
 	if strings.Trim(body, "0123456789hms") == "" && body[0] <= '9' {
 		return maxPeriod + 1, nil
 	}
-	return 0, problemf(CodeRateSyntax, "the interval is not understood; write it as 30s, 5m, 1h30m or 5 minutes")
+	return 0, problemf(input.CodeRateSyntax, "the interval is not understood; write it as 30s, 5m, 1h30m or 5 minutes")
 }
 
 // setElapsed lets p fire once per period, counted from the origin.

@@ -3,6 +3,8 @@ package schedule
 import (
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // step is a length on the calendar. Seconds, minutes and hours are elapsed time.
@@ -34,33 +36,33 @@ var maxSteps = map[string]int{
 }
 
 // parseStep reads "3 months" and "1 DAY".
-func parseStep(text string) (step, *problem) {
+func parseStep(text string) (step, *input.Problem) {
 	words := strings.Fields(strings.ToLower(text))
 	if len(words) != 2 || !isNumber(words[0]) {
-		return step{}, problemf(CodeRateSyntax, "write every n unit, such as every 3 months")
+		return step{}, problemf(input.CodeRateSyntax, "write every n unit, such as every 3 months")
 	}
 	s := step{unit: strings.TrimSuffix(words[1], "s")}
 	most, ok := maxSteps[s.unit]
 	if !ok {
-		return step{}, problemf(CodeRateSyntax,
+		return step{}, problemf(input.CodeRateSyntax,
 			"unit %q is unknown; write seconds, minutes, hours, days, weeks, months or years", words[1])
 	}
 	n, exact := integer(words[0])
 	switch {
 	case n < 1:
-		return step{}, problemf(CodeRateMin, "the interval must be at least 1 %s", s.unit)
+		return step{}, problemf(input.CodeRateMin, "the interval must be at least 1 %s", s.unit)
 	case !exact || n > most:
-		return step{}, problemf(CodeRateMax, "the interval is more than the maximum of 100 years")
+		return step{}, problemf(input.CodeRateMax, "the interval is more than the maximum of 100 years")
 	}
 	s.n = int64(n)
 	return s, nil
 }
 
 // readCalendarInterval reads "every n unit".
-func (p *program) readCalendarInterval(text string, spec Spec, loc *timeZone) *problem {
+func (p *program) readCalendarInterval(text string, spec Spec, loc *timeZone) *input.Problem {
 	body, ok := strings.CutPrefix(text, "every ")
 	if !ok {
-		return problemf(CodeRateSyntax, "write every n unit, such as every 3 months")
+		return problemf(input.CodeRateSyntax, "write every n unit, such as every 3 months")
 	}
 	s, err := parseStep(body)
 	if err != nil {

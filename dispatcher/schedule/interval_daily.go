@@ -4,6 +4,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // dailyPattern matches every N UNIT [from H:M[:S] [to H:M[:S]]] [on WEEKDAYS].
@@ -12,10 +14,10 @@ var dailyPattern = regexp.MustCompile(
 
 // readDailyInterval reads "every 45 minutes from 9:00 to 17:00 on MON-FRI". Weekdays are
 // written as in the quartz dialect, by name or 1-7 from Sunday.
-func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
+func (p *program) readDailyInterval(text string, loc *timeZone) *input.Problem {
 	m := dailyPattern.FindStringSubmatch(text)
 	if m == nil {
-		return problemf(CodeRateSyntax, "write it as every 45 minutes from 9:00 to 17:00 on MON-FRI")
+		return problemf(input.CodeRateSyntax, "write it as every 45 minutes from 9:00 to 17:00 on MON-FRI")
 	}
 	s, err := parseStep(m[1])
 	if err != nil {
@@ -23,10 +25,10 @@ func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
 	}
 	unit := units[s.unit]
 	if unit == 0 || unit > time.Hour {
-		return problemf(CodeRateSyntax, "unit %q is not shorter than a day; write seconds, minutes or hours", s.unit)
+		return problemf(input.CodeRateSyntax, "unit %q is not shorter than a day; write seconds, minutes or hours", s.unit)
 	}
 	if s.n > int64(24*time.Hour/unit) {
-		return problemf(CodeRateMax, "the interval is more than the maximum of 24 hours")
+		return problemf(input.CodeRateMax, "the interval is more than the maximum of 24 hours")
 	}
 	d := &daily{zone: &zoned{zone: loc}, period: s.n * int64(unit/time.Second), to: 24*3600 - 1, days: everyWeekday}
 	if d.from, err = timeOfDay(m[2], 0); err != nil {
@@ -36,7 +38,7 @@ func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
 		return err
 	}
 	if d.from > d.to {
-		return problemf(CodeCronRange,
+		return problemf(input.CodeCronRange,
 			"the time of day %s is after %s; a span cannot cross midnight, so use two triggers", m[2], m[3])
 	}
 	if m[4] != "" {
@@ -44,7 +46,7 @@ func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
 		weekday := quartzGrammar.fields[5]
 		days := token{text: strings.ToUpper(m[4]), column: strings.LastIndex(text, m[4]) + 1}
 		if strings.ContainsAny(days.text, "?#H") || strings.HasSuffix(days.text, "L") {
-			return problemf(CodeCronSyntax,
+			return problemf(input.CodeCronSyntax,
 				"weekdays %q are not understood; write names, ranges and lists, such as MON-FRI", m[4])
 		}
 		if err := quartzGrammar.parseWeekday(&rule, &weekday, days); err != nil {
@@ -57,7 +59,7 @@ func (p *program) readDailyInterval(text string, loc *timeZone) *problem {
 }
 
 // timeOfDay reads H:M or H:M:S and returns seconds; for an empty text it returns absent.
-func timeOfDay(text string, absent int64) (int64, *problem) {
+func timeOfDay(text string, absent int64) (int64, *input.Problem) {
 	if text == "" {
 		return absent, nil
 	}
@@ -68,12 +70,12 @@ func timeOfDay(text string, absent int64) (int64, *problem) {
 	var total int64
 	for i, part := range parts {
 		if i > 2 || len(part) > 2 || !isNumber(part) || number(part) > [...]int{23, 59, 59}[i] {
-			return 0, problemf(CodeTimeInvalid, "%q is not a time of day; write 00:00 to 23:59:59", text)
+			return 0, problemf(input.CodeTimeInvalid, "%q is not a time of day; write 00:00 to 23:59:59", text)
 		}
 		total = total*60 + int64(number(part))
 	}
 	if len(parts) != 3 {
-		return 0, problemf(CodeTimeInvalid, "%q is not a time of day; write 00:00 to 23:59:59", text)
+		return 0, problemf(input.CodeTimeInvalid, "%q is not a time of day; write 00:00 to 23:59:59", text)
 	}
 	return total, nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -99,41 +100,41 @@ func TestFixedDelayFollowsTheAnchor(t *testing.T) {
 func TestBadIntervalsAndEventBridgeTextAreRejected(t *testing.T) {
 	t.Parallel()
 	for expr, code := range map[string]string{
-		"every month":                        schedule.CodeRateSyntax,
-		"every 0 days":                       schedule.CodeRateMin,
-		"every 101 years":                    schedule.CodeRateMax,
-		"every 99999999999999999999 days":    schedule.CodeRateMax,
-		"every 3 fortnights":                 schedule.CodeRateSyntax,
-		"every 5 minutes from 9 to 17:00":    schedule.CodeTimeInvalid,
-		"every 5 minutes from 9:00 to 24:00": schedule.CodeTimeInvalid,
-		"every 5 minutes from 17:00 to 9:00": schedule.CodeCronRange,
-		"every 5 days from 9:00 to 17:00":    schedule.CodeRateSyntax,
-		"every 25 hours from 9:00":           schedule.CodeRateMax,
-		"every 5 minutes on MONDAY":          schedule.CodeCronName,
-		"every 5 minutes on FRIL":            schedule.CodeCronSyntax,
-		"every 5 minutes on MON, TUE":        schedule.CodeRateSyntax,
-		"cron(0 12 * * ? 2200)":              schedule.CodeCronRange,
-		"cron(0 12 LW * ? *)":                schedule.CodeCronSyntax,
-		"cron(0 12 ? * 2/2 *)":               schedule.CodeCronSyntax,
-		"cron(0 12 * * ? 2030-2028)":         schedule.CodeCronRange,
-		"cron(0 12 * * ?)":                   schedule.CodeCronFields,
-		"0 0 H(1-31) * *":                    schedule.CodeCronHash,
-		"delay(10ms)":                        schedule.CodeRateMin,
+		"every month":                        input.CodeRateSyntax,
+		"every 0 days":                       input.CodeRateMin,
+		"every 101 years":                    input.CodeRateMax,
+		"every 99999999999999999999 days":    input.CodeRateMax,
+		"every 3 fortnights":                 input.CodeRateSyntax,
+		"every 5 minutes from 9 to 17:00":    input.CodeTimeInvalid,
+		"every 5 minutes from 9:00 to 24:00": input.CodeTimeInvalid,
+		"every 5 minutes from 17:00 to 9:00": input.CodeCronRange,
+		"every 5 days from 9:00 to 17:00":    input.CodeRateSyntax,
+		"every 25 hours from 9:00":           input.CodeRateMax,
+		"every 5 minutes on MONDAY":          input.CodeCronName,
+		"every 5 minutes on FRIL":            input.CodeCronSyntax,
+		"every 5 minutes on MON, TUE":        input.CodeRateSyntax,
+		"cron(0 12 * * ? 2200)":              input.CodeCronRange,
+		"cron(0 12 LW * ? *)":                input.CodeCronSyntax,
+		"cron(0 12 ? * 2/2 *)":               input.CodeCronSyntax,
+		"cron(0 12 * * ? 2030-2028)":         input.CodeCronRange,
+		"cron(0 12 * * ?)":                   input.CodeCronFields,
+		"0 0 H(1-31) * *":                    input.CodeCronHash,
+		"delay(10ms)":                        input.CodeRateMin,
 	} {
 		if diff := cmp.Diff([]string{"expression " + code}, problemsOf(t, schedule.Spec{Expression: expr})); diff != "" {
 			t.Errorf("%q (-want +got):\n%s", expr, diff)
 		}
 	}
 	for spec, want := range map[schedule.Spec]string{
-		{Expression: "at(2026-05-01T10:00:00Z)", Dialect: schedule.DialectAWS}: "expression " + schedule.CodeTimeInvalid,
-		{Expression: "rate(2 minute)", Dialect: schedule.DialectAWS}:           "expression " + schedule.CodeRateSyntax,
-		{Expression: "rate(30 seconds)", Dialect: schedule.DialectAWS}:         "expression " + schedule.CodeRateSyntax,
-		{Expression: "cron(0 12 * * ? *)", Dialect: schedule.DialectQuartz}:    "expression " + schedule.CodeCronSyntax,
-		{Expression: "0 12 * * *", Dialect: schedule.DialectQuartz}:            "expression " + schedule.CodeCronFields,
-		{Expression: "0 12 * * *", Dialect: "crontab"}:                         "dialect " + schedule.CodeEnum,
-		{Expression: "0 12 * * *", Jitter: -1}:                                 "jitter " + schedule.CodeJitterRange,
-		{Expression: "0 12 * * *", RepeatCount: 1_000_000}:                     "repeat_count " + schedule.CodeRepeatRange,
-		{Expression: "0 12 * * *", OnExcluded: "later"}:                        "on_excluded " + schedule.CodeEnum,
+		{Expression: "at(2026-05-01T10:00:00Z)", Dialect: schedule.DialectAWS}: "expression " + input.CodeTimeInvalid,
+		{Expression: "rate(2 minute)", Dialect: schedule.DialectAWS}:           "expression " + input.CodeRateSyntax,
+		{Expression: "rate(30 seconds)", Dialect: schedule.DialectAWS}:         "expression " + input.CodeRateSyntax,
+		{Expression: "cron(0 12 * * ? *)", Dialect: schedule.DialectQuartz}:    "expression " + input.CodeCronSyntax,
+		{Expression: "0 12 * * *", Dialect: schedule.DialectQuartz}:            "expression " + input.CodeCronFields,
+		{Expression: "0 12 * * *", Dialect: "crontab"}:                         "dialect " + input.CodeEnum,
+		{Expression: "0 12 * * *", Jitter: -1}:                                 "jitter " + input.CodeJitterRange,
+		{Expression: "0 12 * * *", RepeatCount: 1_000_000}:                     "repeat_count " + input.CodeRepeatRange,
+		{Expression: "0 12 * * *", OnExcluded: "later"}:                        "on_excluded " + input.CodeEnum,
 	} {
 		if diff := cmp.Diff([]string{want}, problemsOf(t, spec)); diff != "" {
 			t.Errorf("%+v (-want +got):\n%s", spec, diff)

@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // program is a checked expression. Schedules of the same text, dialect, zone and DST rules
@@ -58,7 +60,7 @@ func Parse(spec Spec) (*Schedule, error) {
 }
 
 // finish checks the fields that compile does not, and builds the schedule.
-func finish(spec Spec, p *program, errs Errors) (*Schedule, error) {
+func finish(spec Spec, p *program, errs input.Problems) (*Schedule, error) {
 	errs = slices.Clone(errs) // a cached program may share them
 	var dialect Dialect
 	if p != nil {
@@ -66,18 +68,18 @@ func finish(spec Spec, p *program, errs Errors) (*Schedule, error) {
 	}
 	spec.checkBounds(&errs, dialect)
 	if p != nil && p.delay > 0 && spec.Calendar != nil && spec.OnExcluded != OnExcludedNextIncluded {
-		errs.add("on_excluded", string(spec.OnExcluded), CodeEnum,
+		report(&errs, "on_excluded", string(spec.OnExcluded), input.CodeEnum,
 			"a fixed delay that skips an excluded fire never fires again; write %s", OnExcludedNextIncluded)
 	}
-	if err := errs.err(); err != nil {
+	if err := errs.Err(); err != nil {
 		return nil, err
 	}
 	return newSchedule(spec, p), nil
 }
 
 // compile checks expression, dialect, zone and DST rules.
-func compile(spec Spec) (*program, Errors) {
-	var errs Errors
+func compile(spec Spec) (*program, input.Problems) {
+	var errs input.Problems
 	text, err := clean(spec.Expression)
 	if err == nil && spec.Dialect == "" {
 		spec.Dialect, err = recognise(text)
@@ -87,18 +89,18 @@ func compile(spec Spec) (*program, Errors) {
 	if p.zone == "" {
 		p.zone = "UTC"
 	}
-	var problems []*problem
+	var problems []*input.Problem
 	if err != nil {
-		problems = []*problem{err}
+		problems = []*input.Problem{err}
 	} else {
 		problems = p.read(text, spec, loc)
 	}
 	for _, f := range problems {
-		errs.add("expression", spec.Expression, f.code, "%s", f.message)
+		report(&errs, "expression", spec.Expression, f.Code, "%s", f.Message)
 	}
 	spec.checkEnums(&errs)
 	if zoneErr != nil {
-		errs.add("timezone", spec.Timezone, zoneErr.code, "%s", zoneErr.message)
+		report(&errs, "timezone", spec.Timezone, zoneErr.Code, "%s", zoneErr.Message)
 	}
 	if errs != nil {
 		return nil, errs
@@ -107,7 +109,7 @@ func compile(spec Spec) (*program, Errors) {
 }
 
 // read parses text in p's dialect. loc is nil if the zone is itself a problem.
-func (p *program) read(text string, spec Spec, loc *timeZone) []*problem {
+func (p *program) read(text string, spec Spec, loc *timeZone) []*input.Problem {
 	switch p.dialect {
 	case DialectQuartz:
 		return p.readCron(&quartzGrammar, text, spec, loc)
@@ -143,9 +145,9 @@ func (p *program) read(text string, spec Spec, loc *timeZone) []*problem {
 }
 
 // readCron parses a cron expression and sets up its evaluation.
-func (p *program) readCron(g *grammar, text string, spec Spec, loc *timeZone) []*problem {
+func (p *program) readCron(g *grammar, text string, spec Spec, loc *timeZone) []*input.Problem {
 	if strings.HasPrefix(text, "cron(") {
-		return one(problemf(CodeCronSyntax,
+		return one(problemf(input.CodeCronSyntax,
 			"cron(...) belongs to dialect aws; omit dialect, or remove cron(...) and write the fields of this dialect"))
 	}
 	if n := countTokens(text); n < g.required || n > len(g.fields) {
@@ -175,19 +177,19 @@ func (s seconds) next(after int64, steps int) (at int64, left int, ok bool) {
 }
 
 // wrongCount reports a wrong number of fields, and the dialect that the text may be in.
-func (g *grammar) wrongCount(text string, n int) *problem {
+func (g *grammar) wrongCount(text string, n int) *input.Problem {
 	expected := fmt.Sprintf("expected %d fields", g.required)
 	if g.required < len(g.fields) {
 		expected = fmt.Sprintf("expected %d or %d fields", g.required, len(g.fields))
 	}
 	if dialect, err := recognise(text); err == nil {
-		return problemf(CodeCronFields, "%s, found %d; this looks like dialect %s", expected, n, dialect)
+		return problemf(input.CodeCronFields, "%s, found %d; this looks like dialect %s", expected, n, dialect)
 	}
-	return problemf(CodeCronFields, "%s, found %d", expected, n)
+	return problemf(input.CodeCronFields, "%s, found %d", expected, n)
 }
 
 // readAt reads at(...) or a bare instant.
-func readAt(text string, spec Spec, loc *timeZone) (single, *problem) {
+func readAt(text string, spec Spec, loc *timeZone) (single, *input.Problem) {
 	inner, err := unwrapAt(text)
 	if err != nil {
 		return 0, err
@@ -197,7 +199,7 @@ func readAt(text string, spec Spec, loc *timeZone) (single, *problem) {
 	case err != nil:
 		return 0, err
 	case local.offset == nil && spec.Timezone == "":
-		return 0, problemf(CodeTimeZoneMissing,
+		return 0, problemf(input.CodeTimeZoneMissing,
 			"a local time needs a zone; append Z or an offset such as +02:00, or set timezone")
 	case loc == nil:
 		return 0, nil
@@ -209,38 +211,38 @@ func readAt(text string, spec Spec, loc *timeZone) (single, *problem) {
 const maxText = 256
 
 // clean makes the checks that all dialects share, and strips outer blanks.
-func clean(text string) (string, *problem) {
+func clean(text string) (string, *input.Problem) {
 	if len(text) > maxText {
-		return "", problemf(CodeCronTooLong, "expression has %d bytes; the maximum is %d", len(text), maxText)
+		return "", problemf(input.CodeCronTooLong, "expression has %d bytes; the maximum is %d", len(text), maxText)
 	}
 	if !utf8.ValidString(text) {
-		return "", problemf(CodeCronControl, "expression is not valid UTF-8")
+		return "", problemf(input.CodeCronControl, "expression is not valid UTF-8")
 	}
 	for i, r := range text {
 		switch {
 		case r == '\n' || r == '\r':
-			return "", problemf(CodeCronControl, "line break at column %d; write one expression", i+1)
+			return "", problemf(input.CodeCronControl, "line break at column %d; write one expression", i+1)
 		case r == '\t' || r >= ' ' && r < 0x7f:
 		case unicode.IsSpace(r):
-			return "", problemf(CodeCronControl, "non-ASCII space U+%04X at column %d; write a plain space", r, i+1)
+			return "", problemf(input.CodeCronControl, "non-ASCII space U+%04X at column %d; write a plain space", r, i+1)
 		case unicode.IsControl(r) || unicode.Is(unicode.Cf, r):
-			return "", problemf(CodeCronControl, "invisible character U+%04X at column %d; remove it", r, i+1)
+			return "", problemf(input.CodeCronControl, "invisible character U+%04X at column %d; remove it", r, i+1)
 		default:
-			return "", problemf(CodeCronSyntax, "%q at column %d is not ASCII", r, i+1)
+			return "", problemf(input.CodeCronSyntax, "%q at column %d is not ASCII", r, i+1)
 		}
 	}
 	text = strings.Trim(text, " \t")
 	if text == "" {
-		return "", problemf(CodeCronEmpty, "expression is empty; write one such as 0 2 * * * or rate(5 minutes)")
+		return "", problemf(input.CodeCronEmpty, "expression is empty; write one such as 0 2 * * * or rate(5 minutes)")
 	}
 	if name, _, found := strings.Cut(text, "="); found && (strings.EqualFold(name, "TZ") || strings.EqualFold(name, "CRON_TZ")) {
-		return "", problemf(CodeCronTZPrefix, "a zone cannot be part of the expression; use the timezone field")
+		return "", problemf(input.CodeCronTZPrefix, "a zone cannot be part of the expression; use the timezone field")
 	}
 	return text, nil
 }
 
 // recognise returns the dialect of a text that clean has returned.
-func recognise(text string) (Dialect, *problem) {
+func recognise(text string) (Dialect, *input.Problem) {
 	switch {
 	case strings.HasPrefix(text, "@every ") || strings.HasPrefix(text, "rate(") || strings.HasPrefix(text, "delay("):
 		return DialectInterval, nil
@@ -261,6 +263,6 @@ func recognise(text string) (Dialect, *problem) {
 	case 6, 7:
 		return DialectQuartz, nil
 	default:
-		return "", problemf(CodeCronFields, "expected 5 fields (unix) or 6 or 7 (quartz), found %d", n)
+		return "", problemf(input.CodeCronFields, "expected 5 fields (unix) or 6 or 7 (quartz), found %d", n)
 	}
 }

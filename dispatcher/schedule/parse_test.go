@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -20,17 +21,18 @@ func problemsOf(t *testing.T, spec schedule.Spec) []string {
 	if err == nil {
 		return nil
 	}
-	var errs schedule.Errors
+	var errs input.Problems
 	if !errors.As(err, &errs) || len(errs) == 0 {
-		t.Fatalf("Parse(%+v) = %v, want schedule.Errors that are not empty", spec, err)
+		t.Fatalf("Parse(%+v) = %v, want input.Problems that are not empty", spec, err)
 	}
 	var out []string
 	for _, e := range errs {
-		out = append(out, e.Field+" "+e.Code)
-		if !slices.Contains(schedule.Codes, e.Code) {
+		field := strings.TrimPrefix(e.Path, "/")
+		out = append(out, field+" "+e.Code)
+		if input.RowOf(e.Code).Code == "" {
 			t.Errorf("code %q is not in the closed list", e.Code)
 		}
-		if !strings.HasPrefix(e.Message, e.Field+" ") || strings.ContainsAny(e.Message, "\n\r\x00") || len(e.Message) > 500 {
+		if !strings.HasPrefix(e.Message, field+" ") || strings.ContainsAny(e.Message, "\n\r\x00") || len(e.Message) > 500 {
 			t.Errorf("message %q does not begin with its field, or is not one short line", e.Message)
 		}
 	}
@@ -40,82 +42,82 @@ func problemsOf(t *testing.T, spec schedule.Spec) []string {
 func TestBadExpressionsAreRejectedWithTheirCode(t *testing.T) {
 	t.Parallel()
 	for expr, code := range map[string]string{
-		"":                             schedule.CodeCronEmpty,
-		"   ":                          schedule.CodeCronEmpty,
-		" \t ":                         schedule.CodeCronEmpty,
-		"* * * *":                      schedule.CodeCronFields,
-		"* * * * * * * *":              schedule.CodeCronFields,
-		"60 * * * *":                   schedule.CodeCronRange,
-		"*/0 * * * *":                  schedule.CodeCronStep,
-		"*/100 * * * *":                schedule.CodeCronStep,
-		"*/ * * * *":                   schedule.CodeCronStep,
-		"5-1 * * * *":                  schedule.CodeCronRange,
-		"0 0 30 2 *":                   schedule.CodeCronNever,
-		"0 0 0 30 2 ?":                 schedule.CodeCronNever,
-		"0 0 0 31 4,6,9,11 ?":          schedule.CodeCronNever,
-		"0 0 0 29 2 ? 2025,2100-2099":  schedule.CodeCronRange,
-		"0 0 0 29 2 ? 2025-2027":       schedule.CodeCronNever,
-		"0 0 0 ? 2 6#5 2026":           schedule.CodeCronNever,
-		"0 0 * * 8":                    schedule.CodeCronRange,
-		"1,,2 * * * *":                 schedule.CodeCronSyntax,
-		"-1 * * * *":                   schedule.CodeCronSyntax,
-		"JAN * * * *":                  schedule.CodeCronName,
-		"0 0 * JANUARY *":              schedule.CodeCronName,
-		"* * * * *\n* * * * *":         schedule.CodeCronControl,
-		"* * * * *\r\n":                schedule.CodeCronControl,
-		"*\u00a0* * * *":               schedule.CodeCronControl,
-		"*\u200b * * * *":              schedule.CodeCronControl,
-		"\u202e* * * * *":              schedule.CodeCronControl,
-		"* * * * *\x00":                schedule.CodeCronControl,
-		"\xff * * * *":                 schedule.CodeCronControl,
-		"５ * * * *":                    schedule.CodeCronSyntax,
-		"0x10 * * * *":                 schedule.CodeCronSyntax,
-		"1.5 * * * *":                  schedule.CodeCronSyntax,
-		"1e1 * * * *":                  schedule.CodeCronSyntax,
-		"99999999999999999999 * * * *": schedule.CodeCronRange,
-		strings.Repeat("1,", 50_000) + "1 * * * *": schedule.CodeCronTooLong,
-		"TZ=UTC":                        schedule.CodeCronTZPrefix,
-		"TZ=Local * * * * *":            schedule.CodeCronTZPrefix,
-		"CRON_TZ=Asia/Tokyo 0 0 * * *":  schedule.CodeCronTZPrefix,
-		"@every 0s":                     schedule.CodeRateMin,
-		"@every -1m":                    schedule.CodeRateMin,
-		"@every 1ns":                    schedule.CodeRateMin,
-		"@every 999ms":                  schedule.CodeRateMin,
-		"@every":                        schedule.CodeCronMacro,
-		"@every ":                       schedule.CodeCronMacro,
-		"@every soon":                   schedule.CodeRateSyntax,
-		"@every 1500us":                 schedule.CodeRateMin,
-		"@every 1s1us":                  schedule.CodeRateSyntax,
-		"@reboot":                       schedule.CodeCronMacro,
-		"@EVERY 1m":                     schedule.CodeCronMacro,
-		"@Daily":                        schedule.CodeCronMacro,
-		"rate(5)":                       schedule.CodeRateSyntax,
-		"rate()":                        schedule.CodeRateSyntax,
-		"rate(5 minutes":                schedule.CodeRateSyntax,
-		"rate(5 fortnights)":            schedule.CodeRateSyntax,
-		"rate(0 seconds)":               schedule.CodeRateMin,
-		"rate(99999999999999 days)":     schedule.CodeRateMax,
-		"rate(9999999999999999h)":       schedule.CodeRateMax,
-		"? ? * * *":                     schedule.CodeCronSyntax,
-		"0 0 * * ?":                     schedule.CodeCronSyntax,
-		"0 0 L * *":                     schedule.CodeCronSyntax,
-		"0 0 * * MON#1":                 schedule.CodeCronSyntax,
-		"* * * * * *":                   schedule.CodeCronDays,
-		"0 0 0 ? * ?":                   schedule.CodeCronDays,
-		"at(2026-02-30T00:00:00Z)":      schedule.CodeTimeInvalid,
-		"2026-02-30T00:00:00Z":          schedule.CodeTimeInvalid,
-		"at(2026-12-31T23:59:60Z)":      schedule.CodeTimeInvalid,
-		"at(2026-01-01T24:00:00Z)":      schedule.CodeTimeInvalid,
-		"at(2026-01-01T00:00:00+24:00)": schedule.CodeTimeInvalid,
-		"at(2026-01-01T00:00Z)":         schedule.CodeTimeInvalid,
-		"at(2026-01-01T00:00:00Z":       schedule.CodeTimeInvalid,
-		"at(1999-12-31T23:59:59Z)":      schedule.CodeTimeRange,
-		"at(2201-01-01T00:00:00Z)":      schedule.CodeTimeRange,
-		"at(2200-12-31T23:30:00-01:00)": schedule.CodeTimeRange,
-		"at(9999-12-31T00:00:00Z)":      schedule.CodeTimeRange,
-		"at()":                          schedule.CodeTimeInvalid,
-		"at(2026-01-01T00:00:00)":       schedule.CodeTimeZoneMissing,
-		"2026-01-01T00:00:00":           schedule.CodeTimeZoneMissing,
+		"":                             input.CodeCronEmpty,
+		"   ":                          input.CodeCronEmpty,
+		" \t ":                         input.CodeCronEmpty,
+		"* * * *":                      input.CodeCronFields,
+		"* * * * * * * *":              input.CodeCronFields,
+		"60 * * * *":                   input.CodeCronRange,
+		"*/0 * * * *":                  input.CodeCronStep,
+		"*/100 * * * *":                input.CodeCronStep,
+		"*/ * * * *":                   input.CodeCronStep,
+		"5-1 * * * *":                  input.CodeCronRange,
+		"0 0 30 2 *":                   input.CodeCronNever,
+		"0 0 0 30 2 ?":                 input.CodeCronNever,
+		"0 0 0 31 4,6,9,11 ?":          input.CodeCronNever,
+		"0 0 0 29 2 ? 2025,2100-2099":  input.CodeCronRange,
+		"0 0 0 29 2 ? 2025-2027":       input.CodeCronNever,
+		"0 0 0 ? 2 6#5 2026":           input.CodeCronNever,
+		"0 0 * * 8":                    input.CodeCronRange,
+		"1,,2 * * * *":                 input.CodeCronSyntax,
+		"-1 * * * *":                   input.CodeCronSyntax,
+		"JAN * * * *":                  input.CodeCronName,
+		"0 0 * JANUARY *":              input.CodeCronName,
+		"* * * * *\n* * * * *":         input.CodeCronControl,
+		"* * * * *\r\n":                input.CodeCronControl,
+		"*\u00a0* * * *":               input.CodeCronControl,
+		"*\u200b * * * *":              input.CodeCronControl,
+		"\u202e* * * * *":              input.CodeCronControl,
+		"* * * * *\x00":                input.CodeCronControl,
+		"\xff * * * *":                 input.CodeCronControl,
+		"５ * * * *":                    input.CodeCronSyntax,
+		"0x10 * * * *":                 input.CodeCronSyntax,
+		"1.5 * * * *":                  input.CodeCronSyntax,
+		"1e1 * * * *":                  input.CodeCronSyntax,
+		"99999999999999999999 * * * *": input.CodeCronRange,
+		strings.Repeat("1,", 50_000) + "1 * * * *": input.CodeCronTooLong,
+		"TZ=UTC":                        input.CodeCronTZPrefix,
+		"TZ=Local * * * * *":            input.CodeCronTZPrefix,
+		"CRON_TZ=Asia/Tokyo 0 0 * * *":  input.CodeCronTZPrefix,
+		"@every 0s":                     input.CodeRateMin,
+		"@every -1m":                    input.CodeRateMin,
+		"@every 1ns":                    input.CodeRateMin,
+		"@every 999ms":                  input.CodeRateMin,
+		"@every":                        input.CodeCronMacro,
+		"@every ":                       input.CodeCronMacro,
+		"@every soon":                   input.CodeRateSyntax,
+		"@every 1500us":                 input.CodeRateMin,
+		"@every 1s1us":                  input.CodeRateSyntax,
+		"@reboot":                       input.CodeCronMacro,
+		"@EVERY 1m":                     input.CodeCronMacro,
+		"@Daily":                        input.CodeCronMacro,
+		"rate(5)":                       input.CodeRateSyntax,
+		"rate()":                        input.CodeRateSyntax,
+		"rate(5 minutes":                input.CodeRateSyntax,
+		"rate(5 fortnights)":            input.CodeRateSyntax,
+		"rate(0 seconds)":               input.CodeRateMin,
+		"rate(99999999999999 days)":     input.CodeRateMax,
+		"rate(9999999999999999h)":       input.CodeRateMax,
+		"? ? * * *":                     input.CodeCronSyntax,
+		"0 0 * * ?":                     input.CodeCronSyntax,
+		"0 0 L * *":                     input.CodeCronSyntax,
+		"0 0 * * MON#1":                 input.CodeCronSyntax,
+		"* * * * * *":                   input.CodeCronDays,
+		"0 0 0 ? * ?":                   input.CodeCronDays,
+		"at(2026-02-30T00:00:00Z)":      input.CodeTimeInvalid,
+		"2026-02-30T00:00:00Z":          input.CodeTimeInvalid,
+		"at(2026-12-31T23:59:60Z)":      input.CodeTimeInvalid,
+		"at(2026-01-01T24:00:00Z)":      input.CodeTimeInvalid,
+		"at(2026-01-01T00:00:00+24:00)": input.CodeTimeInvalid,
+		"at(2026-01-01T00:00Z)":         input.CodeTimeInvalid,
+		"at(2026-01-01T00:00:00Z":       input.CodeTimeInvalid,
+		"at(1999-12-31T23:59:59Z)":      input.CodeTimeRange,
+		"at(2201-01-01T00:00:00Z)":      input.CodeTimeRange,
+		"at(2200-12-31T23:30:00-01:00)": input.CodeTimeRange,
+		"at(9999-12-31T00:00:00Z)":      input.CodeTimeRange,
+		"at()":                          input.CodeTimeInvalid,
+		"at(2026-01-01T00:00:00)":       input.CodeTimeZoneMissing,
+		"2026-01-01T00:00:00":           input.CodeTimeZoneMissing,
 	} {
 		t.Run(fmt.Sprintf("%.40q", expr), func(t *testing.T) {
 			t.Parallel()
@@ -146,30 +148,30 @@ func TestAllProblemsOfASpecAreReportedAtOnce(t *testing.T) {
 func TestBadTimezonesAreRejectedWithAdvice(t *testing.T) {
 	t.Parallel()
 	for zone, want := range map[string]struct{ code, advice string }{
-		"Mars/Olympus":               {schedule.CodeTZUnknown, "IANA"},
-		"america/new_york":           {schedule.CodeTZUnknown, "did you mean America/New_York?"},
-		"America/New York":           {schedule.CodeTZUnknown, "did you mean America/New_York?"},
-		"Berlin":                     {schedule.CodeTZUnknown, "did you mean Europe/Berlin?"},
-		"utc":                        {schedule.CodeTZUnknown, "did you mean UTC?"},
-		"Local":                      {schedule.CodeTZUnknown, "depends on the host"},
-		"localtime":                  {schedule.CodeTZUnknown, "depends on the host"},
-		"posixrules":                 {schedule.CodeTZUnknown, "IANA"},
-		"right/UTC":                  {schedule.CodeTZUnknown, "IANA"},
-		"posix/UTC":                  {schedule.CodeTZUnknown, "IANA"},
-		"Factory":                    {schedule.CodeTZUnknown, "IANA"},
-		"+02:00":                     {schedule.CodeTZOffset, "Etc/GMT-2"},
-		"UTC+2":                      {schedule.CodeTZOffset, "Etc/GMT-2"},
-		"GMT-0500":                   {schedule.CodeTZOffset, "Etc/GMT+5"},
-		"+00:00":                     {schedule.CodeTZOffset, "use UTC"},
-		"+05:30":                     {schedule.CodeTZOffset, "Asia/Kolkata"},
-		"-13":                        {schedule.CodeTZOffset, "place"},
-		"../../etc/passwd":           {schedule.CodeTZUnknown, "IANA"},
-		"/etc/localtime":             {schedule.CodeTZUnknown, "IANA"},
-		"Europe/Berlin\x00":          {schedule.CodeTZUnknown, "IANA"},
-		"Europe/Berlin ":             {schedule.CodeTZUnknown, "did you mean Europe/Berlin?"},
-		"Europe//Berlin":             {schedule.CodeTZUnknown, "IANA"},
-		"Europe":                     {schedule.CodeTZUnknown, "IANA"},
-		strings.Repeat("A", 100_000): {schedule.CodeTZUnknown, "IANA"},
+		"Mars/Olympus":               {input.CodeTZUnknown, "IANA"},
+		"america/new_york":           {input.CodeTZUnknown, "did you mean America/New_York?"},
+		"America/New York":           {input.CodeTZUnknown, "did you mean America/New_York?"},
+		"Berlin":                     {input.CodeTZUnknown, "did you mean Europe/Berlin?"},
+		"utc":                        {input.CodeTZUnknown, "did you mean UTC?"},
+		"Local":                      {input.CodeTZUnknown, "depends on the host"},
+		"localtime":                  {input.CodeTZUnknown, "depends on the host"},
+		"posixrules":                 {input.CodeTZUnknown, "IANA"},
+		"right/UTC":                  {input.CodeTZUnknown, "IANA"},
+		"posix/UTC":                  {input.CodeTZUnknown, "IANA"},
+		"Factory":                    {input.CodeTZUnknown, "IANA"},
+		"+02:00":                     {input.CodeTZOffset, "Etc/GMT-2"},
+		"UTC+2":                      {input.CodeTZOffset, "Etc/GMT-2"},
+		"GMT-0500":                   {input.CodeTZOffset, "Etc/GMT+5"},
+		"+00:00":                     {input.CodeTZOffset, "use UTC"},
+		"+05:30":                     {input.CodeTZOffset, "Asia/Kolkata"},
+		"-13":                        {input.CodeTZOffset, "place"},
+		"../../etc/passwd":           {input.CodeTZUnknown, "IANA"},
+		"/etc/localtime":             {input.CodeTZUnknown, "IANA"},
+		"Europe/Berlin\x00":          {input.CodeTZUnknown, "IANA"},
+		"Europe/Berlin ":             {input.CodeTZUnknown, "did you mean Europe/Berlin?"},
+		"Europe//Berlin":             {input.CodeTZUnknown, "IANA"},
+		"Europe":                     {input.CodeTZUnknown, "IANA"},
+		strings.Repeat("A", 100_000): {input.CodeTZUnknown, "IANA"},
 	} {
 		t.Run(fmt.Sprintf("%.40q", zone), func(t *testing.T) {
 			t.Parallel()
@@ -205,7 +207,7 @@ func TestMessagesNameTextRuleAndRemedy(t *testing.T) {
 			t.Errorf("Parse(%q) accepts it", expr)
 			continue
 		}
-		want = fmt.Sprintf("expression %q: %s", expr, want)
+		want = fmt.Sprintf("/expression: expression %q: %s", expr, want)
 		if diff := cmp.Diff(want, err.Error()); diff != "" {
 			t.Errorf("Parse(%q) (-want +got):\n%s", expr, diff)
 		}

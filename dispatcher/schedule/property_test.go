@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -155,9 +156,9 @@ func FuzzParse(f *testing.F) {
 		spec := schedule.Spec{Expression: expr, Timezone: zone, Dialect: schedule.Dialect(dialect), Identity: "id"}
 		s, err := schedule.Parse(spec)
 		if err != nil {
-			var errs schedule.Errors
+			var errs input.Problems
 			if !errors.As(err, &errs) || len(errs) == 0 {
-				t.Fatalf("error is %T %v, want schedule.Errors", err, err)
+				t.Fatalf("error is %T %v, want input.Problems", err, err)
 			}
 			return
 		}

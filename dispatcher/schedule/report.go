@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Matches reports whether the schedule fires exactly at t.
@@ -71,26 +73,14 @@ func (s *Schedule) Shifts(from, to time.Time) []Shift {
 // Warning is a property of a schedule that is allowed but may be unintended.
 type Warning struct {
 	Field   string // the field of Spec; empty means expression
-	Code    string // one of the Warn constants
+	Code    string // one of WarningCodes
 	Message string
 }
 
-// Codes of warnings.
-const (
-	WarnDST         = "dst"          // fires that daylight saving skips within a year, without a rule for gaps
-	WarnStep        = "step_uneven"  // a step that does not divide its field
-	WarnDay         = "day_missing"  // day of month 29 to 31 only
-	WarnStarStep    = "star_step"    // crontab's */n day field: both day fields must match
-	WarnNoFire      = "no_fire"      // no fire in the window
-	WarnShortMonths = "short_months" // a calendar interval from a day that some months lack
-	WarnJitter      = "jitter_long"  // jitter as long as the time between two fires, or longer
-	WarnZone        = "tz_abbrev"    // an abbreviation as the zone
-	WarnMovedHour   = "moved_hour"   // next_included moves a fire to another hour
-)
-
 // WarningCodes is the closed list of the values of Warning.Code.
 var WarningCodes = []string{
-	WarnDST, WarnStep, WarnDay, WarnStarStep, WarnNoFire, WarnShortMonths, WarnJitter, WarnZone, WarnMovedHour,
+	input.WarnDST, input.WarnStep, input.WarnDay, input.WarnStarStep, input.WarnNoFire, input.WarnShortMonths, input.WarnJitter,
+	input.WarnZone, input.WarnMovedHour,
 }
 
 // Warnings returns properties of the schedule that may surprise its author. It examines a year for daylight saving and
@@ -106,29 +96,29 @@ func (s *Schedule) Warnings(from time.Time) []Warning {
 	}
 	if c, ok := s.source.(*calendarInterval); ok {
 		if _, months := c.step.length(); months > 0 && c.begin.Day() > 28 {
-			out = append(out, Warning{Code: WarnShortMonths, Message: fmt.Sprintf(
+			out = append(out, Warning{Code: input.WarnShortMonths, Message: fmt.Sprintf(
 				"the schedule counts from day %d; a month without that day fires on its last day instead", c.begin.Day())})
 		}
 	}
 	for _, shift := range s.Shifts(from, from.AddDate(1, 0, 0)) {
 		if shift.Effect == EffectSkipped && s.spec.Gap == "" {
-			out = append(out, Warning{Code: WarnDST, Message: shift.skippedMessage(s.spec.Timezone)})
+			out = append(out, Warning{Code: input.WarnDST, Message: shift.skippedMessage(s.spec.Timezone)})
 		}
 	}
 	out = append(out, s.movedHour(from)...)
 	switch first, left, ok := s.find(firstInstant, WarningSteps); {
 	case left < 0: // a search for a fire says so, if it takes too long as well
 	case !ok && s.spec.Calendar != nil:
-		out = append(out, Warning{Code: WarnNoFire, Message: "the calendar allows no fire between start_at and end_at"})
+		out = append(out, Warning{Code: input.WarnNoFire, Message: "the calendar allows no fire between start_at and end_at"})
 	case !ok:
-		out = append(out, Warning{Code: WarnNoFire, Message: "the schedule never fires between start_at and end_at"})
+		out = append(out, Warning{Code: input.WarnNoFire, Message: "the schedule never fires between start_at and end_at"})
 	default:
 		gap := time.Duration(0)
 		if second, _, ok := s.find(first, WarningSteps); ok {
 			gap = time.Duration(second-first) * time.Millisecond
 		}
 		if gap > 0 && gap <= s.spec.Jitter {
-			out = append(out, Warning{Code: WarnJitter, Message: fmt.Sprintf(
+			out = append(out, Warning{Code: input.WarnJitter, Message: fmt.Sprintf(
 				"jitter %s is not shorter than the %s between two fires, so some runs start close together", s.spec.Jitter, gap)})
 		}
 	}
@@ -159,7 +149,7 @@ func (s *Schedule) movedHour(from time.Time) []Warning {
 		was, is := s.In(time.UnixMilli(fire)), s.In(time.UnixMilli(to))
 		if was.Hour() != is.Hour() {
 			const form = "2006-01-02T15:04:05"
-			return []Warning{{Field: "on_excluded", Code: WarnMovedHour, Message: fmt.Sprintf(
+			return []Warning{{Field: "on_excluded", Code: input.WarnMovedHour, Message: fmt.Sprintf(
 				"next_included moves the fire of %s to %s, when the calendar allows it; write next_day to keep the time of day",
 				was.Format(form), is.Format(form))}}
 		}
@@ -189,7 +179,7 @@ func abbreviation(zone string) []Warning {
 		what = "a fixed offset without daylight saving"
 	}
 	message := fmt.Sprintf("%s is %s; name a place, such as %s", zone, what, a.place)
-	return []Warning{{Field: "timezone", Code: WarnZone, Message: message}}
+	return []Warning{{Field: "timezone", Code: input.WarnZone, Message: message}}
 }
 
 // skippedMessage says what no rule of the spec has decided. Fires that move or come twice do so by a rule that is given.
@@ -203,7 +193,7 @@ func (f *fields) warnings() []Warning {
 	out := slices.Clone(f.notes)
 	d := &f.days
 	if d.dom != 0 && d.dom&(1<<29-1) == 0 && d.domLast|d.domLastW|d.domNear == 0 && !d.either {
-		out = append(out, Warning{Code: WarnDay, Message: "some months lack days 29 to 31, and the schedule does not fire in them; " +
+		out = append(out, Warning{Code: input.WarnDay, Message: "some months lack days 29 to 31, and the schedule does not fire in them; " +
 			"L is the last day of any month (quartz)"})
 	}
 	return out
@@ -223,7 +213,7 @@ func (f *field) unevenSteps(tok token) []Warning {
 		base, stepText, stepped := strings.Cut(part, "/")
 		whole := base == "*" || base == "" || isNumber(base) && number(base) == f.low
 		if step := number(stepText); stepped && whole && step > 0 && size%step != 0 && f.name != fieldYear {
-			out = append(out, Warning{Code: WarnStep, Message: fmt.Sprintf(
+			out = append(out, Warning{Code: input.WarnStep, Message: fmt.Sprintf(
 				"%s in the %s field: %d does not divide %d, so the last interval of each round is shorter; rate(...) fires evenly",
 				part, f.name, step, size)})
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -47,12 +48,12 @@ func TestWarningsCoverSurprisingSchedules(t *testing.T) {
 	t.Parallel()
 	from := instant(t, "2026-01-01T00:00:00Z")
 	for expr, want := range map[string][]string{
-		"0 2 * * *":      {schedule.WarnDST},
+		"0 2 * * *":      {input.WarnDST},
 		"0 4 * * *":      nil,
 		"*/5 * * * *":    nil,
-		"*/7 * * * *":    {schedule.WarnStep},
-		"0 12 */2 * 5":   {schedule.WarnStep, schedule.WarnStarStep},
-		"0 12 31 * *":    {schedule.WarnDay},
+		"*/7 * * * *":    {input.WarnStep},
+		"0 12 */2 * 5":   {input.WarnStep, input.WarnStarStep},
+		"0 12 31 * *":    {input.WarnDay},
 		"0 12 28-31 * *": nil,
 		"0 0 12 L * ?":   nil,
 	} {
@@ -92,7 +93,7 @@ func TestWarningsCoverSurprisingSchedules(t *testing.T) {
 		if tt.want == "" && len(got) == 0 {
 			continue
 		}
-		if len(got) != 1 || got[0].Code != schedule.WarnMovedHour || got[0].Field != "on_excluded" || got[0].Message != tt.want {
+		if len(got) != 1 || got[0].Code != input.WarnMovedHour || got[0].Field != "on_excluded" || got[0].Message != tt.want {
 			t.Errorf("%q, %s: warnings %v, want %q", tt.expression, tt.on, got, tt.want)
 		}
 	}
@@ -108,7 +109,7 @@ func TestWarningsCoverSurprisingSchedules(t *testing.T) {
 		}
 	}
 	window := schedule.Spec{Expression: "0 12 1 6 *", StartAt: from, EndAt: from.AddDate(0, 1, 0)}
-	if got := mustParse(t, window).Warnings(from); len(got) != 1 || got[0].Code != schedule.WarnNoFire {
+	if got := mustParse(t, window).Warnings(from); len(got) != 1 || got[0].Code != input.WarnNoFire {
 		t.Errorf("warnings of a window without fires: %v", got)
 	}
 }
@@ -182,8 +183,8 @@ func TestHashIsStableAndSpreads(t *testing.T) {
 		t.Errorf("%d triggers fire at only %d distinct minutes", triggers, len(seen))
 	}
 	if got := problemsOf(t, schedule.Spec{Expression: "H * * * *"}); len(got) != 1 ||
-		got[0] != "expression "+schedule.CodeCronHash {
-		t.Errorf("H without identity: %v, want %s", got, schedule.CodeCronHash)
+		got[0] != "expression "+input.CodeCronHash {
+		t.Errorf("H without identity: %v, want %s", got, input.CodeCronHash)
 	}
 }
 
@@ -223,7 +224,7 @@ func TestJitterAsLongAsTheTimeBetweenFiresGivesAWarning(t *testing.T) {
 	for jitter, want := range map[time.Duration]bool{0: false, 59 * time.Second: false, time.Minute: true, time.Hour: true} {
 		s := mustParse(t, schedule.Spec{Expression: "* * * * *", Jitter: jitter, Identity: "a/b/c"})
 		warned := slices.ContainsFunc(s.Warnings(time.Unix(0, 0)),
-			func(w schedule.Warning) bool { return w.Code == schedule.WarnJitter })
+			func(w schedule.Warning) bool { return w.Code == input.WarnJitter })
 		if warned != want {
 			t.Errorf("jitter %s on each minute: warned %v, want %v", jitter, warned, want)
 		}

@@ -3,6 +3,8 @@ package schedule
 import (
 	"slices"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Spec is a schedule as a user writes it. For each field except Expression, the zero value
@@ -100,33 +102,33 @@ const (
 )
 
 // checkBounds checks all fields of s except expression, dialect, zone and DST rules.
-func (s *Spec) checkBounds(errs *Errors, dialect Dialect) {
+func (s *Spec) checkBounds(errs *input.Problems, dialect Dialect) {
 	for _, bound := range []struct {
 		field string
 		t     time.Time
 	}{{"start_at", s.StartAt}, {"end_at", s.EndAt}} {
-		if !bound.t.IsZero() && OutOfRange(bound.t) {
-			errs.add(bound.field, bound.t.Format(time.RFC3339), CodeTimeRange, "the year is not in %d-%d", FirstYear, LastYear)
+		if !bound.t.IsZero() && input.OutOfRange(bound.t) {
+			report(errs, bound.field, bound.t.Format(time.RFC3339), input.CodeTimeRange, "the year is not in %d-%d", input.FirstYear, input.LastYear)
 		}
 	}
 	if !s.StartAt.IsZero() && !s.EndAt.IsZero() && s.StartAt.After(s.EndAt) {
-		errs.add("start_at", s.StartAt.Format(time.RFC3339), CodeWindowOrder,
+		report(errs, "start_at", s.StartAt.Format(time.RFC3339), input.CodeWindowOrder,
 			"it is after end_at %s, so the schedule never fires; swap the two", s.EndAt.Format(time.RFC3339))
 	}
 	if s.Jitter < 0 || s.Jitter > maxJitter {
-		errs.add("jitter", s.Jitter.String(), CodeJitterRange, "not in 0s-%s", maxJitter)
+		report(errs, "jitter", s.Jitter.String(), input.CodeJitterRange, "not in 0s-%s", maxJitter)
 	}
 	most := maxRepeat
 	if dialect == DialectInterval && s.Calendar == nil {
 		most = maxRepeatInterval
 	}
 	if s.RepeatCount < 0 || s.RepeatCount > most {
-		errs.addInt("repeat_count", s.RepeatCount, CodeRepeatRange, "not in 1-%d; omit it for no limit", most)
+		reportInt(errs, "repeat_count", s.RepeatCount, input.CodeRepeatRange, "not in 1-%d; omit it for no limit", most)
 	}
 }
 
 // checkEnums checks dialect, gap, on_excluded and overlap. Each may be empty.
-func (s *Spec) checkEnums(errs *Errors) {
+func (s *Spec) checkEnums(errs *input.Problems) {
 	checkEnum(errs, "dialect", s.Dialect, DialectQuartz, DialectUnix, DialectAWS, DialectInterval,
 		DialectCalendarInterval, DialectDailyInterval, DialectAt)
 	checkEnum(errs, "gap", s.Gap, GapSkip, GapNext)
@@ -134,9 +136,9 @@ func (s *Spec) checkEnums(errs *Errors) {
 	checkEnum(errs, "overlap", s.Overlap, OverlapLast, OverlapFirst, OverlapBoth)
 }
 
-func checkEnum[E ~string](errs *Errors, field string, value E, allowed ...E) {
+func checkEnum[E ~string](errs *input.Problems, field string, value E, allowed ...E) {
 	if value != "" && !slices.Contains(allowed, value) {
-		errs.add(field, string(value), CodeEnum, "%s", NotOneOf(value, allowed))
+		report(errs, field, string(value), input.CodeEnum, "%s", input.NotOneOf(value, allowed))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -92,8 +93,7 @@ func (r row) want(column, oracle string) string {
 func (r row) fires(t *testing.T, spec schedule.Spec) string {
 	t.Helper()
 	s, err := schedule.Parse(spec)
-	var problems schedule.Errors
-	if errors.As(err, &problems) && problems.Never() {
+	if schedule.Never(err) {
 		return "none"
 	}
 	if err != nil {
@@ -189,16 +189,16 @@ func TestInvalidVectorsAreRejectedWithFieldTextAndCode(t *testing.T) {
 					continue
 				}
 				_, err := schedule.Parse(schedule.Spec{Expression: r["expr"], Dialect: dialect})
-				var problems schedule.Errors
+				var problems input.Problems
 				if !errors.As(err, &problems) {
 					t.Errorf("%s: %q is accepted, want a problem", r["id"], r["expr"])
 					continue
 				}
 				t.Logf("%s\t%v", r["id"], err)
 				for _, f := range problems {
-					if f.Field != "expression" || f.Code == schedule.CodeCronNever ||
+					if f.Path != "/expression" || f.Code == input.CodeCronNever ||
 						!strings.Contains(f.Message, strconv.Quote(r["expr"])) {
-						t.Errorf("%s: %q: got field %s, code %s, message %q", r["id"], r["expr"], f.Field, f.Code, f.Message)
+						t.Errorf("%s: %q: got field %s, code %s, message %q", r["id"], r["expr"], strings.TrimPrefix(f.Path, "/"), f.Code, f.Message)
 					}
 				}
 			}

@@ -7,16 +7,18 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // offsetPattern matches the usual notations of a fixed offset: +02:00, UTC+2, GMT-0330.
 var offsetPattern = regexp.MustCompile(`(?i)^(?:UTC|GMT|Z)?([+-])(\d{1,2})(?::?(\d{2}))?$`)
 
 // zone returns the zone of an IANA name from the data in use; empty is UTC.
-func zone(name string) (*timeZone, *problem) { return CurrentZones().zone(name) }
+func zone(name string) (*timeZone, *input.Problem) { return CurrentZones().zone(name) }
 
 // zone returns the zone of an IANA name; empty is UTC.
-func (z *Zones) zone(name string) (*timeZone, *problem) {
+func (z *Zones) zone(name string) (*timeZone, *input.Problem) {
 	if name == "" || name == "UTC" {
 		return &timeZone{loc: time.UTC}, nil // UTC needs no table
 	}
@@ -29,7 +31,7 @@ func (z *Zones) zone(name string) (*timeZone, *problem) {
 	}
 	loc, err := loadZone(file)
 	if err != nil {
-		return nil, problemf(CodeTZUnknown, "the rules of the zone cannot be loaded: %v", err)
+		return nil, problemf(input.CodeTZUnknown, "the rules of the zone cannot be loaded: %v", err)
 	}
 	loaded, _ := z.loaded.LoadOrStore(name, newTimeZone(loc))
 	return loaded.(*timeZone), nil
@@ -52,39 +54,39 @@ func loadZone(file *zip.File) (*time.Location, error) {
 }
 
 // unknown explains why a name is not valid, and suggests the name that was probably meant.
-func (z *Zones) unknown(name string) *problem {
+func (z *Zones) unknown(name string) *input.Problem {
 	if m := offsetPattern.FindStringSubmatch(name); m != nil {
 		return offsetProblem(m[1], m[2], m[3])
 	}
 	folded := strings.ToLower(name)
 	if folded == "local" || folded == "localtime" || folded == "system" {
-		return problemf(CodeTZUnknown,
+		return problemf(input.CodeTZUnknown,
 			"this zone depends on the host, so nodes would disagree; use an IANA name such as Europe/Berlin")
 	}
 	folded = strings.ReplaceAll(strings.TrimSpace(folded), " ", "_")
 	if known, ok := z.byFold[folded]; ok {
-		return problemf(CodeTZUnknown, "not an IANA zone; did you mean %s?", known)
+		return problemf(input.CodeTZUnknown, "not an IANA zone; did you mean %s?", known)
 	}
 	for _, name := range z.Names() { // sorted, so that the suggestion is always the same
 		if city := name[strings.LastIndexByte(name, '/')+1:]; strings.ToLower(city) == folded {
-			return problemf(CodeTZUnknown, "not an IANA zone; did you mean %s?", name)
+			return problemf(input.CodeTZUnknown, "not an IANA zone; did you mean %s?", name)
 		}
 	}
-	return problemf(CodeTZUnknown, "not an IANA zone; use a name such as Europe/Berlin, or UTC")
+	return problemf(input.CodeTZUnknown, "not an IANA zone; use a name such as Europe/Berlin, or UTC")
 }
 
 // offsetProblem suggests a zone for a fixed offset. Etc/GMT zones count west as positive, as POSIX
 // does, hence the reversed sign.
-func offsetProblem(sign, hours, minutes string) *problem {
+func offsetProblem(sign, hours, minutes string) *input.Problem {
 	h, _ := strconv.Atoi(hours) // one or two digits by the pattern
 	reversed := map[string]string{"+": "-", "-": "+"}[sign]
 	switch {
 	case h == 0 && strings.Trim(minutes, "0") == "":
-		return problemf(CodeTZOffset, "an offset is not a zone; use UTC")
+		return problemf(input.CodeTZOffset, "an offset is not a zone; use UTC")
 	case strings.Trim(minutes, "0") != "" || h > 14 || h > 12 && sign == "-":
-		return problemf(CodeTZOffset, "an offset is not a zone; use the IANA name of a place, such as Asia/Kolkata")
+		return problemf(input.CodeTZOffset, "an offset is not a zone; use the IANA name of a place, such as Asia/Kolkata")
 	}
-	return problemf(CodeTZOffset,
+	return problemf(input.CodeTZOffset,
 		"an offset is not a zone; use Etc/GMT%s%d (its sign is reversed), or the IANA name of a place to follow daylight saving",
 		reversed, h)
 }

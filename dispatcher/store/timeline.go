@@ -214,7 +214,7 @@ func (s *store) addPlanned(
 	for _, t := range triggers {
 		job := jobs[t.jobID]
 		marks, err := planned(budget, job.Job, t, calendars, from, query.To, step)
-		var costly schedule.Errors
+		var costly input.Problems
 		switch {
 		case errors.As(err, &costly):
 			job.More = true

@@ -176,6 +176,6 @@ func (of *explained) cell(ctx context.Context, at time.Time) (dispatcher.StripCe
 // isUnreadable says that a revision cannot be evaluated by this version of the program, or not in bounded time.
 func isUnreadable(err error) bool {
 	var unreadable *dispatcher.UnreadableError
-	var costly schedule.Errors
+	var costly input.Problems
 	return errors.As(err, &unreadable) || errors.As(err, &costly)
 }

@@ -289,10 +289,10 @@ func evaluate(
 			t.doubtful = append(t.doubtful, s)
 		}
 		times, err := parsed.BetweenWithin(steps, low.Add(-time.Millisecond), high, limit+1-len(t.times))
-		var costly schedule.Errors
+		var costly input.Problems
 		switch {
 		case errors.As(err, &costly):
-			t.skip(s, "its scheduled times take too long to evaluate: "+err.Error())
+			t.skip(s, "its scheduled times take too long to evaluate: "+costly.Messages())
 			continue
 		case err != nil:
 			return nil, err

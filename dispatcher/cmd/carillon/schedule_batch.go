@@ -74,12 +74,12 @@ func runQuery(cache *schedule.Cache, line string) string {
 	if err == nil {
 		parsed, err = cache.Parse(spec)
 	}
-	var problems schedule.Errors
+	var problems input.Problems
 	switch {
-	case errors.As(err, &problems) && problems.Never():
+	case schedule.Never(err):
 		return "OK\tnone"
 	case errors.As(err, &problems):
-		return "ERR\t" + problems[0].Code + "\t" + oneLine(problems.Error())
+		return "ERR\t" + problems[0].Code + "\t" + oneLine(problems.Messages())
 	case err != nil:
 		var problem *input.Problem
 		if !errors.As(err, &problem) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
-	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
 // wantError checks that err is want.
@@ -117,7 +116,7 @@ func testJobs(t *testing.T, f *fixture) {
 			CatchUpWindow: input.Duration(2 * time.Hour),
 		},
 	})
-	declared.Priority, declared.Acknowledge = 3, []string{schedule.WarnDST, input.CodeBodyMethod}
+	declared.Priority, declared.Acknowledge = 3, []string{input.WarnDST, input.CodeBodyMethod}
 	stored, _, err := f.PutJob(ctx, declared, input.Change{IfAbsent: true, Now: t0})
 	f.must(err)
 	want, _, err := dispatcher.Apply(nil, declared, dispatcher.Prior{}, nil, t0)

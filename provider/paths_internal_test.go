@@ -1,9 +1,6 @@
 package provider
 
 import (
-	"encoding/json"
-	"os"
-	"slices"
 	"strings"
 	"testing"
 
@@ -11,42 +8,6 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 	"github.com/hashicorp/terraform-plugin-framework/resource/schema"
 )
-
-// Each code of the API has a title of its own, and there is no title without a code.
-func TestEveryCodeHasATitle(t *testing.T) {
-	t.Parallel()
-	text, err := os.ReadFile("../dispatcher/api/openapi.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var api struct {
-		Components struct {
-			Schemas struct {
-				Code struct{ Enum []string }
-			}
-		}
-	}
-	if err := json.Unmarshal(text, &api); err != nil {
-		t.Fatal(err)
-	}
-	codes := api.Components.Schemas.Code.Enum
-	seen := map[string]string{}
-	for _, code := range codes {
-		words := title(code, "")
-		if words == "" || strings.HasSuffix(words, ".") || seen[words] != "" {
-			t.Errorf("title of %s is %q, want one of its own without a full stop (%s has it)", code, words, seen[words])
-		}
-		seen[words] = code
-	}
-	for code := range titles {
-		if !slices.Contains(codes, code) {
-			t.Errorf("%s has a title, but the API has no such code", code)
-		}
-	}
-	if got := title("of_a_newer_api", "Invalid value"); got != "Invalid value" {
-		t.Errorf("title of an unknown code is %q", got)
-	}
-}
 
 // A JSON pointer into each list and map of a resource leads to an element of it.
 func TestPathsFollowListsAndMapsOfTheSchemas(t *testing.T) {

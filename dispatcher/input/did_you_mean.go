@@ -1,6 +1,16 @@
-package schedule
+package input
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
+
+// CheckEnum adds a problem unless the value at path is one of the allowed ones. what names it in the message.
+func CheckEnum[E ~string](problems *Problems, path, what string, value E, allowed []E) {
+	if !slices.Contains(allowed, value) {
+		problems.Add(path, CodeEnum, "%s %s is %s", what, Echo(string(value)), NotOneOf(value, allowed))
+	}
+}
 
 // NotOneOf completes a message about a value that is none of the allowed ones: "not one of gap, skip; did you mean skip?"
 func NotOneOf[E ~string](value E, allowed []E) string {
