@@ -5,54 +5,6 @@ import (
 	"time"
 )
 
-// Store is the sum of what the engine, the API, verify and the command line ask of a store. Package
-// store implements it over PostgreSQL and over SQLite; storetest checks both.
-//
-// Every method takes its deadline from the context. If there is a field or an argument Now, zero
-// means the database's clock; tests pass a time. Times are whole milliseconds in UTC. Methods may be
-// called concurrently.
-type Store interface {
-	Definitions
-	Alerts
-	AlertWatch
-	AppPauses
-	Groups
-	Routes
-	Exports
-	Credentials
-	Sessions
-	AuditLog
-	Ledger
-	Retention
-	Revisions
-	Locks
-	States
-	Asides
-	Zones
-	Switches
-	Forecast
-	UsageReports
-	Rollbacks
-	Fleet
-	Dispatch
-	Retries
-	Broadcasts
-	Callbacks
-	Follows
-	DeadLetters
-	CarriedStates
-	Objectives
-	Overview
-	RunStatistics
-	Timelines
-	Backfills
-	BackfillFeed
-	BulkActions
-	BulkFeed
-	// Close releases the database.
-	Close() error
-}
-
 // Locks stop nodes from doing the same work at the same time or one after the other. They only save
 // work: every write under a lock is a compare-and-swap or presents the lock's fence.
 type Locks interface {

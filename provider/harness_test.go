@@ -27,7 +27,7 @@ import (
 
 // fixture is the API over its own database, and a client that makes changes outside of Terraform.
 type fixture struct {
-	store    dispatcher.Store
+	store    *store.Store
 	outside  *client.Client
 	endpoint string
 	token    string

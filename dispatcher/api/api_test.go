@@ -29,7 +29,7 @@ const patience = 5 * time.Minute
 // world is an API over a fresh SQLite database, and a token for everything.
 type world struct {
 	t     testing.TB
-	store dispatcher.Store
+	store *store.Store
 	api   http.Handler
 	token string
 	file  string        // of the database, if that is SQLite

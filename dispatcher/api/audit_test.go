@@ -14,6 +14,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // auditPage is a response of the route.
@@ -178,7 +179,7 @@ func TestFloodOfRefusalsIsCounted(t *testing.T) {
 }
 
 // deaf is a store whose audit log cannot be written.
-type deaf struct{ dispatcher.Store }
+type deaf struct{ *store.Store }
 
 func (deaf) RecordRefusal(ctx context.Context, _ dispatcher.AuditEntry) error {
 	<-ctx.Done()

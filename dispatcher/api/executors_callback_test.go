@@ -12,6 +12,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // executorRun is a run of executors that a node has just begun, and the number of its attempt.
@@ -214,7 +215,7 @@ func TestResultOfAJobThatHasChangedIsTaken(t *testing.T) {
 
 // runLookups counts the look-ups of runs by the numbers of their attempts.
 type runLookups struct {
-	dispatcher.Store
+	*store.Store
 	count atomic.Int64
 }
 

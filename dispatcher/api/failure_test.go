@@ -13,11 +13,12 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // failing is a store whose App calls a function of the test.
 type failing struct {
-	dispatcher.Store
+	*store.Store
 	app func() error
 }
 

@@ -21,6 +21,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // limitedTo checks that a request was refused for now, and says for how long.
@@ -146,7 +147,7 @@ func badTokensAreSlowedDown(t *testing.T) {
 
 // lookups counts look-ups of tokens.
 type lookups struct {
-	dispatcher.Store
+	*store.Store
 	count atomic.Int64
 }
 
@@ -192,7 +193,7 @@ func TestLargeRequestsWaitForMemory(t *testing.T) {
 
 // slowJobs lists jobs when it is told to.
 type slowJobs struct {
-	dispatcher.Store
+	*store.Store
 	begun, end chan struct{}
 }
 

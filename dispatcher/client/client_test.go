@@ -24,7 +24,7 @@ import (
 )
 
 // newServer serves the real API over a fresh database, and returns its address and a token.
-func newServer(t *testing.T) (dispatcher.Store, *httptest.Server, string) {
+func newServer(t *testing.T) (*store.Store, *httptest.Server, string) {
 	t.Helper()
 	dsn := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	if err := store.Migrate(t.Context(), dsn); err != nil {
@@ -226,7 +226,7 @@ func testTokens(t *testing.T, c *client.Client, endpoint string) {
 	}
 }
 
-func testNodes(t *testing.T, c *client.Client, s dispatcher.Store) {
+func testNodes(t *testing.T, c *client.Client, s *store.Store) {
 	t.Helper()
 	ctx := t.Context()
 	now, err := s.Clock(ctx)

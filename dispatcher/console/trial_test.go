@@ -22,7 +22,7 @@ import (
 // trial is a node's API and console over a fresh SQLite database.
 type trial struct {
 	t      *testing.T
-	store  dispatcher.Store
+	store  *store.Store
 	api    *api.API
 	server *httptest.Server
 	logs   *safeBuffer

@@ -26,7 +26,7 @@ import (
 
 // killable is a node that can be killed: from then on it reaches no database, so it records and hands back nothing.
 type killable struct {
-	store dispatcher.Store
+	store *store.Store
 	end   func()
 }
 
@@ -197,7 +197,7 @@ func testBroadcastFleet(t *testing.T, database string, nodes int) {
 }
 
 // declareBroadcasts declares a group of five endpoints, and a job that broadcasts to it four times a second.
-func declareBroadcasts(t *testing.T, s dispatcher.Store, w *shardServers) {
+func declareBroadcasts(t *testing.T, s *store.Store, w *shardServers) {
 	t.Helper()
 	change := input.Change{Actor: "test"}
 	group := dispatcher.EndpointGroup{App: "app", Name: "workers", Endpoints: map[string]dispatcher.StaticEndpoint{}}
@@ -238,7 +238,7 @@ func declareBroadcasts(t *testing.T, s dispatcher.Store, w *shardServers) {
 }
 
 // endedRuns waits until all runs of the app have ended, and returns them.
-func endedRuns(t *testing.T, s dispatcher.Store) (runs []dispatcher.Run) {
+func endedRuns(t *testing.T, s *store.Store) (runs []dispatcher.Run) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
@@ -260,7 +260,7 @@ func endedRuns(t *testing.T, s dispatcher.Store) (runs []dispatcher.Run) {
 }
 
 // checkBroadcasts compares what the endpoints got with the runs.
-func checkBroadcasts(t *testing.T, s dispatcher.Store, w *shardServers, parents []dispatcher.Run) {
+func checkBroadcasts(t *testing.T, s *store.Store, w *shardServers, parents []dispatcher.Run) {
 	t.Helper()
 	totals := map[int]int{}
 	for _, parent := range parents {
@@ -305,7 +305,7 @@ func checkBroadcasts(t *testing.T, s dispatcher.Store, w *shardServers, parents 
 }
 
 // checkRepeats checks that a shard that was sent more than once was in flight when its node or endpoint e1 died.
-func checkRepeats(t *testing.T, s dispatcher.Store, id string) {
+func checkRepeats(t *testing.T, s *store.Store, id string) {
 	t.Helper()
 	run, err := s.Run(t.Context(), id)
 	if err != nil {

@@ -24,7 +24,7 @@ import (
 // flock is a group of 200 endpoints that register themselves, and a job of 100 fires a second.
 type flock struct {
 	tb       testing.TB
-	store    dispatcher.Store // of the API
+	store    *store.Store // of the API
 	metrics  []*prometheus.Registry
 	live     string // the URL of an endpoint without its path
 	dead     string // one that refuses connections

@@ -60,7 +60,7 @@ func (w *workers) start(t *testing.T, id string) *httptest.Server {
 }
 
 // pause pauses the job, or resumes it.
-func (w *workers) pause(t *testing.T, s dispatcher.Store, paused bool) {
+func (w *workers) pause(t *testing.T, s *store.Store, paused bool) {
 	t.Helper()
 	if _, err := s.PauseJob(t.Context(), "app", "dense", "", paused, input.Change{Actor: "test"}); err != nil {
 		t.Fatal(err)
@@ -95,13 +95,13 @@ func sum(counts map[string]int) (total int) {
 }
 
 // startFleet starts nodes over one database, with an app, until stop.
-func startFleet(t *testing.T, database string, nodes int) (s dispatcher.Store, stop func()) {
+func startFleet(t *testing.T, database string, nodes int) (s *store.Store, stop func()) {
 	t.Helper()
 	return startMeasured(t, database, nodes, nil)
 }
 
 // startMeasured is startFleet for nodes that count their statements.
-func startMeasured(t testing.TB, database string, nodes int, metrics []*prometheus.Registry) (s dispatcher.Store, stop func()) {
+func startMeasured(t testing.TB, database string, nodes int, metrics []*prometheus.Registry) (s *store.Store, stop func()) {
 	t.Helper()
 	ctx, end := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
@@ -222,7 +222,7 @@ func testFleet(t *testing.T, database string, nodes int) {
 }
 
 // checkFleet compares what endpoints got with the runs.
-func checkFleet(t *testing.T, s dispatcher.Store, w *workers) {
+func checkFleet(t *testing.T, s *store.Store, w *workers) {
 	t.Helper()
 	states := map[dispatcher.RunState]int{}
 	page := input.Page{Limit: 500}

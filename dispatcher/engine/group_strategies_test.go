@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -205,7 +206,7 @@ func strategyCases(refusing string) map[string]strategyCase {
 }
 
 // declareStrategy stores the group and the jobs of a case.
-func declareStrategy(t *testing.T, s dispatcher.Store, name string, c strategyCase, urls map[string]string,
+func declareStrategy(t *testing.T, s *store.Store, name string, c strategyCase, urls map[string]string,
 	start time.Time) {
 	t.Helper()
 	group := dispatcher.EndpointGroup{App: "app", Name: name, Path: "/" + name, Strategy: c.strategy}

@@ -64,7 +64,7 @@ func BenchmarkPoll(b *testing.B) {
 }
 
 // copyJobs declares a job, and copies it in the database: a million jobs through the API would take minutes.
-func copyJobs(b *testing.B, s dispatcher.Store, database string, start time.Time) {
+func copyJobs(b *testing.B, s *store.Store, database string, start time.Time) {
 	b.Helper()
 	job := dispatcher.Job{App: "app", Name: "job-0", Enabled: true, Triggers: map[string]dispatcher.Trigger{"t": {
 		Schedule: dispatcher.Schedule{Expression: fmt.Sprintf("rate(%ds)", manyTriggers/1000), StartAt: &start}, Enabled: true,

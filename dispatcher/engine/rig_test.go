@@ -38,7 +38,7 @@ const patience = 10 * time.Minute
 // rig is an engine over a real SQLite store whose calls are recorded and succeed.
 type rig struct {
 	*Engine
-	store dispatcher.Store // without the faults of the test
+	store *store.Store // without the faults of the test
 	t     *testing.T
 	now   time.Time // by the test's clock
 	file  string    // of the database

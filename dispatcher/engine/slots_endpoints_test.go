@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/routing"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -61,7 +62,7 @@ func (w *busyWorkers) start(t *testing.T, id string) *httptest.Server {
 type endpointRig struct {
 	*busyWorkers
 	t       *testing.T
-	store   dispatcher.Store
+	store   *store.Store
 	servers []*httptest.Server // of e0, e1, ...
 }
 

@@ -12,7 +12,7 @@ import (
 )
 
 // MuteAlert mutes an alert.
-func (s *store) MuteAlert(
+func (s *Store) MuteAlert(
 	ctx context.Context, app, name string, mute dispatcher.AlertMute, change input.Change,
 ) (dispatcher.Alert, error) {
 	if err := mute.Validate(); err != nil {
@@ -31,11 +31,11 @@ func (s *store) MuteAlert(
 }
 
 // UnmuteAlert lifts an operator's mute. The handler notifies what it kept back.
-func (s *store) UnmuteAlert(ctx context.Context, app, name string, change input.Change) (dispatcher.Alert, error) {
+func (s *Store) UnmuteAlert(ctx context.Context, app, name string, change input.Change) (dispatcher.Alert, error) {
 	return s.changeMute(ctx, app, name, "unmute", change, func(time.Time) (*dispatcher.AlertMute, error) { return nil, nil })
 }
 
-func (s *store) changeMute(ctx context.Context, app, name, action string, change input.Change,
+func (s *Store) changeMute(ctx context.Context, app, name, action string, change input.Change,
 	next func(time.Time) (*dispatcher.AlertMute, error)) (stored dispatcher.Alert, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		alert, err := findAlert(ctx, t, app, name, t.lock())
@@ -95,7 +95,7 @@ func mutedOrNil(m *dispatcher.AlertMute) any {
 }
 
 // TestAlert queues a notification that tests the destination of an alert.
-func (s *store) TestAlert(ctx context.Context, app, name string, change input.Change) (run dispatcher.Run, err error) {
+func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Change) (run dispatcher.Run, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		alert, err := findAlert(ctx, t, app, name, "")
 		if err != nil {
@@ -139,7 +139,7 @@ func (s *store) TestAlert(ctx context.Context, app, name string, change input.Ch
 }
 
 // AlertEvents returns a page of the transitions of an app, latest first.
-func (s *store) AlertEvents(ctx context.Context, query dispatcher.AlertEventQuery) ([]dispatcher.AlertEvent, error) {
+func (s *Store) AlertEvents(ctx context.Context, query dispatcher.AlertEventQuery) ([]dispatcher.AlertEvent, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, query.App, ""); err != nil {

@@ -15,7 +15,7 @@ import (
 // run is live before its node looks, and a transition is stored before its run is queued.
 
 // orderNotifications adds to the inputs of notifications what they wait for, and why they are overtaken.
-func (s *store) orderNotifications(ctx context.Context, inputs map[dispatcher.RunKey]dispatcher.RunInput) error {
+func (s *Store) orderNotifications(ctx context.Context, inputs map[dispatcher.RunKey]dispatcher.RunInput) error {
 	k, told := newKeys(len(inputs)), map[dispatcher.RunKey]dispatcher.AlertNotification{}
 	ids := []int64(nil)
 	for key, input := range inputs {
@@ -70,7 +70,7 @@ func (s *store) orderNotifications(ctx context.Context, inputs map[dispatcher.Ru
 
 // underWay returns those of runs that have to end before the next of their condition begins: a node has them, or they have not
 // been attempted, and so wait for one before them. One that waits for its next attempt looks again before it makes it.
-func (s *store) underWay(ctx context.Context, k *keys) (map[dispatcher.RunKey]bool, error) {
+func (s *Store) underWay(ctx context.Context, k *keys) (map[dispatcher.RunKey]bool, error) {
 	under := map[dispatcher.RunKey]bool{}
 	if len(k.at) == 0 {
 		return under, nil

@@ -14,7 +14,7 @@ import (
 )
 
 // AlertStates returns a page of the states of alerts of an app, by alert, job and condition.
-func (s *store) AlertStates(ctx context.Context, query dispatcher.AlertStateQuery) ([]dispatcher.AlertState, error) {
+func (s *Store) AlertStates(ctx context.Context, query dispatcher.AlertStateQuery) ([]dispatcher.AlertState, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, query.App, ""); err != nil {
@@ -33,7 +33,7 @@ func (s *store) AlertStates(ctx context.Context, query dispatcher.AlertStateQuer
 }
 
 // alertStates is AlertStates within a transaction.
-func (s *store) alertStates(ctx context.Context, q querier, query dispatcher.AlertStateQuery, now time.Time) (
+func (s *Store) alertStates(ctx context.Context, q querier, query dispatcher.AlertStateQuery, now time.Time) (
 	[]dispatcher.AlertState, error,
 ) {
 	var w conditions
@@ -94,7 +94,7 @@ func listAlertStates(ctx context.Context, q querier, w conditions, limit int) ([
 }
 
 // addDelivery adds to a state what became of its latest notification.
-func (s *store) addDelivery(ctx context.Context, q querier, track keyedTrack, state *dispatcher.AlertState) error {
+func (s *Store) addDelivery(ctx context.Context, q querier, track keyedTrack, state *dispatcher.AlertState) error {
 	if track.Told == "" {
 		return nil
 	}
@@ -111,7 +111,7 @@ func (s *store) addDelivery(ctx context.Context, q querier, track keyedTrack, st
 }
 
 // AcknowledgeAlert acknowledges what holds for a job, and notifies of it.
-func (s *store) AcknowledgeAlert(ctx context.Context, app, name string, ack dispatcher.AlertAcknowledgement,
+func (s *Store) AcknowledgeAlert(ctx context.Context, app, name string, ack dispatcher.AlertAcknowledgement,
 	change input.Change) ([]dispatcher.AlertState, error) {
 	if err := ack.Validate(); err != nil {
 		return nil, err
@@ -144,7 +144,7 @@ func pastProblem(path string, at, now time.Time) error {
 }
 
 // WithdrawAcknowledgement takes acknowledgements back.
-func (s *store) WithdrawAcknowledgement(ctx context.Context, app, name, job string, condition dispatcher.AlertCondition,
+func (s *Store) WithdrawAcknowledgement(ctx context.Context, app, name, job string, condition dispatcher.AlertCondition,
 	change input.Change) ([]dispatcher.AlertState, error) {
 	return s.changeStates(ctx, app, name, job, condition, "unacknowledge", change, func(j *judgement, id int64, _ dispatcher.AlertRule) bool {
 		track := j.tracks[id]
@@ -159,7 +159,7 @@ func (s *store) WithdrawAcknowledgement(ctx context.Context, app, name, job stri
 
 // changeStates changes states of an alert for a job, of one condition or of all, and returns those that do changed.
 // ErrConflict: it changed none.
-func (s *store) changeStates(ctx context.Context, app, name, jobName string, condition dispatcher.AlertCondition, action string,
+func (s *Store) changeStates(ctx context.Context, app, name, jobName string, condition dispatcher.AlertCondition, action string,
 	change input.Change, do func(*judgement, int64, dispatcher.AlertRule) bool, check func(time.Time) error) (
 	states []dispatcher.AlertState, err error,
 ) {

@@ -15,7 +15,7 @@ import (
 const unselectedAfter = time.Minute
 
 // WatchAlerts does a portion of what time brings about for alerts.
-func (s *store) WatchAlerts(ctx context.Context, after *dispatcher.LateFire, limit int, now time.Time) (
+func (s *Store) WatchAlerts(ctx context.Context, after *dispatcher.LateFire, limit int, now time.Time) (
 	done dispatcher.AlertsWatched, last *dispatcher.LateFire, err error,
 ) {
 	ctx, cancel := bound(ctx, otherTimeout)
@@ -41,7 +41,7 @@ func (s *store) WatchAlerts(ctx context.Context, after *dispatcher.LateFire, lim
 }
 
 // sweepAlertsOfApps lets the next jobs of an app follow its alerts.
-func (s *store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time, done *dispatcher.AlertsWatched) error {
+func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time, done *dispatcher.AlertsWatched) error {
 	// $1 limit
 	const pending = `SELECT name FROM apps WHERE alerts_swept_to IS NOT NULL ORDER BY id LIMIT $1`
 	apps, err := collect(ctx, s.read, scanText, pending, 1+s.asides.count(dispatcher.WorkAlerts))
@@ -64,7 +64,7 @@ func (s *store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time,
 type dueState struct{ id, job int64 }
 
 // lookAtAlerts looks at the states that are due.
-func (s *store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done *dispatcher.AlertsWatched) error {
+func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done *dispatcher.AlertsWatched) error {
 	// $1 now, $2 limit
 	const due = `SELECT s.id, s.job_id FROM alert_states AS s WHERE s.check_at <= $1 ORDER BY s.check_at LIMIT $2`
 	states, err := collect(ctx, s.read, func(row scanner) (d dueState, err error) {
@@ -84,7 +84,7 @@ func (s *store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done
 }
 
 // setStateAside sets a state of an alert aside, and defers the next look at it.
-func (s *store) setStateAside(ctx context.Context, state dueState, why error, now time.Time) error {
+func (s *Store) setStateAside(ctx context.Context, state dueState, why error, now time.Time) error {
 	item := "alert state " + strconv.FormatInt(state.id, 10)
 	if err := s.setAside(ctx, asideRow{work: dispatcher.WorkAlerts, item: item, job: state.job}, why, now); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (s *store) setStateAside(ctx context.Context, state dueState, why error, no
 }
 
 // lookAtStates looks at some states, and returns how many notifications that queued.
-func (s *store) lookAtStates(ctx context.Context, states []dueState, now time.Time) (notified int, err error) {
+func (s *Store) lookAtStates(ctx context.Context, states []dueState, now time.Time) (notified int, err error) {
 	ids, jobs := make([]int64, len(states)), make([]int64, len(states))
 	for i, state := range states {
 		ids[i], jobs[i] = state.id, state.job

@@ -20,7 +20,7 @@ type lateFire struct {
 
 // findLateFires finds fires that have not begun in time, after those that were found before: fires that no node has claimed,
 // and runs that wait for their first attempt.
-func (s *store) findLateFires(ctx context.Context, after *dispatcher.LateFire, limit int, now time.Time,
+func (s *Store) findLateFires(ctx context.Context, after *dispatcher.LateFire, limit int, now time.Time,
 	done *dispatcher.AlertsWatched) (*dispatcher.LateFire, error) {
 	if after == nil {
 		return nil, nil
@@ -62,7 +62,7 @@ func (s *store) findLateFires(ctx context.Context, after *dispatcher.LateFire, l
 }
 
 // lateDue returns a page of the fires that are due and that no node has claimed. Only what is late is read.
-func (s *store) lateDue(ctx context.Context, next *dispatcher.LateFire, limit int, now time.Time) ([]lateFire, error) {
+func (s *Store) lateDue(ctx context.Context, next *dispatcher.LateFire, limit int, now time.Time) ([]lateFire, error) {
 	if next.AllDue {
 		return nil, nil
 	}
@@ -86,7 +86,7 @@ func (s *store) lateDue(ctx context.Context, next *dispatcher.LateFire, limit in
 
 // lateWaiting returns, of a page of jobs, the earliest run of a fire that was claimed and waits for its first attempt: for a
 // slot, for its host, or for the rate of it. What a pause of the job or the trigger holds is left out.
-func (s *store) lateWaiting(ctx context.Context, next *dispatcher.LateFire, limit int, now time.Time) ([]lateFire, error) {
+func (s *Store) lateWaiting(ctx context.Context, next *dispatcher.LateFire, limit int, now time.Time) ([]lateFire, error) {
 	if next.AllWaiting {
 		return nil, nil
 	}
@@ -113,7 +113,7 @@ func (s *store) lateWaiting(ctx context.Context, next *dispatcher.LateFire, limi
 const notBegun = `r.attempt = 0 AND r.kind = 1`
 
 // tellLate lets the alerts of jobs judge that fires of theirs have not begun.
-func (s *store) tellLate(ctx context.Context, fires []lateFire, now time.Time) (notified int, err error) {
+func (s *Store) tellLate(ctx context.Context, fires []lateFire, now time.Time) (notified int, err error) {
 	jobs := make([]int64, len(fires))
 	for i, f := range fires {
 		jobs[i] = f.job

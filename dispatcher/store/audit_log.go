@@ -299,7 +299,7 @@ func without(parts map[string]json.RawMessage, names ...string) {
 }
 
 // withValues returns a copy of a job with the values of its stored secrets, as far as the keys open them; nil if job is.
-func (s *store) withValues(ctx context.Context, q querier, job *dispatcher.Job) (*dispatcher.Job, error) {
+func (s *Store) withValues(ctx context.Context, q querier, job *dispatcher.Job) (*dispatcher.Job, error) {
 	if job == nil {
 		return nil, nil
 	}
@@ -352,7 +352,7 @@ func (t *tx) auditJob(ctx context.Context, c auditEntry, before, after *dispatch
 }
 
 // RecordRefusal adds the refusal of a change to the audit log.
-func (s *store) RecordRefusal(ctx context.Context, entry dispatcher.AuditEntry) error {
+func (s *Store) RecordRefusal(ctx context.Context, entry dispatcher.AuditEntry) error {
 	return s.change(ctx, input.Change{Now: entry.At}, func(ctx context.Context, t *tx) error {
 		entry.At = t.now
 		return writeAuditEntry(ctx, t.execute, t.audits.ids.Add(1), entry)

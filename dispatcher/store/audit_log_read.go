@@ -31,7 +31,7 @@ func scanAuditEntry(row scanner) (e dispatcher.AuditEntry, err error) {
 }
 
 // AuditEntries returns a page of the audit log.
-func (s *store) AuditEntries(ctx context.Context, query dispatcher.AuditQuery) (page dispatcher.AuditPage, err error) {
+func (s *Store) AuditEntries(ctx context.Context, query dispatcher.AuditQuery) (page dispatcher.AuditPage, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	statement, args, err := auditStatement(query)

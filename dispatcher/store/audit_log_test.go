@@ -26,7 +26,7 @@ func hashesOf(t *testing.T, raw json.RawMessage) map[string]string {
 	return hashes
 }
 
-func auditLog(t *testing.T, s dispatcher.Store, query dispatcher.AuditQuery) []dispatcher.AuditEntry {
+func auditLog(t *testing.T, s *store.Store, query dispatcher.AuditQuery) []dispatcher.AuditEntry {
 	t.Helper()
 	query.Limit, query.OldestFirst = 1000, true
 	page, err := s.AuditEntries(t.Context(), query)
@@ -94,9 +94,9 @@ func TestAuditLogIsReadFromItsIndexes(t *testing.T) {
 		SELECT 1777000000000 + n, n, 'actor ' || (n % 50), 'id ' || (n % 50), 'put', 'app ' || (n % 50), 'job ' || (n % 50), 1,
 			CASE WHEN n % 50 = 0 THEN 'forbidden' ELSE '' END FROM n`
 	yes := true
-	for name, open := range map[string]func(*testing.T) dispatcher.Store{
-		"SQLite":     func(t *testing.T) dispatcher.Store { return open(t, newFile(t)) },
-		"PostgreSQL": func(t *testing.T) dispatcher.Store { return open(t, pgtest.New(t)) },
+	for name, open := range map[string]func(*testing.T) *store.Store{
+		"SQLite":     func(t *testing.T) *store.Store { return open(t, newFile(t)) },
+		"PostgreSQL": func(t *testing.T) *store.Store { return open(t, pgtest.New(t)) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

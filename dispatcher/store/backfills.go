@@ -66,7 +66,7 @@ func findBackfill(ctx context.Context, q querier, app, id, lock string) (backfil
 }
 
 // Backfill returns a backfill.
-func (s *store) Backfill(ctx context.Context, app, id string) (dispatcher.Backfill, error) {
+func (s *Store) Backfill(ctx context.Context, app, id string) (dispatcher.Backfill, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	found, err := findBackfill(ctx, s.read, app, id, "")
@@ -74,7 +74,7 @@ func (s *store) Backfill(ctx context.Context, app, id string) (dispatcher.Backfi
 }
 
 // Backfills lists backfills of an app, the latest first.
-func (s *store) Backfills(ctx context.Context, query dispatcher.BackfillQuery) ([]dispatcher.Backfill, error) {
+func (s *Store) Backfills(ctx context.Context, query dispatcher.BackfillQuery) ([]dispatcher.Backfill, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	of, err := s.idsOf(ctx, query.App, query.Job, "")
@@ -103,7 +103,7 @@ func (s *store) Backfills(ctx context.Context, query dispatcher.BackfillQuery) (
 }
 
 // CreateBackfill begins a backfill of a job.
-func (s *store) CreateBackfill(
+func (s *Store) CreateBackfill(
 	ctx context.Context, app, name string, plan dispatcher.BackfillPlan, change input.Change,
 ) (created dispatcher.Backfill, err error) {
 	spec, err := jsonText(plan.BackfillSpec)
@@ -172,7 +172,7 @@ func (t *tx) auditBackfill(ctx context.Context, action string, b dispatcher.Back
 }
 
 // ChangeBackfill pauses, resumes or cancels a backfill.
-func (s *store) ChangeBackfill(
+func (s *Store) ChangeBackfill(
 	ctx context.Context, app, id string, action dispatcher.BackfillAction, change input.Change,
 ) (changed dispatcher.Backfill, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {

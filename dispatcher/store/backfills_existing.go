@@ -59,7 +59,7 @@ func (k known) decide(existing dispatcher.BackfillExisting, one dispatcher.Backf
 const skipsPage = 2000
 
 // BackfillSkips counts the instants that a backfill would leave out.
-func (s *store) BackfillSkips(ctx context.Context, plan dispatcher.BackfillPlan) (skipped int, err error) {
+func (s *Store) BackfillSkips(ctx context.Context, plan dispatcher.BackfillPlan) (skipped int, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	var after *dispatcher.BackfillInstant
@@ -132,7 +132,7 @@ func (k *knownRuns) add(kind dispatcher.RunKind, state string) {
 }
 
 // Backfilled counts the runs of backfills of a job, by trigger.
-func (s *store) Backfilled(ctx context.Context, job int64, from, to time.Time) (map[int64]int, error) {
+func (s *Store) Backfilled(ctx context.Context, job int64, from, to time.Time) (map[int64]int, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	// $1 job, $2 from, $3 to. Shards do not count.

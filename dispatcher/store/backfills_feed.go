@@ -16,7 +16,7 @@ import (
 const backfillPage = 200
 
 // OpenBackfills returns the backfills that have not ended; none while a rollback awaits its choice.
-func (s *store) OpenBackfills(ctx context.Context) ([]dispatcher.OpenSteps, error) {
+func (s *Store) OpenBackfills(ctx context.Context) ([]dispatcher.OpenSteps, error) {
 	open, err := s.openSteps(ctx, "backfills")
 	if err != nil {
 		return nil, fmt.Errorf("look for backfills: %w", err)
@@ -33,7 +33,7 @@ type feeding struct {
 }
 
 // FeedBackfill counts what has ended of a backfill, and queues what may begin.
-func (s *store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed dispatcher.FedBackfill, err error) {
+func (s *Store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed dispatcher.FedBackfill, err error) {
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 backfill
 		row, found, err := first(ctx, t, scanBackfill, backfillRows+`f.id = $1 AND f.ended_at IS NULL`+lockOf(t.lock(), "f"), id)
@@ -119,7 +119,7 @@ func (f *feeding) countEnded(ctx context.Context, t *tx) error {
 }
 
 // queueNext queues runs of the next instants, as many as concurrency and pace let it. exhausted tells that there are no more.
-func (s *store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted bool, err error) {
+func (s *Store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted bool, err error) {
 	if f.deleted && f.State != dispatcher.BackfillCancelling {
 		f.State, f.Error = dispatcher.BackfillCancelling, "the job was deleted"
 	}

@@ -19,7 +19,7 @@ import (
 // batchRig is a store with a job "job" in the app "evil", of which a row is to be bad, and in the app "victim".
 type batchRig struct {
 	*testing.T
-	dispatcher.Store
+	*store.Store
 	registry *prometheus.Registry
 	now      time.Time
 	postgres bool

@@ -105,7 +105,7 @@ func parentArgs(f flavor, keys []dispatcher.RunKey) []any {
 }
 
 // Broadcast spreads a run that a node holds.
-func (s *store) Broadcast(ctx context.Context, run dispatcher.HeldRun, endpoints []string, now time.Time) (held bool, err error) {
+func (s *Store) Broadcast(ctx context.Context, run dispatcher.HeldRun, endpoints []string, now time.Time) (held bool, err error) {
 	list, err := json.Marshal(endpoints)
 	if err != nil {
 		return false, err
@@ -164,7 +164,7 @@ func (t *tx) spread(ctx context.Context, run dispatcher.HeldRun, endpoints []str
 }
 
 // BroadcastEndpoints returns the ids of the endpoints for which the shards of a run were made.
-func (s *store) BroadcastEndpoints(ctx context.Context, key dispatcher.RunKey) ([]string, error) {
+func (s *Store) BroadcastEndpoints(ctx context.Context, key dispatcher.RunKey) ([]string, error) {
 	endpoints, found, err := endpointsOf(ctx, s.read, key.Parent())
 	if err == nil && !found {
 		err = dispatcher.NotFound("broadcast", key.Parent().String())
@@ -193,7 +193,7 @@ func scanRunKey(row scanner) (key dispatcher.RunKey, err error) {
 }
 
 // EndBroadcasts ends runs of which all shards have ended.
-func (s *store) EndBroadcasts(ctx context.Context, parents []dispatcher.RunKey, now time.Time) (ended int, err error) {
+func (s *Store) EndBroadcasts(ctx context.Context, parents []dispatcher.RunKey, now time.Time) (ended int, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	var done []dispatcher.RunKey
@@ -240,7 +240,7 @@ func (s *store) EndBroadcasts(ctx context.Context, parents []dispatcher.RunKey, 
 }
 
 // endBroadcast ends a run if all its shards have ended, and returns it if its job has slots.
-func (s *store) endBroadcast(ctx context.Context, key dispatcher.RunKey, now time.Time) (
+func (s *Store) endBroadcast(ctx context.Context, key dispatcher.RunKey, now time.Time) (
 	bounded *dispatcher.HeldRun, over bool, err error,
 ) {
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
@@ -264,7 +264,7 @@ func (s *store) endBroadcast(ctx context.Context, key dispatcher.RunKey, now tim
 }
 
 // cancelOrphans cancels shards whose parent has ended: when it is given up, skipped or lost, nothing else ends them.
-func (s *store) cancelOrphans(ctx context.Context, now time.Time) error {
+func (s *Store) cancelOrphans(ctx context.Context, now time.Time) error {
 	parents, err := collect(ctx, s.read, scanRunKey, s.hot.broadcast.orphaned, endBatch+s.asides.count(dispatcher.WorkBroadcast))
 	if err != nil || len(parents) == 0 {
 		return err

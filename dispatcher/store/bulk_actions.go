@@ -57,7 +57,7 @@ func findBulk(ctx context.Context, q querier, app, id, lock string) (bulkAction,
 }
 
 // BulkAction returns a bulk action.
-func (s *store) BulkAction(ctx context.Context, app, id string) (dispatcher.BulkAction, error) {
+func (s *Store) BulkAction(ctx context.Context, app, id string) (dispatcher.BulkAction, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	found, err := findBulk(ctx, s.read, app, id, "")
@@ -65,7 +65,7 @@ func (s *store) BulkAction(ctx context.Context, app, id string) (dispatcher.Bulk
 }
 
 // BulkActions lists the bulk actions of an app, the latest first.
-func (s *store) BulkActions(ctx context.Context, app string, page input.Page) ([]dispatcher.BulkAction, error) {
+func (s *Store) BulkActions(ctx context.Context, app string, page input.Page) ([]dispatcher.BulkAction, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -89,7 +89,7 @@ func (s *store) BulkActions(ctx context.Context, app string, page input.Page) ([
 }
 
 // CountBulk counts what a bulk action would act on.
-func (s *store) CountBulk(ctx context.Context, app string, spec dispatcher.BulkSpec) (count dispatcher.BulkCount, err error) {
+func (s *Store) CountBulk(ctx context.Context, app string, spec dispatcher.BulkSpec) (count dispatcher.BulkCount, err error) {
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
 		return count, err
 	}
@@ -111,7 +111,7 @@ func (s *store) CountBulk(ctx context.Context, app string, spec dispatcher.BulkS
 }
 
 // countSelected counts the jobs of an app that a filter selects, up to most.
-func (s *store) countSelected(ctx context.Context, app string, filter dispatcher.BulkFilter, most int) (int, error) {
+func (s *Store) countSelected(ctx context.Context, app string, filter dispatcher.BulkFilter, most int) (int, error) {
 	now, err := s.clock(ctx, s.read)
 	if err != nil {
 		return 0, err
@@ -126,7 +126,7 @@ func (s *store) countSelected(ctx context.Context, app string, filter dispatcher
 }
 
 // countUnended counts the runs of an app that are not over and that a filter selects, up to most.
-func (s *store) countUnended(ctx context.Context, app string, filter dispatcher.BulkFilter, most int) (int, error) {
+func (s *Store) countUnended(ctx context.Context, app string, filter dispatcher.BulkFilter, most int) (int, error) {
 	of, err := s.idsOf(ctx, app, filter.Job, "")
 	if err != nil {
 		return 0, err
@@ -152,7 +152,7 @@ func (s *store) countUnended(ctx context.Context, app string, filter dispatcher.
 }
 
 // CreateBulkAction begins a bulk action.
-func (s *store) CreateBulkAction(
+func (s *Store) CreateBulkAction(
 	ctx context.Context, app string, spec dispatcher.BulkSpec, count dispatcher.BulkCount, change input.Change,
 ) (created dispatcher.BulkAction, err error) {
 	text, err := json.Marshal(spec)
@@ -190,7 +190,7 @@ func (t *tx) auditBulk(ctx context.Context, action string, b dispatcher.BulkActi
 }
 
 // CancelBulkAction ends a bulk action.
-func (s *store) CancelBulkAction(ctx context.Context, app, id string, change input.Change) (
+func (s *Store) CancelBulkAction(ctx context.Context, app, id string, change input.Change) (
 	cancelled dispatcher.BulkAction, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {

@@ -23,7 +23,7 @@ const (
 )
 
 // OpenBulkActions returns the bulk actions that have not ended; none while a rollback awaits its choice.
-func (s *store) OpenBulkActions(ctx context.Context) ([]dispatcher.OpenSteps, error) {
+func (s *Store) OpenBulkActions(ctx context.Context) ([]dispatcher.OpenSteps, error) {
 	open, err := s.openSteps(ctx, "bulk_actions")
 	if err != nil {
 		return nil, fmt.Errorf("look for bulk actions: %w", err)
@@ -35,7 +35,7 @@ func (s *store) OpenBulkActions(ctx context.Context) ([]dispatcher.OpenSteps, er
 type bulkItem struct{ name, cursor string }
 
 // bulkItems selects the next jobs or runs of a bulk action. next is the cursor of the following page; empty: there is none.
-func (s *store) bulkItems(ctx context.Context, app string, spec dispatcher.BulkSpec, page input.Page) (
+func (s *Store) bulkItems(ctx context.Context, app string, spec dispatcher.BulkSpec, page input.Page) (
 	items []bulkItem, next string, err error,
 ) {
 	if spec.Action.OfJobs() {
@@ -61,7 +61,7 @@ func (s *store) bulkItems(ctx context.Context, app string, spec dispatcher.BulkS
 }
 
 // StepBulkAction acts on the next jobs or runs of a bulk action, or notes why it cannot.
-func (s *store) StepBulkAction(ctx context.Context, id int64, now time.Time) (dispatcher.BulkStep, error) {
+func (s *Store) StepBulkAction(ctx context.Context, id int64, now time.Time) (dispatcher.BulkStep, error) {
 	step, err := s.stepBulk(ctx, id, now)
 	if err != nil {
 		at, errAside := s.setStepAside(ctx, "bulk_actions", id, err, now)
@@ -70,7 +70,7 @@ func (s *store) StepBulkAction(ctx context.Context, id int64, now time.Time) (di
 	return step, nil
 }
 
-func (s *store) stepBulk(ctx context.Context, id int64, now time.Time) (step dispatcher.BulkStep, err error) {
+func (s *Store) stepBulk(ctx context.Context, id int64, now time.Time) (step dispatcher.BulkStep, err error) {
 	// $1 bulk action
 	b, found, err := first(ctx, s.read, scanBulk, bulkRows+`b.id = $1 AND b.ended_at IS NULL`, id)
 	if err != nil || !found {
@@ -121,7 +121,7 @@ var errMovedOn = errors.New("the bulk action has moved on")
 
 // reachBulk does what a bulk action does to one job or run, in the transaction that moves the action on, or skips it. wait tells
 // that the app has no quota left for it now.
-func (s *store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wait bool, err error) {
+func (s *Store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wait bool, err error) {
 	var unfolded []int64
 	err = s.change(ctx, b.by, func(ctx context.Context, t *tx) error {
 		if err := t.moveBulk(ctx, b, item.cursor, bulkProgress{done: 1}); err != nil {
@@ -161,7 +161,7 @@ func (s *store) reachBulk(ctx context.Context, b bulkAction, item bulkItem) (wai
 var errSame = errors.New("the job is so already")
 
 // doBulk does what a bulk action does to one job or run.
-func (s *store) doBulk(ctx context.Context, t *tx, b bulkAction, name string) (unfolded []int64, err error) {
+func (s *Store) doBulk(ctx context.Context, t *tx, b bulkAction, name string) (unfolded []int64, err error) {
 	switch b.Action {
 	case dispatcher.BulkPauseJobs, dispatcher.BulkResumeJobs:
 		pause := b.Action == dispatcher.BulkPauseJobs

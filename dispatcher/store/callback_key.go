@@ -20,7 +20,7 @@ const (
 const callbackKeyPlace = "installation callback_key"
 
 // CallbackKey returns the key by which the tokens of callbacks are made.
-func (s *store) CallbackKey(ctx context.Context) ([]byte, error) {
+func (s *Store) CallbackKey(ctx context.Context) ([]byte, error) {
 	key, done, err := s.readCallbackKey(ctx, s.read)
 	if err == nil && !done {
 		err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
@@ -45,7 +45,7 @@ func (s *store) CallbackKey(ctx context.Context) ([]byte, error) {
 }
 
 // readCallbackKey reads the key; nil: there is none. done tells that it is stored as it should be.
-func (s *store) readCallbackKey(ctx context.Context, q querier) (key []byte, done bool, err error) {
+func (s *Store) readCallbackKey(ctx context.Context, q querier) (key []byte, done bool, err error) {
 	// $1 path
 	const sealed = `SELECT ` + sealedColumns + ` FROM secrets AS s WHERE s.owner_id = 0 AND s.path = $1`
 	row, found, err := first(ctx, q, scanSealed, sealed, callbackKeyPath)
@@ -66,7 +66,7 @@ func (s *store) readCallbackKey(ctx context.Context, q querier) (key []byte, don
 }
 
 // writeCallbackKey stores the key.
-func (s *store) writeCallbackKey(ctx context.Context, t *tx, key []byte) error {
+func (s *Store) writeCallbackKey(ctx context.Context, t *tx, key []byte) error {
 	text := hex.EncodeToString(key)
 	if s.keys != nil {
 		row := sealedRow{path: callbackKeyPath, Sealed: s.keys.Seal(text, callbackKeyPlace)}
@@ -81,7 +81,7 @@ func (s *store) writeCallbackKey(ctx context.Context, t *tx, key []byte) error {
 }
 
 // rewrapCallbackKey brings the key under the current key-encryption key, and returns how many it has changed.
-func (s *store) rewrapCallbackKey(ctx context.Context, t *tx) (int, error) {
+func (s *Store) rewrapCallbackKey(ctx context.Context, t *tx) (int, error) {
 	// $1 path, $2 current key
 	const others = `SELECT ` + sealedColumns + ` FROM secrets AS s WHERE s.owner_id = 0 AND s.path = $1 AND s.key_id <> $2`
 	row, found, err := first(ctx, t, scanSealed, others+t.lock(), callbackKeyPath, s.keys.Current())

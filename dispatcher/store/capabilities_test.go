@@ -46,7 +46,7 @@ func TestPostgreSQLWithoutEachCapability(t *testing.T) {
 
 func suiteWithout(t *testing.T, without store.Capabilities, words ...string) {
 	t.Helper()
-	storetest.Run(t, func(t *testing.T) dispatcher.Store {
+	storetest.Run(t, func(t *testing.T) *store.Store {
 		s := openAs(t, pgtest.New(t, pgtest.Without(without...)), store.Options{Without: without})
 		for _, one := range without {
 			if store.CapabilitiesOf(s).Has(one) {

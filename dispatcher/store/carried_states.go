@@ -65,7 +65,7 @@ func optionalRun(at, trigger, kind *int64) string {
 }
 
 // CarriedState returns the state of a job.
-func (s *store) CarriedState(ctx context.Context, app, job string) (dispatcher.CarriedState, error) {
+func (s *Store) CarriedState(ctx context.Context, app, job string) (dispatcher.CarriedState, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	return carriedState(ctx, s.read, app, job)
@@ -83,7 +83,7 @@ func carriedState(ctx context.Context, q querier, app, job string) (dispatcher.C
 }
 
 // CarriedStatesByID returns the states of jobs that have one, or had.
-func (s *store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]dispatcher.CarriedState, error) {
+func (s *Store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]dispatcher.CarriedState, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	states := make(map[int64]dispatcher.CarriedState, len(jobs))
@@ -103,7 +103,7 @@ func (s *store) CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]
 
 // SetCarriedState sets or clears the state of a job. The audit log says who did, but not what: a state is data of the job,
 // and the log is kept for longer and read by more.
-func (s *store) SetCarriedState(ctx context.Context, app, name string, state json.RawMessage, change input.Change) (
+func (s *Store) SetCarriedState(ctx context.Context, app, name string, state json.RawMessage, change input.Change) (
 	stored dispatcher.CarriedState, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {

@@ -34,7 +34,7 @@ type censusRow struct {
 }
 
 // Census counts what there is.
-func (s *store) Census(ctx context.Context, overdue time.Time, limit int) (c dispatcher.Census, err error) {
+func (s *Store) Census(ctx context.Context, overdue time.Time, limit int) (c dispatcher.Census, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	now, err := s.clock(ctx, s.read)

@@ -148,7 +148,7 @@ func (k *keys) add(key dispatcher.RunKey, token dispatcher.Token, attempt int) {
 }
 
 // keysOf returns the batch of runs, in the order in which all statements lock them.
-func (s *store) keysOf(runs []dispatcher.HeldRun) []any { return keysIn(s.flavor, runs) }
+func (s *Store) keysOf(runs []dispatcher.HeldRun) []any { return keysIn(s.flavor, runs) }
 
 func keysIn(f flavor, runs []dispatcher.HeldRun) []any {
 	k := newKeys(len(runs))
@@ -161,11 +161,11 @@ func keysIn(f flavor, runs []dispatcher.HeldRun) []any {
 func heldKey(r dispatcher.HeldRun) dispatcher.RunKey { return r.RunKey }
 
 // list returns the parameter that flavor.in speaks of.
-func (s *store) list(ids []int64) any { return s.batch(append([]int64{}, ids...))[0] }
+func (s *Store) list(ids []int64) any { return s.batch(append([]int64{}, ids...))[0] }
 
 // dated is batch for runs in the order of their instants, which the first column holds, after
 // the bounds of their days: from the first inclusive, to the second exclusive.
-func (s *store) dated(columns ...any) []any {
+func (s *Store) dated(columns ...any) []any {
 	at := columns[0].([]int64)
 	first, last := day(at[0]), day(at[len(at)-1])
 	return append([]any{first, last + dayMillis}, s.batch(columns...)...)

@@ -47,7 +47,7 @@ func addOutcome(w *conditions, query dispatcher.DeadLetterQuery) {
 }
 
 // ofDeadJobs is ofJobs for those of an app, or for one of them, 0 for all. replayable leaves out those that are deleted.
-func (s *store) ofDeadJobs(args *statementArgs, app string, job int64, replayable bool) string {
+func (s *Store) ofDeadJobs(args *statementArgs, app string, job int64, replayable bool) string {
 	condition := `j.app_id = ` + args.add(dispatcher.AppID(app))
 	if job != 0 {
 		condition += ` AND j.id = ` + args.add(job)
@@ -59,13 +59,13 @@ func (s *store) ofDeadJobs(args *statementArgs, app string, job int64, replayabl
 }
 
 // DeadLetters returns a page of the runs that failed for good.
-func (s *store) DeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery) ([]dispatcher.Run, error) {
+func (s *Store) DeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery) ([]dispatcher.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	return s.deadLetters(ctx, query, false)
 }
 
-func (s *store) deadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, replayable bool) ([]dispatcher.Run, error) {
+func (s *Store) deadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, replayable bool) ([]dispatcher.Run, error) {
 	w, err := deadConditions(query)
 	if err != nil {
 		return nil, err
@@ -79,7 +79,7 @@ func (s *store) deadLetters(ctx context.Context, query dispatcher.DeadLetterQuer
 }
 
 // deadOfApp returns a page of the runs of an app, or of one of its jobs, that failed for good and meet conditions.
-func (s *store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w conditions, job int64, replayable bool) (
+func (s *Store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w conditions, job int64, replayable bool) (
 	[]dispatcher.Run, error,
 ) {
 	look := func(w conditions, most int) ([]dispatcher.Run, error) {
@@ -102,7 +102,7 @@ func (s *store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w cond
 }
 
 // CountDeadLetters counts the runs that failed for good.
-func (s *store) CountDeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, most int) (
+func (s *Store) CountDeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, most int) (
 	count dispatcher.DeadLetterCount, err error,
 ) {
 	ctx, cancel := bound(ctx, otherTimeout)
@@ -121,7 +121,7 @@ func (s *store) CountDeadLetters(ctx context.Context, query dispatcher.DeadLette
 
 // countDead counts the dead letters of jobs that exist that a query selects, up to most: those that a walk comes past, and if that
 // does not tell, those of each job.
-func (s *store) countDead(ctx context.Context, query dispatcher.DeadLetterQuery, job int64, most int) (int, error) {
+func (s *Store) countDead(ctx context.Context, query dispatcher.DeadLetterQuery, job int64, most int) (int, error) {
 	many, err := s.hasManyJobs(ctx, dispatcher.AppID(query.App), s.walks.countedJobs)
 	if err != nil {
 		return 0, err
@@ -143,7 +143,7 @@ func (s *store) countDead(ctx context.Context, query dispatcher.DeadLetterQuery,
 }
 
 // ReplayDeadLetters retries some of the runs that failed for good.
-func (s *store) ReplayDeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, change input.Change) (
+func (s *Store) ReplayDeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, change input.Change) (
 	dispatcher.Replayed, error,
 ) {
 	var done dispatcher.Replayed

@@ -72,7 +72,7 @@ func scanShownAlert(app string) func(scanner) (dispatcher.Alert, error) {
 }
 
 // Alert returns an alert by its name, with its warnings.
-func (s *store) Alert(ctx context.Context, app, name string) (dispatcher.Alert, error) {
+func (s *Store) Alert(ctx context.Context, app, name string) (dispatcher.Alert, error) {
 	alert, err := findAlert(ctx, s.read, app, name, "")
 	if err == nil {
 		err = s.addAlertWarnings(ctx, s.read, &alert)
@@ -102,7 +102,7 @@ func readAlert(ctx context.Context, q querier, app, name, lock string) (alert di
 }
 
 // Alerts returns a page of the alerts of an app, by name.
-func (s *store) Alerts(ctx context.Context, app string, page input.Page) ([]dispatcher.Alert, error) {
+func (s *Store) Alerts(ctx context.Context, app string, page input.Page) ([]dispatcher.Alert, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -125,7 +125,7 @@ func allAlerts(ctx context.Context, q querier, app string) ([]dispatcher.Alert, 
 
 // PutAlert creates or replaces an alert. It returns the alert as stored, and whether it was created. An alert that is put as
 // it is stored stays as it is.
-func (s *store) PutAlert(ctx context.Context, alert dispatcher.Alert,
+func (s *Store) PutAlert(ctx context.Context, alert dispatcher.Alert,
 	change input.Change) (stored dispatcher.Alert, created bool, err error) {
 	if err := alert.Validate(); err != nil {
 		return stored, false, err
@@ -172,7 +172,7 @@ func (s *store) PutAlert(ctx context.Context, alert dispatcher.Alert,
 }
 
 // unchangedAlert returns an alert as it is if a PUT leaves it so. What is outside the bounds of its app is refused also then.
-func (s *store) unchangedAlert(ctx context.Context, alert dispatcher.Alert, change input.Change) (dispatcher.Alert, bool) {
+func (s *Store) unchangedAlert(ctx context.Context, alert dispatcher.Alert, change input.Change) (dispatcher.Alert, bool) {
 	stored, err := s.Alert(ctx, alert.App, alert.Name)
 	if err != nil || allow(change, stored.Revision) != nil || !stored.Declares(alert) {
 		return stored, false
@@ -211,7 +211,7 @@ func (t *tx) replacedAlert(ctx context.Context, app dispatcher.App, alert dispat
 }
 
 // writeAlert writes an alert and its attached job, and returns it as stored.
-func (s *store) writeAlert(ctx context.Context, t *tx, app dispatcher.App, alert dispatcher.Alert) (dispatcher.Alert, error) {
+func (s *Store) writeAlert(ctx context.Context, t *tx, app dispatcher.App, alert dispatcher.Alert) (dispatcher.Alert, error) {
 	id, attached := dispatcher.AlertID(alert.App, alert.Name), alert.Attached()
 	target, err := s.putAttached(ctx, t, id, attached, app)
 	if err != nil {
@@ -253,7 +253,7 @@ func inAlert(err error) error {
 }
 
 // DeleteAlert deletes an alert with its states.
-func (s *store) DeleteAlert(ctx context.Context, app, name string, change input.Change) error {
+func (s *Store) DeleteAlert(ctx context.Context, app, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if _, err := t.lockApp(ctx, app); err != nil {
 			return err
@@ -295,7 +295,7 @@ func (t *tx) removeAlert(ctx context.Context, alert dispatcher.Alert) error {
 
 // alertWithValues returns a copy of an alert with the values of its stored secrets, as far as the keys open them; nil if alert
 // is.
-func (s *store) alertWithValues(ctx context.Context, q querier, alert *dispatcher.Alert) (*dispatcher.Alert, error) {
+func (s *Store) alertWithValues(ctx context.Context, q querier, alert *dispatcher.Alert) (*dispatcher.Alert, error) {
 	if alert == nil {
 		return nil, nil
 	}

@@ -51,7 +51,7 @@ func pausesAround(ctx context.Context, q querier, app string, at time.Time) ([]d
 }
 
 // AppPauses returns the pauses that an app has now.
-func (s *store) AppPauses(ctx context.Context, app string) ([]dispatcher.AppPause, error) {
+func (s *Store) AppPauses(ctx context.Context, app string) ([]dispatcher.AppPause, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -61,7 +61,7 @@ func (s *store) AppPauses(ctx context.Context, app string) ([]dispatcher.AppPaus
 }
 
 // PauseApp adds a pause, and lets the first portion of jobs follow.
-func (s *store) PauseApp(ctx context.Context, app string, asked dispatcher.AppPauseRequest,
+func (s *Store) PauseApp(ctx context.Context, app string, asked dispatcher.AppPauseRequest,
 	change input.Change) (pause dispatcher.AppPause, err error) {
 	if err := asked.Validate(); err != nil {
 		return pause, err
@@ -121,7 +121,7 @@ func (t *tx) startFollowing(ctx context.Context, app string) error {
 }
 
 // EndAppPause ends a pause, and lets the first portion of jobs follow.
-func (s *store) EndAppPause(ctx context.Context, app, id string, change input.Change) error {
+func (s *Store) EndAppPause(ctx context.Context, app, id string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if _, err := t.lockApp(ctx, app); err != nil {
 			return err

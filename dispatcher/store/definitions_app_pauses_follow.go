@@ -11,13 +11,13 @@ import (
 )
 
 // FollowPauses lets the next jobs of an app follow its pauses.
-func (s *store) FollowPauses(ctx context.Context, app string, limit int) (more bool, err error) {
+func (s *Store) FollowPauses(ctx context.Context, app string, limit int) (more bool, err error) {
 	_, more, err = s.followPauses(ctx, app, limit)
 	return more, err
 }
 
 // followPauses lets the next jobs of an app follow its pauses, and tells the nodes if there were any.
-func (s *store) followPauses(ctx context.Context, app string, limit int) (followed int, more bool, err error) {
+func (s *Store) followPauses(ctx context.Context, app string, limit int) (followed int, more bool, err error) {
 	_, err = s.follow(ctx, dispatcher.Notification{App: app}, func(ctx context.Context, t *tx) (int, error) {
 		followed, more, err = t.followPauses(ctx, app, limit)
 		return followed, err
@@ -120,7 +120,7 @@ func (t *tx) holdJobs(ctx context.Context, ids []int64, held []bool) error {
 }
 
 // ExpirePauses ends the pauses whose time is over: each app, and each job, in a transaction of its own.
-func (s *store) ExpirePauses(ctx context.Context, limit int, now time.Time) (int, error) {
+func (s *Store) ExpirePauses(ctx context.Context, limit int, now time.Time) (int, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	now, err := s.orClock(ctx, now)
@@ -133,7 +133,7 @@ func (s *store) ExpirePauses(ctx context.Context, limit int, now time.Time) (int
 }
 
 // expireAppPauses ends pauses of apps.
-func (s *store) expireAppPauses(ctx context.Context, limit int, now time.Time) (ended int, err error) {
+func (s *Store) expireAppPauses(ctx context.Context, limit int, now time.Time) (ended int, err error) {
 	// $1 now, $2 limit
 	const over = `SELECT a.name, p.id FROM app_pauses AS p JOIN apps AS a ON a.id = p.app_id
 		WHERE p.until_at IS NOT NULL AND p.ended_at IS NULL AND p.until_at <= $1 ORDER BY p.until_at LIMIT $2`
@@ -167,7 +167,7 @@ func (s *store) expireAppPauses(ctx context.Context, limit int, now time.Time) (
 }
 
 // ofPause tells whether an error of the end of a pause is about what is stored, and not that somebody else was faster.
-func (s *store) ofPause(ctx context.Context, err error) bool {
+func (s *Store) ofPause(ctx context.Context, err error) bool {
 	return s.ofStored(ctx, err) && !errors.Is(err, dispatcher.ErrNotFound) && !errors.Is(err, dispatcher.ErrPrecondition)
 }
 
@@ -175,7 +175,7 @@ func (s *store) ofPause(ctx context.Context, err error) bool {
 const pausesActor = "system"
 
 // expireJobPauses ends pauses of jobs and triggers.
-func (s *store) expireJobPauses(ctx context.Context, limit int, now time.Time) (ended int, err error) {
+func (s *Store) expireJobPauses(ctx context.Context, limit int, now time.Time) (ended int, err error) {
 	type paused struct {
 		app, job, trigger string
 		revision          int64

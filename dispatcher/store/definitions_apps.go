@@ -57,7 +57,7 @@ func writtenDefaults(app dispatcher.App) (*string, error) {
 }
 
 // JobDefaults returns what the jobs of an app get where they leave it out; nil: nothing, or there is no such app.
-func (s *store) JobDefaults(ctx context.Context, app string) (*dispatcher.JobDefaults, error) {
+func (s *Store) JobDefaults(ctx context.Context, app string) (*dispatcher.JobDefaults, error) {
 	// $1 id
 	const read = `SELECT defaults FROM apps WHERE id = $1 AND deleted_at IS NULL`
 	stored, _, err := first(ctx, s.read, func(row scanner) (text *string, err error) { return text, row.Scan(&text) },
@@ -85,7 +85,7 @@ func readBounds(app, stored, longer string) (*dispatcher.Bounds, error) {
 func newExternalID() string { return "carillon-" + strings.ToLower(rand.Text()) }
 
 // App returns an app by its name.
-func (s *store) App(ctx context.Context, name string) (dispatcher.App, error) {
+func (s *Store) App(ctx context.Context, name string) (dispatcher.App, error) {
 	app, err := readApp(ctx, s.read, name, "")
 	if err != nil {
 		return app, err
@@ -140,7 +140,7 @@ func (t *tx) lockReadableApp(ctx context.Context, name string) (dispatcher.App, 
 }
 
 // Apps returns a page of apps, by name.
-func (s *store) Apps(ctx context.Context, page input.Page) ([]dispatcher.App, error) {
+func (s *Store) Apps(ctx context.Context, page input.Page) ([]dispatcher.App, error) {
 	// $1 last name of the page before, $2 limit
 	const list = `SELECT ` + appColumns + ` FROM apps WHERE name > $1 AND deleted_at IS NULL ORDER BY name LIMIT $2`
 	return collect(ctx, s.read, scanApp, list, page.Cursor, page.Limit)
@@ -148,7 +148,7 @@ func (s *store) Apps(ctx context.Context, page input.Page) ([]dispatcher.App, er
 
 // PutApp creates or replaces an app. It returns it as stored, and whether it was created. An app that is put as it is
 // stored stays as it is.
-func (s *store) PutApp(ctx context.Context, app dispatcher.App, change input.Change) (stored dispatcher.App, created bool, err error) {
+func (s *Store) PutApp(ctx context.Context, app dispatcher.App, change input.Change) (stored dispatcher.App, created bool, err error) {
 	if err := app.Validate(); err != nil {
 		return stored, false, err
 	}
@@ -303,7 +303,7 @@ func (t *tx) mustBeEmpty(ctx context.Context, app string) error {
 }
 
 // DeleteApp deletes an app without jobs, calendars, groups and alerts.
-func (s *store) DeleteApp(ctx context.Context, name string, change input.Change) error {
+func (s *Store) DeleteApp(ctx context.Context, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		app, err := t.lockApp(ctx, name)
 		if err != nil {

@@ -46,7 +46,7 @@ func (t *tx) nextBounds(app dispatcher.App, before appBefore) (dispatcher.Bounds
 }
 
 // broken returns the jobs and alerts of an app that are outside bounds it is about to get; nil: none, or the bounds stay as they are.
-func (s *store) broken(ctx context.Context, t *tx, app string, before, next dispatcher.Bounds) (*dispatcher.Breaks, error) {
+func (s *Store) broken(ctx context.Context, t *tx, app string, before, next dispatcher.Bounds) (*dispatcher.Breaks, error) {
 	next = next.WithDefaults(app)
 	if reflect.DeepEqual(before.WithDefaults(app), next) {
 		return nil, nil

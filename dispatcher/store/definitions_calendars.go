@@ -65,7 +65,7 @@ func scanCalendar(app string) func(scanner) (dispatcher.Calendar, error) {
 }
 
 // Calendar returns a calendar by its name.
-func (s *store) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
+func (s *Store) Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error) {
 	// $1 app, $2 name
 	const one = `SELECT ` + calendarColumns + ` FROM calendars WHERE app_id = $1 AND name = $2 AND deleted_at IS NULL`
 	found, ok, err := first(ctx, s.read, scanCalendar(app), one, dispatcher.AppID(app), name)
@@ -79,7 +79,7 @@ func (s *store) Calendar(ctx context.Context, app, name string) (dispatcher.Cale
 }
 
 // Calendars returns a page of the calendars of an app, by name.
-func (s *store) Calendars(ctx context.Context, app string, page input.Page) ([]dispatcher.Calendar, error) {
+func (s *Store) Calendars(ctx context.Context, app string, page input.Page) ([]dispatcher.Calendar, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -122,7 +122,7 @@ func appCalendars(ctx context.Context, q querier, app string) (revision int64, a
 }
 
 // AppCalendars returns all calendars of an app, and the revision of the lot.
-func (s *store) AppCalendars(ctx context.Context, app string) (int64, []dispatcher.Calendar, error) {
+func (s *Store) AppCalendars(ctx context.Context, app string) (int64, []dispatcher.Calendar, error) {
 	return appCalendars(ctx, s.read, app)
 }
 
@@ -149,7 +149,7 @@ const putCalendarTimeout = time.Minute
 
 // PutCalendar creates or replaces a calendar, and moves the triggers that depend on it. It
 // returns the calendar as stored, and whether it was created. A calendar that is put as it is stored stays as it is.
-func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar,
+func (s *Store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar,
 	change input.Change) (dispatcher.Calendar, bool, error) {
 	if err := calendar.Validate(); err != nil {
 		return dispatcher.Calendar{}, false, err
@@ -167,7 +167,7 @@ func (s *store) PutCalendar(ctx context.Context, calendar dispatcher.Calendar,
 }
 
 // putPlanned is the transaction of PutCalendar.
-func (s *store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, plan movePlan,
+func (s *Store) putPlanned(ctx context.Context, calendar dispatcher.Calendar, plan movePlan,
 	change input.Change) (stored dispatcher.Calendar, created bool, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// Writers of one app's calendars, and of its jobs, queue at its row.

@@ -8,6 +8,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -17,7 +18,7 @@ func BenchmarkPutCalendar(b *testing.B) {
 	b.Run("SQLite", func(b *testing.B) { benchPutCalendar(b, open(b, newFile(b))) })
 }
 
-func benchPutCalendar(b *testing.B, s dispatcher.Store) {
+func benchPutCalendar(b *testing.B, s *store.Store) {
 	const jobs = 1000 // a hundred triggers each
 	start := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	change := input.Change{Actor: "bench", Now: start}
@@ -48,7 +49,7 @@ func must(t testing.TB, err error) {
 }
 
 // declareMany puts jobs with a hundred triggers each, as define makes them, just before start.
-func declareMany(b *testing.B, s dispatcher.Store, jobs int, define func(*dispatcher.Trigger), start time.Time) {
+func declareMany(b *testing.B, s *store.Store, jobs int, define func(*dispatcher.Trigger), start time.Time) {
 	b.Helper()
 	change := input.Change{Actor: "bench", Now: start.Add(-time.Second)}
 	_, _, err := s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)

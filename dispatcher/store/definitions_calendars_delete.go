@@ -11,7 +11,7 @@ import (
 )
 
 // DeleteCalendar deletes a calendar that nothing uses.
-func (s *store) DeleteCalendar(ctx context.Context, app, name string, change input.Change) error {
+func (s *Store) DeleteCalendar(ctx context.Context, app, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		all, calendar, err := t.calendarToDelete(ctx, app, name)
 		if err == nil {
@@ -25,7 +25,7 @@ func (s *store) DeleteCalendar(ctx context.Context, app, name string, change inp
 }
 
 // DeleteCalendarWhenUnused deletes a calendar, or marks it until its last use is dropped.
-func (s *store) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
+func (s *Store) DeleteCalendarWhenUnused(ctx context.Context, app, name string,
 	change input.Change) (marked *dispatcher.Calendar, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		marked = nil

@@ -16,7 +16,7 @@ import (
 )
 
 // onBoth runs a test on a store of each kind, with an app "app".
-func onBoth(t *testing.T, test func(t *testing.T, s dispatcher.Store)) {
+func onBoth(t *testing.T, test func(t *testing.T, s *store.Store)) {
 	t.Helper()
 	for name, newDatabase := range map[string]func(t *testing.T) string{
 		"SQLite":     func(t *testing.T) string { t.Helper(); return newFile(t) },
@@ -32,7 +32,7 @@ func onBoth(t *testing.T, test func(t *testing.T, s dispatcher.Store)) {
 	}
 }
 
-func putCalendar(t *testing.T, s dispatcher.Store, c dispatcher.Calendar, now time.Time) error {
+func putCalendar(t *testing.T, s *store.Store, c dispatcher.Calendar, now time.Time) error {
 	t.Helper()
 	c.App = "app"
 	_, _, err := s.PutCalendar(t.Context(), c, input.Change{Actor: "test", Now: now})
@@ -57,7 +57,7 @@ func tick(name, calendar string, from time.Time, triggers ...string) dispatcher.
 // A calendar that this version cannot read is not taken for one that excludes nothing.
 func TestUnreadableCalendarDoesNotHideOthers(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+	onBoth(t, func(t *testing.T, s *store.Store) {
 		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "base"}, now))
 		must(t, putCalendar(t, s, dispatcher.Calendar{Name: "bad", Bases: []string{"base"}}, now))
@@ -103,7 +103,7 @@ func TestUnreadableCalendarDoesNotHideOthers(t *testing.T) {
 
 func TestAppHoldsItsMaximumOfCalendars(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+	onBoth(t, func(t *testing.T, s *store.Store) {
 		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 		must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO calendars (app_id, name, description, definition, revision,
 			created_at, updated_at)
@@ -122,7 +122,7 @@ func TestAppHoldsItsMaximumOfCalendars(t *testing.T) {
 // What happens between the plan of a change and its transaction is not overwritten.
 func TestCalendarPlanIsVoidAfterAnotherChange(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+	onBoth(t, func(t *testing.T, s *store.Store) {
 		ctx := t.Context()
 		now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 		change := input.Change{Actor: "test", Now: now}

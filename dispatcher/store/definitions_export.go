@@ -43,7 +43,7 @@ const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.schedul
 	ORDER BY r.scheduled_at, r.trigger_id, r.kind`
 
 // ExportApp returns a disabled app with all that belongs to it.
-func (s *store) ExportApp(ctx context.Context, name string) (export dispatcher.Export, err error) {
+func (s *Store) ExportApp(ctx context.Context, name string) (export dispatcher.Export, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	options := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
@@ -61,7 +61,7 @@ func (s *store) ExportApp(ctx context.Context, name string) (export dispatcher.E
 	return export, nil
 }
 
-func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export dispatcher.Export, err error) {
+func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export dispatcher.Export, err error) {
 	export = dispatcher.Export{Format: dispatcher.ExportFormat}
 	if export.App, err = findApp(ctx, tx, name, ""); err != nil {
 		return export, err
@@ -118,7 +118,7 @@ func (s *store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 }
 
 // movable refuses an app that may still change.
-func (s *store) movable(ctx context.Context, tx *sql.Tx, app dispatcher.App) error {
+func (s *Store) movable(ctx context.Context, tx *sql.Tx, app dispatcher.App) error {
 	if app.Importing {
 		return importGoesOn(app.Name)
 	}
@@ -163,7 +163,7 @@ func (s *store) movable(ctx context.Context, tx *sql.Tx, app dispatcher.App) err
 	return err
 }
 
-func (s *store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]dispatcher.ExportedJob, error) {
+func (s *Store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]dispatcher.ExportedJob, error) {
 	// $1 app
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.part_of = 0 ORDER BY j.name`

@@ -9,10 +9,11 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // events returns the event ids of a job's next fires, as a node of a store makes them.
-func events(t *testing.T, s dispatcher.Store, job string) map[string]string {
+func events(t *testing.T, s *store.Store, job string) map[string]string {
 	t.Helper()
 	one, err := s.Job(t.Context(), "app", job)
 	must(t, err)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -18,15 +19,15 @@ import (
 // moving is an app in one installation, and another installation.
 type moving struct {
 	t        *testing.T
-	old, new dispatcher.Store
+	old, new *store.Store
 	now      time.Time
 }
 
 // onMoves runs a test from PostgreSQL to SQLite and back.
 func onMoves(t *testing.T, test func(t *testing.T, m moving)) {
-	postgres := func(t *testing.T) dispatcher.Store { return open(t, pgtest.New(t)) }
-	sqlite := func(t *testing.T) dispatcher.Store { return open(t, newFile(t)) }
-	for name, stores := range map[string][2]func(*testing.T) dispatcher.Store{
+	postgres := func(t *testing.T) *store.Store { return open(t, pgtest.New(t)) }
+	sqlite := func(t *testing.T) *store.Store { return open(t, newFile(t)) }
+	for name, stores := range map[string][2]func(*testing.T) *store.Store{
 		"from PostgreSQL to SQLite": {postgres, sqlite}, "from SQLite to PostgreSQL": {sqlite, postgres},
 	} {
 		t.Run(name, func(t *testing.T) {

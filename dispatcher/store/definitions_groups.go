@@ -61,7 +61,7 @@ func scanGroup(app string) func(scanner) (dispatcher.EndpointGroup, error) {
 }
 
 // Group returns a group by its name.
-func (s *store) Group(ctx context.Context, app, name string) (dispatcher.EndpointGroup, error) {
+func (s *Store) Group(ctx context.Context, app, name string) (dispatcher.EndpointGroup, error) {
 	return findGroup(ctx, s.read, app, name, "")
 }
 
@@ -87,7 +87,7 @@ func readGroup(ctx context.Context, q querier, app, name, lock string) (group di
 }
 
 // Groups returns a page of the groups of an app, by name.
-func (s *store) Groups(ctx context.Context, app string, page input.Page) ([]dispatcher.EndpointGroup, error) {
+func (s *Store) Groups(ctx context.Context, app string, page input.Page) ([]dispatcher.EndpointGroup, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -110,7 +110,7 @@ func allGroups(ctx context.Context, q querier, app string) ([]dispatcher.Endpoin
 
 // PutGroup creates or replaces a group. It returns the group as stored, and whether it was created. A group that is put as
 // it is stored stays as it is.
-func (s *store) PutGroup(ctx context.Context, group dispatcher.EndpointGroup,
+func (s *Store) PutGroup(ctx context.Context, group dispatcher.EndpointGroup,
 	change input.Change) (stored dispatcher.EndpointGroup, created bool, err error) {
 	if err := group.Validate(); err != nil {
 		return stored, false, err
@@ -183,7 +183,7 @@ func (t *tx) admitGroup(ctx context.Context, app dispatcher.App, old *dispatcher
 }
 
 // writeGroup writes a group, its secrets and the endpoints that it declares, and returns it as stored.
-func (s *store) writeGroup(ctx context.Context, t *tx, old *dispatcher.EndpointGroup,
+func (s *Store) writeGroup(ctx context.Context, t *tx, old *dispatcher.EndpointGroup,
 	group dispatcher.EndpointGroup) (stored dispatcher.EndpointGroup, err error) {
 	var before map[string]dispatcher.Secret
 	if old != nil {
@@ -224,7 +224,7 @@ func (s *store) writeGroup(ctx context.Context, t *tx, old *dispatcher.EndpointG
 }
 
 // DeleteGroup deletes a group that no job names, with its endpoints.
-func (s *store) DeleteGroup(ctx context.Context, app, name string, change input.Change) error {
+func (s *Store) DeleteGroup(ctx context.Context, app, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if _, err := t.lockApp(ctx, app); err != nil {
 			return err
@@ -304,7 +304,7 @@ func (t *tx) checkGroup(ctx context.Context, job dispatcher.Job) error {
 
 // groupWithValues returns a copy of a group with the values of its stored secrets, as far as the keys open them; nil if group
 // is.
-func (s *store) groupWithValues(ctx context.Context, q querier, group *dispatcher.EndpointGroup) (*dispatcher.EndpointGroup, error) {
+func (s *Store) groupWithValues(ctx context.Context, q querier, group *dispatcher.EndpointGroup) (*dispatcher.EndpointGroup, error) {
 	if group == nil {
 		return nil, nil
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // secretGroup is a group with a signing secret and a token.
@@ -30,7 +31,7 @@ const (
 )
 
 // putGroup creates the app, too.
-func putGroup(t *testing.T, s dispatcher.Store, g dispatcher.EndpointGroup) (dispatcher.EndpointGroup, error) {
+func putGroup(t *testing.T, s *store.Store, g dispatcher.EndpointGroup) (dispatcher.EndpointGroup, error) {
 	t.Helper()
 	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
 		t.Fatal(err)
@@ -40,7 +41,7 @@ func putGroup(t *testing.T, s dispatcher.Store, g dispatcher.EndpointGroup) (dis
 }
 
 // openedOfGroup returns the values of a group as a node gets them.
-func openedOfGroup(t *testing.T, s dispatcher.Store) map[string]string {
+func openedOfGroup(t *testing.T, s *store.Store) map[string]string {
 	t.Helper()
 	version, err := s.GroupVersion(t.Context(), "demo", "ping", time.Time{})
 	if err != nil {

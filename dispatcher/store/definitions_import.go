@@ -13,7 +13,7 @@ import (
 )
 
 // ImportQuotas returns the quotas that an import of app would have to keep.
-func (s *store) ImportQuotas(ctx context.Context, app dispatcher.App, change input.Change) (dispatcher.Quotas, error) {
+func (s *Store) ImportQuotas(ctx context.Context, app dispatcher.App, change input.Change) (dispatcher.Quotas, error) {
 	if change.Operator && app.Bounds != nil {
 		return app.Bounds.WithDefaults(app.Name).Quotas, nil
 	}
@@ -175,7 +175,7 @@ func (t *tx) importCalendar(ctx context.Context, app string, calendar dispatcher
 }
 
 // importFollows writes what follows a job. All jobs have to be there before.
-func (s *store) importFollows(ctx context.Context, t *tx, one dispatcher.ExportedJob, app dispatcher.App) error {
+func (s *Store) importFollows(ctx context.Context, t *tx, one dispatcher.ExportedJob, app dispatcher.App) error {
 	job, all, err := s.putFollows(ctx, t, nil, one.WithOrigins(), app)
 	if err == nil {
 		err = t.writeFollowers(ctx, job, all)
@@ -184,7 +184,7 @@ func (s *store) importFollows(ctx context.Context, t *tx, one dispatcher.Exporte
 }
 
 // importGroup creates a group, which has to be there before jobs name it.
-func (s *store) importGroup(ctx context.Context, t *tx, group dispatcher.EndpointGroup, app dispatcher.App) error {
+func (s *Store) importGroup(ctx context.Context, t *tx, group dispatcher.EndpointGroup, app dispatcher.App) error {
 	group.App = app.Name
 	err := t.admitGroup(ctx, app, nil, group)
 	if err == nil {
@@ -194,7 +194,7 @@ func (s *store) importGroup(ctx context.Context, t *tx, group dispatcher.Endpoin
 }
 
 // importAlert creates an alert. What holds of it is found out again.
-func (s *store) importAlert(ctx context.Context, t *tx, alert dispatcher.Alert, app dispatcher.App) error {
+func (s *Store) importAlert(ctx context.Context, t *tx, alert dispatcher.Alert, app dispatcher.App) error {
 	alert.App = app.Name
 	_, err := t.replacedAlert(ctx, app, alert)
 	if err == nil {
@@ -206,7 +206,7 @@ func (s *store) importAlert(ctx context.Context, t *tx, alert dispatcher.Alert, 
 	return err
 }
 
-func (s *store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob, calendars imported) error {
+func (s *Store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob, calendars imported) error {
 	prior, err := t.takeNames(ctx, one.WithOrigins())
 	if err != nil {
 		return err

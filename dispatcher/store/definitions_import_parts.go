@@ -46,7 +46,7 @@ type importStep struct {
 
 // importing is an import on its way.
 type importing struct {
-	s         *store
+	s         *Store
 	export    dispatcher.Export
 	change    input.Change
 	calendars imported
@@ -58,7 +58,7 @@ type importing struct {
 }
 
 // ImportApp creates an app from an export.
-func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change input.Change) (dispatcher.App, error) {
+func (s *Store) ImportApp(ctx context.Context, export dispatcher.Export, change input.Change) (dispatcher.App, error) {
 	i, err := s.beginImport(ctx, export, change)
 	for more := err == nil; more && err == nil; {
 		more, err = i.part(ctx)
@@ -78,7 +78,7 @@ func (s *store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 }
 
 // beginImport checks an export, and makes room for it.
-func (s *store) beginImport(ctx context.Context, export dispatcher.Export, change input.Change) (*importing, error) {
+func (s *Store) beginImport(ctx context.Context, export dispatcher.Export, change input.Change) (*importing, error) {
 	if err := export.Validate(); err != nil {
 		return nil, err
 	}

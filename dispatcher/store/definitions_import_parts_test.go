@@ -16,7 +16,7 @@ import (
 // importer imports a large app, "app", next to another one, "victim", of which a fire is due each second.
 type importer struct {
 	t      *testing.T
-	s      dispatcher.Store
+	s      *store.Store
 	now    time.Time
 	export dispatcher.Export
 	token  dispatcher.Token

@@ -11,7 +11,7 @@ import (
 )
 
 // RemoveCutOffImports removes imports that did not come to their end, and returns how many.
-func (s *store) RemoveCutOffImports(ctx context.Context, now time.Time) (removed int, err error) {
+func (s *Store) RemoveCutOffImports(ctx context.Context, now time.Time) (removed int, err error) {
 	now, err = s.orNow(ctx, now)
 	if err != nil {
 		return 0, err
@@ -34,7 +34,7 @@ func (s *store) RemoveCutOffImports(ctx context.Context, now time.Time) (removed
 }
 
 // orNow returns a time that is given, or that of the database.
-func (s *store) orNow(ctx context.Context, given time.Time) (time.Time, error) {
+func (s *Store) orNow(ctx context.Context, given time.Time) (time.Time, error) {
 	if !given.IsZero() {
 		return given, nil
 	}
@@ -42,7 +42,7 @@ func (s *store) orNow(ctx context.Context, given time.Time) (time.Time, error) {
 }
 
 // removeCutOff removes an import of an app that was cut off, and returns whether there was one. One that goes on stays.
-func (s *store) removeCutOff(ctx context.Context, app string, now time.Time) (bool, error) {
+func (s *Store) removeCutOff(ctx context.Context, app string, now time.Time) (bool, error) {
 	now, err := s.orNow(ctx, now)
 	if err != nil {
 		return false, err
@@ -61,7 +61,7 @@ func (s *store) removeCutOff(ctx context.Context, app string, now time.Time) (bo
 
 // removeImport removes what an import has written, in parts as small as its own. until is apps.importing_until: it fails with
 // ErrConflict when the import goes on, or another node removes it.
-func (s *store) removeImport(ctx context.Context, app string, until int64, now time.Time) error {
+func (s *Store) removeImport(ctx context.Context, app string, until int64, now time.Time) error {
 	for more := true; more; {
 		var next int64
 		err := s.change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) (err error) {
@@ -83,7 +83,7 @@ func (s *store) removeImport(ctx context.Context, app string, until int64, now t
 // removePart removes a part of an app that is imported, and returns whether there is more: first its runs, then its jobs, then the rest
 // and the app. Nothing of it has fired, so nothing was missed: it leaves deleted rows like those of a deleted app, but no decisions
 // about fires and no entries in the audit log.
-func (s *store) removePart(ctx context.Context, t *tx, app string) (more bool, err error) {
+func (s *Store) removePart(ctx context.Context, t *tx, app string) (more bool, err error) {
 	for _, remove := range []func() (int, error){
 		func() (int, error) { return t.removeImportedRuns(ctx, app) },
 		func() (int, error) { return s.removeImportedJobs(ctx, t, app) },
@@ -134,7 +134,7 @@ func (t *tx) removeImportedRuns(ctx context.Context, app string) (int, error) {
 }
 
 // removeImportedJobs removes some jobs of an app, and returns how many.
-func (s *store) removeImportedJobs(ctx context.Context, t *tx, app string) (int, error) {
+func (s *Store) removeImportedJobs(ctx context.Context, t *tx, app string) (int, error) {
 	// $1 app, $2 limit
 	const some = `SELECT name FROM jobs WHERE app_id = $1 AND deleted_at IS NULL AND part_of = 0 ORDER BY name LIMIT $2`
 	names, err := collect(ctx, t, scanText, some, dispatcher.AppID(app), mostImported/10)

@@ -171,14 +171,14 @@ func (j *jobRow) decodeTriggers() error {
 }
 
 // Job returns a job with its triggers and warnings.
-func (s *store) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
+func (s *Store) Job(ctx context.Context, app, name string) (dispatcher.Job, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	return s.shownJob(ctx, s.read, app, name)
 }
 
 // Jobs returns a page of the jobs of an app, by name.
-func (s *store) Jobs(ctx context.Context, app string, page input.Page) ([]dispatcher.Job, error) {
+func (s *Store) Jobs(ctx context.Context, app string, page input.Page) ([]dispatcher.Job, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -222,7 +222,7 @@ func withLabels(labels input.Labels, args *statementArgs) string {
 }
 
 // JobsByID returns jobs without their triggers, with the values of their secrets.
-func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVersion, error) {
+func (s *Store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVersion, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	// From $1 on: the ids
@@ -243,7 +243,7 @@ func (s *store) JobsByID(ctx context.Context, ids []int64) ([]dispatcher.JobVers
 
 // findJob returns ErrNotFound if there is no such job. Warnings, which are for people and take
 // long to work out, are left out. lock is a flavor's lock, or empty.
-func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) (dispatcher.Job, error) {
+func (s *Store) findJob(ctx context.Context, q querier, app, name, lock string) (dispatcher.Job, error) {
 	job, err := s.readJob(ctx, q, app, name, lock)
 	if err == nil {
 		err = job.Err
@@ -252,7 +252,7 @@ func (s *store) findJob(ctx context.Context, q querier, app, name, lock string) 
 }
 
 // readJob is findJob of a job that may be one that cannot be read. Such a job has no triggers here unless their names can be read.
-func (s *store) readJob(ctx context.Context, q querier, app, name, lock string) (job dispatcher.JobVersion, err error) {
+func (s *Store) readJob(ctx context.Context, q querier, app, name, lock string) (job dispatcher.JobVersion, err error) {
 	// $1 app, $2 name
 	query := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.name = $2 AND j.deleted_at IS NULL AND j.part_of = 0` + lockOf(lock, "j")
@@ -273,7 +273,7 @@ func (s *store) readJob(ctx context.Context, q querier, app, name, lock string) 
 // PutJob creates or replaces a job with its triggers. It returns the job as stored, and whether
 // it was created. A job that is put as it is stored stays as it is. Schedules that take too long to evaluate are refused
 // before the transaction begins.
-func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change input.Change) (stored dispatcher.Job, created bool, err error) {
+func (s *Store) PutJob(ctx context.Context, job dispatcher.Job, change input.Change) (stored dispatcher.Job, created bool, err error) {
 	if same, is := s.unchangedJob(ctx, job.App, job.Name, change, declaredAgain(job)); is {
 		return same, false, nil
 	}
@@ -320,7 +320,7 @@ func (s *store) PutJob(ctx context.Context, job dispatcher.Job, change input.Cha
 
 // checkCost returns an error if the schedules of a job take too long to evaluate. If it cannot tell, the
 // transaction finds out.
-func (s *store) checkCost(ctx context.Context, job dispatcher.Job, now time.Time) error {
+func (s *Store) checkCost(ctx context.Context, job dispatcher.Job, now time.Time) error {
 	if job.Validate() != nil {
 		return nil //nolint:nilerr // the transaction comes to it again, in the order of its checks
 	}
@@ -336,7 +336,7 @@ func (s *store) checkCost(ctx context.Context, job dispatcher.Job, now time.Time
 }
 
 // replacedJob returns the job that a PUT replaces, or nil, and what is left of that name.
-func (s *store) replacedJob(ctx context.Context, t *tx, app, name string) (old *dispatcher.Job, prior dispatcher.Prior, err error) {
+func (s *Store) replacedJob(ctx context.Context, t *tx, app, name string) (old *dispatcher.Job, prior dispatcher.Prior, err error) {
 	found, err := s.findJob(ctx, t, app, name, t.lock())
 	switch {
 	case err == nil:
@@ -352,7 +352,7 @@ func (s *store) replacedJob(ctx context.Context, t *tx, app, name string) (old *
 }
 
 // applyJob puts job in place of old, which is nil for a new one, and returns what it wrote.
-func (s *store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, prior dispatcher.Prior,
+func (s *Store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, prior dispatcher.Prior,
 	app dispatcher.App, shared sharedOff) (dispatcher.Job, error) {
 	users := []dispatcher.Job{job}
 	if old != nil {

@@ -10,7 +10,7 @@ import (
 )
 
 // DeleteJob deletes a job and retires its triggers. Its ledger stays.
-func (s *store) DeleteJob(ctx context.Context, app, name string, change input.Change) error {
+func (s *Store) DeleteJob(ctx context.Context, app, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// As a PUT locks them: removeUnused needs the app.
 		if _, err := t.lockApp(ctx, app); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
@@ -39,7 +39,7 @@ func (s *store) DeleteJob(ctx context.Context, app, name string, change input.Ch
 
 // removeUnreadable deletes a job of which not all can be read: its triggers, and the jobs that are part of it, are those that say
 // that they are its own.
-func (s *store) removeUnreadable(ctx context.Context, t *tx, job dispatcher.JobVersion) error {
+func (s *Store) removeUnreadable(ctx context.Context, t *tx, job dispatcher.JobVersion) error {
 	// $1 job
 	parts, err := collect(ctx, t, scanInt, `SELECT id FROM jobs WHERE part_of = $1 AND deleted_at IS NULL`, job.Key())
 	for _, id := range parts {

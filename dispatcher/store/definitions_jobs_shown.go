@@ -8,7 +8,7 @@ import (
 )
 
 // shownJob is findJob with Warnings, and with the pauses of its app that hold the job.
-func (s *store) shownJob(ctx context.Context, q querier, app, name string) (dispatcher.Job, error) {
+func (s *Store) shownJob(ctx context.Context, q querier, app, name string) (dispatcher.Job, error) {
 	job, err := s.findJob(ctx, q, app, name, "")
 	if err != nil {
 		return job, err
@@ -19,7 +19,7 @@ func (s *store) shownJob(ctx context.Context, q querier, app, name string) (disp
 }
 
 // addWarnings adds to jobs of one app their warnings.
-func (s *store) addWarnings(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
+func (s *Store) addWarnings(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
 	bare := make([]dispatcher.Job, len(jobs))
 	for i, job := range jobs {
 		bare[i] = job.Job
@@ -46,7 +46,7 @@ func (s *store) addWarnings(ctx context.Context, q querier, app string, jobs []d
 }
 
 // addShown adds to jobs of one app what only people see.
-func (s *store) addShown(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
+func (s *Store) addShown(ctx context.Context, q querier, app string, jobs []dispatcher.JobVersion) error {
 	if err := addPauses(ctx, q, app, jobs); err != nil {
 		return err
 	}

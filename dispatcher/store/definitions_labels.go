@@ -82,7 +82,7 @@ func scanLabelSet(row scanner) (l labelSet, err error) {
 
 // noteServed notes which sets of labels the live nodes have, after nodes have come or gone, and lets clocks follow:
 // some at once, the others in the handler. It also removes the sets that no job requires any more.
-func (s *store) noteServed(ctx context.Context) error {
+func (s *Store) noteServed(ctx context.Context) error {
 	err := s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		if err := t.lockServed(ctx); err != nil {
 			return err
@@ -148,7 +148,7 @@ func (t *tx) dropUnused(ctx context.Context) error {
 }
 
 // switchedSets returns some sets of labels whose triggers do not all follow them yet.
-func (s *store) switchedSets(ctx context.Context) ([]string, error) {
+func (s *Store) switchedSets(ctx context.Context) ([]string, error) {
 	// $1 limit
 	const pending = `SELECT node_labels FROM label_sets WHERE switched_to IS NOT NULL ORDER BY node_labels LIMIT $1`
 	sets, err := collect(ctx, s.read, scanText, pending, pendingMost)
@@ -200,7 +200,7 @@ func (t *tx) followLabels(ctx context.Context, labels string, limit int) (follow
 }
 
 // LabelSets returns the sets of labels that jobs require and a live node has.
-func (s *store) LabelSets(ctx context.Context) ([]input.Labels, error) {
+func (s *Store) LabelSets(ctx context.Context) ([]input.Labels, error) {
 	sets, err := s.servedSets(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("read sets of labels: %w", err)
@@ -213,12 +213,12 @@ func (s *store) LabelSets(ctx context.Context) ([]input.Labels, error) {
 }
 
 // servedSets returns the sets of labels that jobs require and a live node has, as texts.
-func (s *store) servedSets(ctx context.Context) ([]string, error) {
+func (s *Store) servedSets(ctx context.Context) ([]string, error) {
 	return collect(ctx, s.read, scanText, `SELECT node_labels FROM label_sets WHERE served ORDER BY node_labels`)
 }
 
 // servedLabels returns those sets of labels that jobs require and a node with these labels has.
-func (s *store) servedLabels(ctx context.Context, have input.Labels) ([]string, error) {
+func (s *Store) servedLabels(ctx context.Context, have input.Labels) ([]string, error) {
 	if len(have) == 0 {
 		return nil, nil
 	}

@@ -12,7 +12,7 @@ import (
 
 // PauseJob pauses or resumes a job, or one of its triggers. What is paused or not already stays as it is, but a resume
 // also schedules triggers in state error again.
-func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused bool,
+func (s *Store) PauseJob(ctx context.Context, app, name, trigger string, paused bool,
 	change input.Change) (stored dispatcher.Job, err error) {
 	same, is := s.unchangedJob(ctx, app, name, change, func(job dispatcher.Job, _ *dispatcher.Bounds) bool {
 		was, found := isPaused(job, trigger)
@@ -29,7 +29,7 @@ func (s *store) PauseJob(ctx context.Context, app, name, trigger string, paused 
 }
 
 // pauseJob is PauseJob in a transaction.
-func (s *store) pauseJob(ctx context.Context, t *tx, app, name, trigger string, paused bool) (stored dispatcher.Job, err error) {
+func (s *Store) pauseJob(ctx context.Context, t *tx, app, name, trigger string, paused bool) (stored dispatcher.Job, err error) {
 	job, err := s.findJob(ctx, t, app, name, t.lock())
 	if err != nil {
 		return stored, err
@@ -159,7 +159,7 @@ func inError(job dispatcher.Job, trigger string) bool {
 
 // restartTriggers writes a job as if it had been declared again, so that its triggers in state error
 // are scheduled again.
-func (s *store) restartTriggers(ctx context.Context, t *tx, job *dispatcher.Job) error {
+func (s *Store) restartTriggers(ctx context.Context, t *tx, job *dispatcher.Job) error {
 	revision, calendars, err := calendarsOf(ctx, t, job.App, *job)
 	if err != nil {
 		return err

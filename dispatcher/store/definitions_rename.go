@@ -12,7 +12,7 @@ import (
 )
 
 // RenameJob renames a job and triggers of it. Their rows stay, with all that refers to their ids.
-func (s *store) RenameJob(ctx context.Context, app, name string, rename dispatcher.JobRename,
+func (s *Store) RenameJob(ctx context.Context, app, name string, rename dispatcher.JobRename,
 	change input.Change) (stored dispatcher.Job, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// As a PUT locks them, so that nobody takes a name meanwhile.

@@ -79,7 +79,7 @@ type versionedSecret struct {
 
 // sealSecrets returns the secrets of next without their values, and what is to be stored of them, by their paths. before are
 // those of what next replaces.
-func (s *store) sealSecrets(before map[string]dispatcher.Secret, next secretOwner) (map[string]dispatcher.Secret,
+func (s *Store) sealSecrets(before map[string]dispatcher.Secret, next secretOwner) (map[string]dispatcher.Secret,
 	map[string]versionedSecret, error) {
 	given := maps.Clone(next.secrets)
 	var problems input.Problems
@@ -104,7 +104,7 @@ func (s *store) sealSecrets(before map[string]dispatcher.Secret, next secretOwne
 }
 
 // sealJobSecrets returns a job without the values of its secrets, and what is to be stored of them. old is what it replaces.
-func (s *store) sealJobSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher.Job, map[string]versionedSecret, error) {
+func (s *Store) sealJobSecrets(old *dispatcher.Job, job dispatcher.Job) (dispatcher.Job, map[string]versionedSecret, error) {
 	var before map[string]dispatcher.Secret
 	if old != nil {
 		before = old.Target.Secrets()
@@ -192,7 +192,7 @@ func (t *tx) putSealed(ctx context.Context, r sealedRow) error {
 
 // openSecrets puts the values of stored secrets into jobs. One that does not open stays as it
 // is: the attempt that needs it says so.
-func (s *store) openSecrets(ctx context.Context, q querier, jobs []dispatcher.JobVersion) error {
+func (s *Store) openSecrets(ctx context.Context, q querier, jobs []dispatcher.JobVersion) error {
 	byID := map[int64]*dispatcher.JobVersion{}
 	var owners []secretOwner
 	for i := range jobs {
@@ -219,7 +219,7 @@ func (o secretOwner) hasStored() bool {
 
 // openedSecrets returns the stored secrets of owners in one table with their values, by the owners' ids and their paths, as
 // far as they open.
-func (s *store) openedSecrets(ctx context.Context, q querier, table string,
+func (s *Store) openedSecrets(ctx context.Context, q querier, table string,
 	owners []secretOwner) (map[int64]map[string]dispatcher.Secret, error) {
 	if len(owners) == 0 {
 		return nil, nil
@@ -261,7 +261,7 @@ func (s *store) openedSecrets(ctx context.Context, q querier, table string,
 }
 
 // checkKeys refuses a database with secrets that the keys do not open.
-func (s *store) checkKeys(ctx context.Context) error {
+func (s *Store) checkKeys(ctx context.Context) error {
 	missing, err := missingKeys(ctx, s.read, s.keys)
 	if err == nil && len(missing) > 0 {
 		err = fmt.Errorf("%w: secrets are stored under key %s", dispatcher.ErrKeyMissing, strings.Join(missing, ", "))
@@ -285,7 +285,7 @@ func missingKeys(ctx context.Context, q querier, keys *seal.Keys) (missing []str
 }
 
 // RewrapSecrets brings all secrets under the current key.
-func (s *store) RewrapSecrets(ctx context.Context, change input.Change) (int, error) {
+func (s *Store) RewrapSecrets(ctx context.Context, change input.Change) (int, error) {
 	if s.keys == nil {
 		return 0, fmt.Errorf("rewrap secrets: %w", dispatcher.ErrKeyMissing)
 	}
@@ -319,7 +319,7 @@ const (
 )
 
 // rewrap brings secrets that a query finds under the current key, and returns how many.
-func (s *store) rewrap(ctx context.Context, t *tx, others string) (int, error) {
+func (s *Store) rewrap(ctx context.Context, t *tx, others string) (int, error) {
 	type owned struct {
 		sealedRow
 		app, name, origin, target, versions string

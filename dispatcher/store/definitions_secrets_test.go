@@ -44,7 +44,7 @@ func sealKeys(t *testing.T, letters string) *seal.Keys {
 	return keys
 }
 
-func openWith(t *testing.T, database string, keys *seal.Keys) dispatcher.Store {
+func openWith(t *testing.T, database string, keys *seal.Keys) *store.Store {
 	t.Helper()
 	return openAs(t, database, store.Options{Keys: keys})
 }
@@ -69,7 +69,7 @@ func secretJob(signing, token dispatcher.Secret) dispatcher.Job {
 	return dispatcher.Job{App: "demo", Name: "ping", Enabled: true, Target: dispatcher.Target{Webhook: &w}}
 }
 
-func put(t *testing.T, s dispatcher.Store, job dispatcher.Job) dispatcher.Job {
+func put(t *testing.T, s *store.Store, job dispatcher.Job) dispatcher.Job {
 	t.Helper()
 	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
 		t.Fatal(err)
@@ -82,12 +82,12 @@ func put(t *testing.T, s dispatcher.Store, job dispatcher.Job) dispatcher.Job {
 }
 
 // opened returns the values as a node gets them.
-func opened(t *testing.T, s dispatcher.Store) map[string]string {
+func opened(t *testing.T, s *store.Store) map[string]string {
 	t.Helper()
 	return openedOf(t, s, dispatcher.JobID("demo", "ping"))
 }
 
-func openedOf(t *testing.T, s dispatcher.Store, id int64) map[string]string {
+func openedOf(t *testing.T, s *store.Store, id int64) map[string]string {
 	t.Helper()
 	jobs, err := s.JobsByID(t.Context(), []int64{id})
 	if err != nil || len(jobs) != 1 || jobs[0].Err != nil {
@@ -381,7 +381,7 @@ func TestSecretsOutliveARename(t *testing.T) {
 		renamed, err := s.RenameJob(t.Context(), "demo", "ping", dispatcher.JobRename{Name: "pong"}, input.Change{})
 		must(t, err)
 		put(t, s, secretJob(value(other), value("hunter3")))
-		check := func(what string, s dispatcher.Store) {
+		check := func(what string, s *store.Store) {
 			t.Helper()
 			for id, want := range map[int64]map[string]string{
 				renamed.Key():                      {signingPath: first, tokenPath: "hunter2"},

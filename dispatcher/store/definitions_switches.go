@@ -137,7 +137,7 @@ const pendingMost = 100
 
 // FollowSwitches lets clocks follow the switches and pauses of apps and the sets of labels that were changed: of each some,
 // in a transaction of its own.
-func (s *store) FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error) {
+func (s *Store) FollowSwitches(ctx context.Context, limit int) (followed int, more bool, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	// $1 limit
@@ -199,7 +199,7 @@ func (s *store) FollowSwitches(ctx context.Context, limit int) (followed int, mo
 }
 
 // follow lets a portion of clocks follow, and tells the nodes if there were any.
-func (s *store) follow(ctx context.Context, changed dispatcher.Notification,
+func (s *Store) follow(ctx context.Context, changed dispatcher.Notification,
 	portion func(context.Context, *tx) (int, error)) (followed int, err error) {
 	err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		if followed, err = portion(ctx, t); followed > 0 {

@@ -65,7 +65,7 @@ func TestTriggersThatAreOffCostAPollNothing(t *testing.T) {
 }
 
 // overdueTriggers inserts triggers of an app that were due a second after may1, each in the next millisecond.
-func overdueTriggers(t *testing.T, s dispatcher.Store, app, labels string, first, count int) {
+func overdueTriggers(t *testing.T, s *store.Store, app, labels string, first, count int) {
 	t.Helper()
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`INSERT INTO triggers (id, job_id, app_id, revision, misfire_after, anchor_at, jitter,
 			repeat_count, fired, enabled, paused, job_paused, delayed, drift_hour, name, expression, dialect, timezone, gap, overlap, calendar,
@@ -81,7 +81,7 @@ func overdueTriggers(t *testing.T, s dispatcher.Store, app, labels string, first
 // A set of labels goes with the last job that required it, once that has been removed.
 func TestLabelsThatNoJobRequiresAreForgotten(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+	onBoth(t, func(t *testing.T, s *store.Store) {
 		sets := func() int64 {
 			t.Helper()
 			n, err := store.Count(t.Context(), s, `SELECT count(*) FROM label_sets`)

@@ -39,7 +39,7 @@ func scanToken(row scanner) (dispatcher.APIToken, error) {
 }
 
 // CreateToken stores a token on behalf of the system.
-func (s *store) CreateToken(ctx context.Context, token dispatcher.APIToken) error {
+func (s *Store) CreateToken(ctx context.Context, token dispatcher.APIToken) error {
 	by := input.Change{Actor: "system", IfAbsent: true, Now: token.CreatedAt}
 	return s.change(ctx, by, func(ctx context.Context, t *tx) error {
 		_, err := t.createToken(ctx, token.Normal())
@@ -77,7 +77,7 @@ func encodedToken(token dispatcher.APIToken) (scopes, apps string, err error) {
 }
 
 // PutToken creates a token, or changes all of it but its secret.
-func (s *store) PutToken(ctx context.Context, token dispatcher.APIToken, change input.Change) (
+func (s *Store) PutToken(ctx context.Context, token dispatcher.APIToken, change input.Change) (
 	stored dispatcher.APIToken, created bool, err error) {
 	if err := token.Validate(); err != nil {
 		return stored, false, err
@@ -152,7 +152,7 @@ func (t *tx) keepAdmin(old dispatcher.APIToken, left []dispatcher.APIToken) erro
 }
 
 // RotateToken gives a token another secret.
-func (s *store) RotateToken(ctx context.Context, name string, rotation dispatcher.TokenRotation, change input.Change) (
+func (s *Store) RotateToken(ctx context.Context, name string, rotation dispatcher.TokenRotation, change input.Change) (
 	stored dispatcher.APIToken, err error) {
 	if err := rotation.Validate(); err != nil {
 		return stored, err
@@ -192,7 +192,7 @@ func (s *store) RotateToken(ctx context.Context, name string, rotation dispatche
 }
 
 // Token returns the token of a name.
-func (s *store) Token(ctx context.Context, name string) (dispatcher.APIToken, error) {
+func (s *Store) Token(ctx context.Context, name string) (dispatcher.APIToken, error) {
 	return findToken(ctx, s.read, name, "")
 }
 
@@ -206,7 +206,7 @@ func findToken(ctx context.Context, q querier, name, lock string) (dispatcher.AP
 }
 
 // TokenByHash returns the token with a hash, be it that of its secret or of the one before.
-func (s *store) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error) {
+func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error) {
 	// $1 hash
 	const find = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE hash = $1 OR rotated_hash = $1`
 	token, found, err := first(ctx, s.read, scanToken, find, hex.EncodeToString(hash[:]))
@@ -217,7 +217,7 @@ func (s *store) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIT
 }
 
 // Tokens returns a page of tokens, by name.
-func (s *store) Tokens(ctx context.Context, page input.Page) ([]dispatcher.APIToken, error) {
+func (s *Store) Tokens(ctx context.Context, page input.Page) ([]dispatcher.APIToken, error) {
 	// $1 last name of the page before, $2 limit
 	const list = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE name > $1 ORDER BY name LIMIT $2`
 	return collect(ctx, s.read, scanToken, list, page.Cursor, page.Limit)
@@ -225,7 +225,7 @@ func (s *store) Tokens(ctx context.Context, page input.Page) ([]dispatcher.APITo
 
 // UseTokens records when tokens were last used. Nodes that serve one token do not all write: one that finds a
 // later minute than its own leaves it.
-func (s *store) UseTokens(ctx context.Context, used map[string]time.Time) error {
+func (s *Store) UseTokens(ctx context.Context, used map[string]time.Time) error {
 	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id, $2 when it was used, $3 a minute before
 		const use = `UPDATE api_tokens SET last_used_at = $2 WHERE id = $1 AND (last_used_at IS NULL OR last_used_at < $3)`
@@ -240,7 +240,7 @@ func (s *store) UseTokens(ctx context.Context, used map[string]time.Time) error 
 }
 
 // DeleteToken revokes a token.
-func (s *store) DeleteToken(ctx context.Context, name string, change input.Change) error {
+func (s *Store) DeleteToken(ctx context.Context, name string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		all, err := t.lockTokens(ctx)
 		if err != nil {

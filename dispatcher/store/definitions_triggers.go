@@ -138,7 +138,7 @@ func orDefault[T comparable, V any](at *T, usual T, from func(V) T, to func(T) V
 }
 
 // loadTriggers adds the triggers to jobs. A job that cannot be read gets none.
-func (s *store) loadTriggers(ctx context.Context, q querier, lock string, jobs []jobRow) ([]dispatcher.JobVersion, error) {
+func (s *Store) loadTriggers(ctx context.Context, q querier, lock string, jobs []jobRow) ([]dispatcher.JobVersion, error) {
 	if len(jobs) == 0 {
 		return nil, nil
 	}
@@ -241,7 +241,7 @@ func (t *tx) retireTriggers(ctx context.Context, job dispatcher.Job, triggers ma
 }
 
 // TriggersByID returns what was declared of triggers that were not deleted.
-func (s *store) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.TriggerVersion, error) {
+func (s *Store) TriggersByID(ctx context.Context, ids []int64) ([]dispatcher.TriggerVersion, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	args := s.batch(slices.Compact(slices.Sorted(slices.Values(ids))))

@@ -13,7 +13,7 @@ import (
 
 // unchangedJob returns a job as it is if same says that a change would leave it so. A read that fails leaves the answer to
 // the transaction of the change, which comes to it again.
-func (s *store) unchangedJob(ctx context.Context, app, name string, change input.Change,
+func (s *Store) unchangedJob(ctx context.Context, app, name string, change input.Change,
 	same func(dispatcher.Job, *dispatcher.Bounds) bool) (dispatcher.Job, bool) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -37,19 +37,19 @@ func (s *store) unchangedJob(ctx context.Context, app, name string, change input
 }
 
 // unchangedApp returns an app as it is if a PUT leaves it so; see unchangedJob.
-func (s *store) unchangedApp(ctx context.Context, app dispatcher.App, change input.Change) (dispatcher.App, bool) {
+func (s *Store) unchangedApp(ctx context.Context, app dispatcher.App, change input.Change) (dispatcher.App, bool) {
 	stored, err := s.App(ctx, app.Name)
 	return stored, err == nil && allow(change, stored.Revision) == nil && stored.Declares(app)
 }
 
 // unchangedCalendar returns a calendar as it is if a PUT leaves it so; see unchangedJob.
-func (s *store) unchangedCalendar(ctx context.Context, calendar dispatcher.Calendar, change input.Change) (dispatcher.Calendar, bool) {
+func (s *Store) unchangedCalendar(ctx context.Context, calendar dispatcher.Calendar, change input.Change) (dispatcher.Calendar, bool) {
 	stored, err := s.Calendar(ctx, calendar.App, calendar.Name)
 	return stored, err == nil && allow(change, stored.Revision) == nil && stored.Declares(calendar)
 }
 
 // unchangedGroup returns a group as it is if a PUT leaves it so. What is outside the bounds of its app is refused also then.
-func (s *store) unchangedGroup(ctx context.Context, group dispatcher.EndpointGroup,
+func (s *Store) unchangedGroup(ctx context.Context, group dispatcher.EndpointGroup,
 	change input.Change) (dispatcher.EndpointGroup, bool) {
 	stored, err := s.Group(ctx, group.App, group.Name)
 	if err != nil || allow(change, stored.Revision) != nil || !stored.Declares(group) {

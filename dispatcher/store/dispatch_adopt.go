@@ -128,7 +128,7 @@ const whichIdle = `(r.state IN ('running', 'retrying', 'waiting_callback', 'wait
 		AND (r.node = 0 OR r.node IN (SELECT id FROM nodes WHERE state = 'dead'))`
 
 // Adoptable looks for runs that nobody works on, retries that are due, or runs that wait for a host.
-func (s *store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
+func (s *Store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]dispatcher.Adoptable, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	names, served, err := s.adoptLists(ctx, query.Apps, query.Labels)
@@ -151,7 +151,7 @@ func (s *store) Adoptable(ctx context.Context, query dispatcher.AdoptQuery) ([]d
 
 // adoptable is Adoptable, of the parameters of lookFor. Retries are looked for by time as long as one look finds all that are due, for
 // then there are no turns to be taken.
-func (s *store) adoptable(ctx context.Context, query dispatcher.AdoptQuery, args []any) (found []dispatcher.Adoptable, err error) {
+func (s *Store) adoptable(ctx context.Context, query dispatcher.AdoptQuery, args []any) (found []dispatcher.Adoptable, err error) {
 	look := func(by statement) error {
 		found = nil
 		_, err := s.run(ctx, by, args, func(row scanner) error {
@@ -188,7 +188,7 @@ func sortByDue(found []dispatcher.Adoptable) {
 }
 
 // lookArgs are the parameters of lookFor.
-func (s *store) lookArgs(query dispatcher.AdoptQuery, names, served []string) []any {
+func (s *Store) lookArgs(query dispatcher.AdoptQuery, names, served []string) []any {
 	fourth := orZero(query.From)
 	if query.WaitsFor != 0 {
 		fourth = query.WaitsFor
@@ -210,7 +210,7 @@ func (s *store) lookArgs(query dispatcher.AdoptQuery, names, served []string) []
 func filled[T any](list []T, rows int) []T { return append(list, make([]T, rows-len(list))...) }
 
 // Adopt gives a node those of runs that it may still adopt. Runs that cannot be adopted are set aside.
-func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
+func (s *Store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
@@ -235,7 +235,7 @@ func (s *store) Adopt(ctx context.Context, query dispatcher.AdoptQuery, runs []d
 }
 
 // adoptPart is Adopt of runs in one statement.
-func (s *store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
+func (s *Store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs []dispatcher.Adoptable) ([]dispatcher.HeldRun, error) {
 	adopt := s.hot.adopt
 	if query.Retries || query.WaitsFor != 0 {
 		adopt = s.hot.retry
@@ -251,7 +251,7 @@ func (s *store) adoptPart(ctx context.Context, query dispatcher.AdoptQuery, runs
 }
 
 // adoptLists returns lookColumns for a node of these apps and labels.
-func (s *store) adoptLists(ctx context.Context, apps []string, labels input.Labels) (names, served []string, err error) {
+func (s *Store) adoptLists(ctx context.Context, apps []string, labels input.Labels) (names, served []string, err error) {
 	if served, err = s.servedLabels(ctx, labels); err != nil {
 		return nil, nil, err
 	}

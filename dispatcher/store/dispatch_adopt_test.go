@@ -28,7 +28,7 @@ func openSnapshot(t *testing.T, database string) {
 }
 
 // idle looks for runs that nobody works on, as node 2 does.
-func idle(t *testing.T, s dispatcher.Store, now time.Time) []dispatcher.Adoptable {
+func idle(t *testing.T, s *store.Store, now time.Time) []dispatcher.Adoptable {
 	t.Helper()
 	found, err := s.Adoptable(t.Context(), dispatcher.AdoptQuery{Node: taker, Limit: 500, Now: now})
 	must(t, err)
@@ -109,7 +109,7 @@ func TestClaimThatCommitsAfterAnEmptyAdoptionIsAdopted(t *testing.T) {
 // What is left of a dead node and may not be adopted now, because its app is disabled, is adopted when it may.
 func TestDeadNodeIsNotEmptyWhileItsAppIsDisabled(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+	onBoth(t, func(t *testing.T, s *store.Store) {
 		change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
 		_, _, err := s.PutJob(t.Context(), tick("job", "", may1, "a"), change)

@@ -18,7 +18,7 @@ func beginRuns(f flavor) string {
 }
 
 // Begin commits that the requests of runs are about to be sent, and returns the runs still held.
-func (s *store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
+func (s *Store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatcher.HeldRun, error) {
 	if len(runs) == 0 {
 		return nil, nil
 	}
@@ -38,7 +38,7 @@ func (s *store) Begin(ctx context.Context, runs []dispatcher.HeldRun) ([]dispatc
 }
 
 // heldAside sets aside runs that a node holds and that failed alone.
-func (s *store) heldAside(ctx context.Context, work dispatcher.Work) func(dispatcher.HeldRun, error) error {
+func (s *Store) heldAside(ctx context.Context, work dispatcher.Work) func(dispatcher.HeldRun, error) error {
 	return func(run dispatcher.HeldRun, why error) error {
 		return s.setRunAside(ctx, failedRun{work, run.RunKey, run.Token, why}, time.Time{})
 	}
@@ -49,7 +49,7 @@ const releaseRuns = ` UPDATE live_runs AS r SET state = 'queued', node = 0, toke
 	FROM b WHERE`
 
 // Release hands back runs that were not begun, for any node to adopt.
-func (s *store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
+func (s *Store) Release(ctx context.Context, runs []dispatcher.HeldRun) error {
 	if len(runs) == 0 {
 		return nil
 	}

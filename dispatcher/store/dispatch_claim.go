@@ -51,7 +51,7 @@ const insertLive = ` INSERT INTO live_runs (scheduled_at, trigger_id, kind, job_
 const returnLive = ` ON CONFLICT DO NOTHING RETURNING ` + heldColumns
 
 // Claim advances triggers, stores their runs in a claim or among the live runs, and returns the runs that were won.
-func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
+func (s *Store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
 	if len(batch.Advances) == 0 {
 		return nil, nil
 	}
@@ -76,7 +76,7 @@ func (s *store) Claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispa
 }
 
 // claim is Claim of fires in one statement.
-func (s *store) claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
+func (s *Store) claim(ctx context.Context, batch dispatcher.ClaimBatch) ([]dispatcher.HeldRun, error) {
 	a := newAdvances(len(batch.Advances))
 	live, claim := make([]bool, 0, len(batch.Advances)), s.hot.claim
 	for _, one := range byTrigger(batch.Advances, func(a dispatcher.Advance) int64 { return a.TriggerID }) {
@@ -142,12 +142,12 @@ const heldFire = `f.scheduled_at, f.trigger_id, 1, f.job_id, f.revision, f.token
 const adoptedColumns = heldColumns + `, callback, has_input`
 
 // heldRuns runs a hot statement that returns heldColumns of runs, mostly so many, the latest last.
-func (s *store) heldRuns(ctx context.Context, most time.Duration, rows int, hot statement, args []any) ([]dispatcher.HeldRun, error) {
+func (s *Store) heldRuns(ctx context.Context, most time.Duration, rows int, hot statement, args []any) ([]dispatcher.HeldRun, error) {
 	return s.readHeld(ctx, most, newHeldRow(rows), hot, args)
 }
 
 // readHeld is heldRuns for what a row is read into.
-func (s *store) readHeld(ctx context.Context, most time.Duration, into *heldRow, hot statement, args []any) ([]dispatcher.HeldRun, error) {
+func (s *Store) readHeld(ctx context.Context, most time.Duration, into *heldRow, hot statement, args []any) ([]dispatcher.HeldRun, error) {
 	ctx, cancel := bound(ctx, most)
 	defer cancel()
 	held := make([]dispatcher.HeldRun, 0, into.rows)
@@ -216,7 +216,7 @@ const heldRows = `SELECT ` + adoptedColumns + ` FROM live_runs AS r
 // Held returns the runs that a node holds and has not begun. Claims that this process knows to be the node's are
 // left out of those under any token: they are as many as there is work in flight, and to tell which of their
 // fires are open takes a look into the history for each.
-func (s *store) Held(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
+func (s *Store) Held(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
 	ctx, cancel := bound(ctx, claimTimeout)
 	defer cancel()
 	// Claims first: what leaves them meanwhile is then found among the live runs.
@@ -263,7 +263,7 @@ const insertDecisions = ` INSERT INTO misfires (from_at, to_at, trigger_id, job_
 const insertCaughtUp = insertLive + `c.run_at IS NOT NULL` + returnLive
 
 // Settle records what is decided about missed fires, and returns the catch-up runs that were won.
-func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+func (s *Store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
 	if len(batch.Settlements) == 0 {
 		return nil, nil
 	}
@@ -284,7 +284,7 @@ func (s *store) Settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dis
 }
 
 // settle is Settle of triggers in one statement.
-func (s *store) settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
+func (s *Store) settle(ctx context.Context, batch dispatcher.SettleBatch) ([]dispatcher.HeldRun, error) {
 	a := newAdvances(len(batch.Settlements))
 	var to, missed []int64
 	var decision, reason []string

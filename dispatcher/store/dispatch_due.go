@@ -114,7 +114,7 @@ func (d *dueStatements) of(query dispatcher.DueQuery) statement {
 }
 
 // Due reads one page of the triggers that are due in the window, or overdue.
-func (s *store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
+func (s *Store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatcher.DueTrigger, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	var due []dispatcher.DueTrigger
@@ -128,7 +128,7 @@ func (s *store) Due(ctx context.Context, query dispatcher.DueQuery) ([]dispatche
 }
 
 // dueArgs are the parameters of dueStatements.
-func (s *store) dueArgs(query dispatcher.DueQuery) []any {
+func (s *Store) dueArgs(query dispatcher.DueQuery) []any {
 	// Behind what is due before From, and behind the page before.
 	after, afterID := int64(-1), int64(0)
 	if !query.From.IsZero() {
@@ -175,7 +175,7 @@ const overdueApps = ` SELECT a.name FROM apps AS a WHERE a.enabled AND a.id IN (
 	ORDER BY a.name`
 
 // OverdueApps returns the apps that have overdue triggers for a node of these labels.
-func (s *store) OverdueApps(ctx context.Context, apps []string, labels input.Labels, from, now time.Time) ([]string, error) {
+func (s *Store) OverdueApps(ctx context.Context, apps []string, labels input.Labels, from, now time.Time) ([]string, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	served, err := s.servedLabels(ctx, labels)
@@ -197,7 +197,7 @@ const upcomingTriggers = ` SELECT count(*) FROM (SELECT 1 FROM trigger_clock AS 
 	LIMIT $2) AS u`
 
 // Upcoming counts the triggers that are due by until.
-func (s *store) Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error) {
+func (s *Store) Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	query := s.rows(0, 4, "", dueLists...) + upcomingTriggers
@@ -215,7 +215,7 @@ const awaitedCallbacks = ` SELECT count(*) FROM (SELECT 1 FROM live_runs AS r JO
 	WHERE r.state = 'waiting_callback' AND ($2 = 0 OR j.app_id IN (SELECT app FROM b)) LIMIT $1) AS u`
 
 // AwaitedCallbacks counts the runs that wait for a callback.
-func (s *store) AwaitedCallbacks(ctx context.Context, apps []string, limit int) (int, error) {
+func (s *Store) AwaitedCallbacks(ctx context.Context, apps []string, limit int) (int, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	args := append([]any{int64(limit), int64(len(apps))}, s.batch(dueListsOf(apps, nil, nil)...)...)

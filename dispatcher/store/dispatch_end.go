@@ -88,7 +88,7 @@ const endBatch = 1000
 
 // endRuns ends live runs that nobody works on by one of the statements of endingOf, whose choice of runs is given, and returns how
 // many. Runs that cannot end are set aside.
-func (s *store) endRuns(ctx context.Context, work dispatcher.Work, by statement, choose string, now time.Time) (int, error) {
+func (s *Store) endRuns(ctx context.Context, work dispatcher.Work, by statement, choose string, now time.Time) (int, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	args := func(limit int) []any { return append([]any{orZero(now), int64(limit)}, s.batch([]int64{0})...) }
@@ -113,7 +113,7 @@ func (s *store) endRuns(ctx context.Context, work dispatcher.Work, by statement,
 }
 
 // announceEnds notifies the nodes after runs have ended that nobody worked on.
-func (s *store) announceEnds(ctx context.Context) error {
+func (s *Store) announceEnds(ctx context.Context) error {
 	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		t.notify(dispatcher.Notification{Adopt: true}) // fixed delays go on from here
 		return t.notifyEnds(ctx)
@@ -121,7 +121,7 @@ func (s *store) announceEnds(ctx context.Context) error {
 }
 
 // GiveUp ends the retrying runs whose time is over, and returns how many.
-func (s *store) GiveUp(ctx context.Context, now time.Time) (int, error) {
+func (s *Store) GiveUp(ctx context.Context, now time.Time) (int, error) {
 	given, err := s.endRuns(ctx, dispatcher.WorkGiveUp, s.hot.giveUp, expiredRetries, now)
 	if err != nil {
 		return 0, fmt.Errorf("give up runs: %w", err)
@@ -130,6 +130,6 @@ func (s *store) GiveUp(ctx context.Context, now time.Time) (int, error) {
 }
 
 // FailLostRuns ends the runs that dead nodes had begun, and returns how many.
-func (s *store) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
+func (s *Store) FailLostRuns(ctx context.Context, now time.Time) (int, error) {
 	return s.endRuns(ctx, dispatcher.WorkLost, s.hot.failLost, begunByDeadNodes(s.flavor), now)
 }

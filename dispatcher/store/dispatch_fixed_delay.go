@@ -48,7 +48,7 @@ func scheduleNextOn(f flavor) statement {
 }
 
 // EndedDelays returns the fixed delays whose latest run has ended.
-func (s *store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]dispatcher.EndedDelay, error) {
+func (s *Store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]dispatcher.EndedDelay, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	find, args := s.hot.ended, []any{int64(limit)}
@@ -72,7 +72,7 @@ func (s *store) EndedDelays(ctx context.Context, ids []int64, limit int) ([]disp
 }
 
 // ScheduleNext gives fixed delays their next fires.
-func (s *store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFire) error {
+func (s *Store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFire) error {
 	if len(delayed) == 0 {
 		return nil
 	}
@@ -87,7 +87,7 @@ func (s *store) ScheduleNext(ctx context.Context, delayed []dispatcher.DelayedFi
 }
 
 // scheduleNext is ScheduleNext of fixed delays in one statement.
-func (s *store) scheduleNext(ctx context.Context, delayed []dispatcher.DelayedFire) error {
+func (s *Store) scheduleNext(ctx context.Context, delayed []dispatcher.DelayedFire) error {
 	var id, revision, calendars, prev, anchor []int64
 	var next, due []*int64
 	for _, one := range byTrigger(delayed, func(f dispatcher.DelayedFire) int64 { return f.TriggerID }) {

@@ -37,7 +37,7 @@ const (
 // DueHosts reads the waits whose next probe is due. Those that are wanted by their ids it finds by these: the traces of
 // the probes of others, which a long snapshot keeps, cost nothing then. It ends the wait of their runs whose time is over
 // and that were never attempted: these may call their host once, whatever its circuit says. GiveUp ends the others.
-func (s *store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dispatcher.HostWait, error) {
+func (s *Store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dispatcher.HostWait, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	now, err := s.orClock(ctx, query.Now)
@@ -74,7 +74,7 @@ func (s *store) DueHosts(ctx context.Context, query dispatcher.HostQuery) ([]dis
 }
 
 // endOldWaits ends the wait of those runs of some waits whose time is over and that were never attempted.
-func (s *store) endOldWaits(ctx context.Context, waits []dispatcher.HostWait, now time.Time) error {
+func (s *Store) endOldWaits(ctx context.Context, waits []dispatcher.HostWait, now time.Time) error {
 	all := make([]int64, len(waits))
 	for i, wait := range waits {
 		all[i] = wait.ID
@@ -94,7 +94,7 @@ func scanHostWait(row scanner) (wait dispatcher.HostWait, err error) {
 }
 
 // TakeProbe takes the next probe of a wait, unless somebody else did.
-func (s *store) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause time.Duration, next time.Time) (bool, error) {
+func (s *Store) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause time.Duration, next time.Time) (bool, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	// $1 wait, $2 when its probe was due, $3 pause, $4 when the next is
@@ -104,7 +104,7 @@ func (s *store) TakeProbe(ctx context.Context, wait dispatcher.HostWait, pause t
 }
 
 // HostResponded lets all runs of a wait go.
-func (s *store) HostResponded(ctx context.Context, id int64, now time.Time) error {
+func (s *Store) HostResponded(ctx context.Context, id int64, now time.Time) error {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	now, err := s.orClock(ctx, now)
@@ -119,7 +119,7 @@ func (s *store) HostResponded(ctx context.Context, id int64, now time.Time) erro
 
 // DropHostWait removes a wait without runs. It looks for them by a statement of its own, whose snapshot has the runs of
 // the node that held the lock before.
-func (s *store) DropHostWait(ctx context.Context, id int64) (dropped bool, err error) {
+func (s *Store) DropHostWait(ctx context.Context, id int64) (dropped bool, err error) {
 	err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		if _, err := t.ExecContext(ctx, `SELECT id FROM host_waits WHERE id = $1`+t.lockRows(lockToDelete), id); err != nil {
 			return err

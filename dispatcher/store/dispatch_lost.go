@@ -23,7 +23,7 @@ func chooseBegun(f flavor) string {
 }
 
 // Begun returns the runs that a node has begun.
-func (s *store) Begun(ctx context.Context, node dispatcher.NodeID) ([]dispatcher.HeldRun, error) {
+func (s *Store) Begun(ctx context.Context, node dispatcher.NodeID) ([]dispatcher.HeldRun, error) {
 	begun, err := s.readHeld(ctx, claimTimeout, newAdoptedRow(), s.hot.begun, []any{int64(node)})
 	if err != nil {
 		return nil, fmt.Errorf("read begun runs: %w", err)
@@ -32,7 +32,7 @@ func (s *store) Begun(ctx context.Context, node dispatcher.NodeID) ([]dispatcher
 }
 
 // LoseRuns ends begun runs as lost that their node does not make any more, and returns how many.
-func (s *store) LoseRuns(ctx context.Context, runs []dispatcher.HeldRun, now time.Time) (int, error) {
+func (s *Store) LoseRuns(ctx context.Context, runs []dispatcher.HeldRun, now time.Time) (int, error) {
 	if len(runs) == 0 {
 		return 0, nil
 	}

@@ -12,7 +12,7 @@ import (
 )
 
 // Quarantine puts a trigger that cannot be evaluated into state error.
-func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reason string) error {
+func (s *Store) Quarantine(ctx context.Context, triggerID, revision int64, reason string) error {
 	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		_, _, err := t.putInError(ctx, triggerID, revision, reason)
 		return err
@@ -20,7 +20,7 @@ func (s *store) Quarantine(ctx context.Context, triggerID, revision int64, reaso
 }
 
 // quarantineAlone quarantines a trigger of which the work of a batch failed alone.
-func (s *store) quarantineAlone(ctx context.Context, work dispatcher.Work, triggerID, revision int64, why error, now time.Time) error {
+func (s *Store) quarantineAlone(ctx context.Context, work dispatcher.Work, triggerID, revision int64, why error, now time.Time) error {
 	item := "trigger " + strconv.FormatInt(triggerID, 10)
 	shown := dispatcher.SetAside{Work: work, Item: item, Problem: problemOf(why)}
 	done := false
@@ -53,7 +53,7 @@ const endedSo = `SELECT 1 FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 
 	AND attempt = $6 AND http_status = $7 AND state IS NOT NULL`
 
 // Disable puts the trigger of a run that ended so into state error, and audits that.
-func (s *store) Disable(ctx context.Context, ended dispatcher.Record, reason string, now time.Time) (done bool, err error) {
+func (s *Store) Disable(ctx context.Context, ended dispatcher.Record, reason string, now time.Time) (done bool, err error) {
 	err = s.change(ctx, input.Change{Actor: "system", Now: now}, func(ctx context.Context, t *tx) error {
 		run := ended.RunKey
 		_, done, err = first(ctx, t, scanInt, endedSo, run.ScheduledAt.UnixMilli(), run.TriggerID, int64(run.Code()), ended.JobID,

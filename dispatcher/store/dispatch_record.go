@@ -54,7 +54,7 @@ func recordsOf(f flavor, before func(condition string) []string) recordStatement
 }
 
 // recordBy returns the statements for some records.
-func (s *store) recordBy(records []dispatcher.Record) *recordStatements {
+func (s *Store) recordBy(records []dispatcher.Record) *recordStatements {
 	if slices.ContainsFunc(records, func(r dispatcher.Record) bool { return r.Followed }) {
 		return s.hot.record.followed
 	}
@@ -91,7 +91,7 @@ const recordLate = ` UPDATE attempts AS r SET late_result = b.late FROM b
 		AND NOT (r.state = b.state AND r.started_at = b.started_at AND r.ended_at = b.ended_at)`
 
 // Record stores the outcomes of attempts, and what becomes of their runs.
-func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
+func (s *Store) Record(ctx context.Context, records []dispatcher.Record) error {
 	if len(records) == 0 {
 		return nil
 	}
@@ -113,12 +113,12 @@ func (s *store) Record(ctx context.Context, records []dispatcher.Record) error {
 
 // recordPart stores some records. Responses are stored first, so that an ended run has its response. One that cannot be stored does
 // not keep the outcome back.
-func (s *store) recordPart(ctx context.Context, records []dispatcher.Record) error {
+func (s *Store) recordPart(ctx context.Context, records []dispatcher.Record) error {
 	return errors.Join(s.recordResponses(ctx, records), s.recordOutcomes(ctx, records))
 }
 
 // recordAlone stores a record that failed alone without its response, which may be the reason; or else it sets the run aside.
-func (s *store) recordAlone(ctx context.Context, record dispatcher.Record, why error) error {
+func (s *Store) recordAlone(ctx context.Context, record dispatcher.Record, why error) error {
 	if record.Outcome.Response != nil {
 		record.Outcome.Response = nil
 		if err := s.recordPart(ctx, []dispatcher.Record{record}); err == nil || !s.ofStored(ctx, err) {
@@ -134,7 +134,7 @@ func (s *store) recordAlone(ctx context.Context, record dispatcher.Record, why e
 func recordKey(r dispatcher.Record) dispatcher.RunKey { return r.RunKey }
 
 // recordOutcomes stores records, sorted: by their claims, or else among the live runs, or else as late results.
-func (s *store) recordOutcomes(ctx context.Context, records []dispatcher.Record) error {
+func (s *Store) recordOutcomes(ctx context.Context, records []dispatcher.Record) error {
 	fires, others := s.claims.split(records)
 	ended, again := partRetries(fires)
 	fencedEnded, err := s.recordFires(ctx, s.recordBy(ended).ended, ended)
@@ -146,7 +146,7 @@ func (s *store) recordOutcomes(ctx context.Context, records []dispatcher.Record)
 }
 
 // recordFires records fires of claims. It returns all of them if some claims were taken meanwhile.
-func (s *store) recordFires(ctx context.Context, by statement, records []dispatcher.Record) (fenced []dispatcher.Record, err error) {
+func (s *Store) recordFires(ctx context.Context, by statement, records []dispatcher.Record) (fenced []dispatcher.Record, err error) {
 	if len(records) == 0 {
 		return nil, nil
 	}
@@ -178,7 +178,7 @@ func (s *store) recordFires(ctx context.Context, by statement, records []dispatc
 
 // recordLive records live runs. Those that are none may be fires of claims that this process does not know, which
 // are unfolded then; or their attempt was taken from their node.
-func (s *store) recordLive(ctx context.Context, records []dispatcher.Record) error {
+func (s *Store) recordLive(ctx context.Context, records []dispatcher.Record) error {
 	all, err := s.recordRows(ctx, records)
 	if all || err != nil {
 		return err
@@ -202,7 +202,7 @@ func (s *store) recordLive(ctx context.Context, records []dispatcher.Record) err
 }
 
 // recordRows records those of records that are of rows among the live runs, and tells whether these are all.
-func (s *store) recordRows(ctx context.Context, records []dispatcher.Record) (all bool, err error) {
+func (s *Store) recordRows(ctx context.Context, records []dispatcher.Record) (all bool, err error) {
 	ended, again := partRetries(records)
 	ended, returned := partReturned(ended)
 	var recorded int64
@@ -292,7 +292,7 @@ func fires(records []dispatcher.Record) []any {
 }
 
 // recordLate keeps the results of those of records whose attempt was taken from their node.
-func (s *store) recordLate(ctx context.Context, records []dispatcher.Record) error {
+func (s *Store) recordLate(ctx context.Context, records []dispatcher.Record) error {
 	late := make([]string, len(records))
 	for i, r := range records {
 		r.Outcome.Response = nil // which is kept with those of all attempts
@@ -307,7 +307,7 @@ func (s *store) recordLate(ctx context.Context, records []dispatcher.Record) err
 }
 
 // exec runs a hot statement that returns no rows.
-func (s *store) exec(ctx context.Context, hot statement, args []any) (affected int64, err error) {
+func (s *Store) exec(ctx context.Context, hot statement, args []any) (affected int64, err error) {
 	ctx, cancel := bound(ctx, recordTimeout)
 	defer cancel()
 	err = retry(ctx, s.transient, func() error {

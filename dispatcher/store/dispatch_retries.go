@@ -165,7 +165,7 @@ func number(yes bool) int32 {
 }
 
 // NextRetry returns when the first retries are due, and whether runs wait for a host.
-func (s *store) NextRetry(ctx context.Context, from, after time.Time) (dispatcher.RetryTimes, error) {
+func (s *Store) NextRetry(ctx context.Context, from, after time.Time) (dispatcher.RetryTimes, error) {
 	const retry = `(SELECT next_attempt_at FROM live_runs AS r WHERE ` + isParked + ` AND waits_for = 0 AND next_attempt_at `
 	// $1 from, $2 after
 	const earliest = `SELECT ` + retry + `>= $1 ORDER BY next_attempt_at LIMIT 1),

@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -25,7 +24,7 @@ func TestRetriesAreFoundByAnIndex(t *testing.T) {
 	})
 }
 
-func testRetryPlan(t *testing.T, s dispatcher.Store, want string) {
+func testRetryPlan(t *testing.T, s *store.Store, want string) {
 	t.Helper()
 	const fill = `INSERT INTO live_runs (app_id, scheduled_at, trigger_id, kind, job_id, revision, node, token, attempt, state,
 			next_attempt_at)

@@ -17,7 +17,7 @@ const crowdSize = 100_000
 
 // crowdedByOne opens a database in which crowdSize runs of the app "crowded" and later three of the app "app" are due: queued ones, or
 // retries.
-func crowdedByOne(t *testing.T, database string, retries bool) dispatcher.Store {
+func crowdedByOne(t *testing.T, database string, retries bool) *store.Store {
 	t.Helper()
 	s := ownClaims(t, database, 1)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, may1))
@@ -122,7 +122,7 @@ func TestLookByTurnsHasAnIndexOnSQLite(t *testing.T) {
 
 // endsOfApps inserts pending ends of a job of the app "crowded", and later ones of a job of the app "app": of runs that failed, or
 // decisions about missed fires.
-func endsOfApps(t *testing.T, s dispatcher.Store, kind, big, small int) {
+func endsOfApps(t *testing.T, s *store.Store, kind, big, small int) {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
 	for i, app := range []string{"crowded", "app"} {

@@ -105,7 +105,7 @@ func openArgs(ctx context.Context, q querier, f flavor, span string, tokens []in
 }
 
 // unfold is tx.unfold in a transaction of its own.
-func (s *store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded int, made int64, err error) {
+func (s *Store) unfold(ctx context.Context, tokens []int64, skip bool) (unfolded int, made int64, err error) {
 	tokens = slices.Compact(slices.Sorted(slices.Values(tokens)))
 	for some := range slices.Chunk(tokens, claimsAtOnce) {
 		err := inParts(ctx, s, some, func(part []int64) error {
@@ -137,7 +137,7 @@ func claimItem(token int64) string { return "claim " + strconv.FormatInt(token, 
 
 // findClaims returns the tokens of claims that a query finds, at most so many, which is its last parameter, without those that are
 // set aside.
-func (s *store) findClaims(ctx context.Context, most int, find string, args ...any) ([]int64, error) {
+func (s *Store) findClaims(ctx context.Context, most int, find string, args ...any) ([]int64, error) {
 	aside := s.asides.count(dispatcher.WorkUnfold)
 	tokens, err := collect(ctx, s.read, scanInt, find, append(args, int64(most+aside))...)
 	tokens = withoutAsides(s, dispatcher.WorkUnfold, tokens, claimItem, wallClock())
@@ -145,7 +145,7 @@ func (s *store) findClaims(ctx context.Context, most int, find string, args ...a
 }
 
 // unfoldRuns unfolds the claims of those of runs that may be in one, so that they have rows.
-func (s *store) unfoldRuns(ctx context.Context, runs []dispatcher.HeldRun) error {
+func (s *Store) unfoldRuns(ctx context.Context, runs []dispatcher.HeldRun) error {
 	var tokens []int64
 	for _, run := range runs {
 		if !run.Live {
@@ -159,7 +159,7 @@ func (s *store) unfoldRuns(ctx context.Context, runs []dispatcher.HeldRun) error
 // UnfoldClaims unfolds the claims that a node made longer ago than olderThan, except those of which it records
 // something just now. So no claim grows old because of one slow attempt. While this process remembers all claims that
 // it made, and none is that old, it sends nothing.
-func (s *store) UnfoldClaims(ctx context.Context, node dispatcher.NodeID, olderThan time.Duration, now time.Time) (int, error) {
+func (s *Store) UnfoldClaims(ctx context.Context, node dispatcher.NodeID, olderThan time.Duration, now time.Time) (int, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	now, err := s.orClock(ctx, now)
@@ -184,7 +184,7 @@ const forgottenAfter = time.Hour
 // unfoldForgotten unfolds the claims of whatever nodes that are so old that what was recorded of them might be
 // removed from the history: it would then be taken for open. So the clean-up does this first, as after
 // days without any node. left tells that somebody else has locked one of them.
-func (s *store) unfoldForgotten(ctx context.Context, now time.Time) (left bool, err error) {
+func (s *Store) unfoldForgotten(ctx context.Context, now time.Time) (left bool, err error) {
 	now, err = s.orClock(ctx, now)
 	if err != nil {
 		return false, err
@@ -199,7 +199,7 @@ func (s *store) unfoldForgotten(ctx context.Context, now time.Time) (left bool, 
 
 // unfoldAll unfolds the claims that a query of findClaims finds, in portions, and returns how many. It leaves out those of which
 // something is recorded just now.
-func (s *store) unfoldAll(ctx context.Context, find string, args ...any) (unfolded int, err error) {
+func (s *Store) unfoldAll(ctx context.Context, find string, args ...any) (unfolded int, err error) {
 	for {
 		tokens, err := s.findClaims(ctx, claimsAtOnce, find, args...)
 		done := 0
@@ -214,7 +214,7 @@ func (s *store) unfoldAll(ctx context.Context, find string, args ...any) (unfold
 
 // unfoldAbandoned unfolds claims of nodes that are dead, until that has made some live runs or there are no more. It
 // returns the dead nodes of which something may be left.
-func (s *store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) (dead []int64, err error) {
+func (s *Store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) (dead []int64, err error) {
 	dead, err = collect(ctx, s.read, scanInt, s.hot.unfold.dead, append([]any{orZero(now)}, s.batch([]int64{0})...)...)
 	if err != nil || len(dead) == 0 {
 		return nil, err
@@ -233,7 +233,7 @@ func (s *store) unfoldAbandoned(ctx context.Context, enough int, now time.Time) 
 
 // heldInClaims returns the runs that only claims of a node hold: under a token or, if that is 0, in those that
 // this process does not know.
-func (s *store) heldInClaims(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
+func (s *Store) heldInClaims(ctx context.Context, node dispatcher.NodeID, token dispatcher.Token) ([]dispatcher.HeldRun, error) {
 	tokens, err := collect(ctx, s.read, scanInt, s.hot.unfold.held, int64(node), int64(token))
 	if token == 0 {
 		tokens = slices.DeleteFunc(tokens, func(t int64) bool { return s.claims.knows(dispatcher.Token(t)) })

@@ -21,7 +21,7 @@ import (
 const claimer, taker = dispatcher.NodeID(1), dispatcher.NodeID(2)
 
 // ownClaims returns a store with node 1 and a job whose triggers fire every minute from may1 on.
-func ownClaims(t *testing.T, database string, triggers int) dispatcher.Store {
+func ownClaims(t *testing.T, database string, triggers int) *store.Store {
 	t.Helper()
 	s := open(t, database)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
@@ -38,7 +38,7 @@ func ownClaims(t *testing.T, database string, triggers int) dispatcher.Store {
 }
 
 // claimDue claims what is due by one claim of a node.
-func claimDue(t *testing.T, s dispatcher.Store, node dispatcher.NodeID, token dispatcher.Token) []dispatcher.HeldRun {
+func claimDue(t *testing.T, s *store.Store, node dispatcher.NodeID, token dispatcher.Token) []dispatcher.HeldRun {
 	t.Helper()
 	due, err := s.Due(t.Context(), dispatcher.DueQuery{Until: may1.Add(time.Hour), Now: may1, Limit: 1000})
 	must(t, err)
@@ -66,7 +66,7 @@ func succeeded(node dispatcher.NodeID, runs ...dispatcher.HeldRun) (all []dispat
 }
 
 // onceEach fails unless each of some runs is in one table, and those that are live are of a node that lives.
-func onceEach(t *testing.T, s dispatcher.Store, want int64) {
+func onceEach(t *testing.T, s *store.Store, want int64) {
 	t.Helper()
 	ended, live := count(t, s, `SELECT count(*) FROM runs`), count(t, s, `SELECT count(*) FROM live_runs`)
 	both := count(t, s, `SELECT count(*) FROM runs AS r JOIN live_runs AS l USING (scheduled_at, trigger_id, kind)`)
@@ -89,7 +89,7 @@ func meanwhileIn(t *testing.T, database string) pgx.Tx {
 }
 
 // whileItWaits calls do, waits until it waits for a lock, and calls meanwhile. It returns the error of do.
-func whileItWaits(t *testing.T, s dispatcher.Store, do func() error, meanwhile func()) error {
+func whileItWaits(t *testing.T, s *store.Store, do func() error, meanwhile func()) error {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() { done <- do() }()
@@ -151,9 +151,9 @@ func TestUnfoldingSeesTheRecordItWaitedFor(t *testing.T) {
 // an error.
 func TestRecordSeesTheUnfoldingItWaitedFor(t *testing.T) {
 	t.Parallel()
-	for name, recorder := range map[string]func(t *testing.T, database string, claims dispatcher.Store) dispatcher.Store{
-		"known claim":   func(_ *testing.T, _ string, claims dispatcher.Store) dispatcher.Store { return claims },
-		"unknown claim": func(t *testing.T, database string, _ dispatcher.Store) dispatcher.Store { return open(t, database) },
+	for name, recorder := range map[string]func(t *testing.T, database string, claims *store.Store) *store.Store{
+		"known claim":   func(_ *testing.T, _ string, claims *store.Store) *store.Store { return claims },
+		"unknown claim": func(t *testing.T, database string, _ *store.Store) *store.Store { return open(t, database) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -239,7 +239,7 @@ func TestRecordsAndAdoptionsRace(t *testing.T) {
 // would else be executed once more.
 func TestPurgeUnfoldsForgottenClaimsFirst(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+	onBoth(t, func(t *testing.T, s *store.Store) {
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
 		_, _, err := s.PutJob(t.Context(), tick("job", "", may1, "a", "b"), input.Change{Actor: "test", Now: may1.Add(-time.Minute)})
 		must(t, err)
@@ -303,7 +303,7 @@ func TestPurgeWaitsForAClaimThatIsLocked(t *testing.T) {
 }
 
 // purgeAll purges until there is no more to purge.
-func purgeAll(t *testing.T, s dispatcher.Store, now time.Time) {
+func purgeAll(t *testing.T, s *store.Store, now time.Time) {
 	t.Helper()
 	for {
 		purged, err := s.Purge(t.Context(), taker, now)

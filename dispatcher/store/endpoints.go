@@ -22,7 +22,7 @@ func scanEndpoint(row scanner) (e dispatcher.Endpoint, err error) {
 }
 
 // Endpoints returns a page of the endpoints that a group has at now, by id.
-func (s *store) Endpoints(ctx context.Context, app, group string, now time.Time, page input.Page) ([]dispatcher.Endpoint, error) {
+func (s *Store) Endpoints(ctx context.Context, app, group string, now time.Time, page input.Page) ([]dispatcher.Endpoint, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := findGroup(ctx, s.read, app, group, ""); err != nil {
@@ -44,7 +44,7 @@ func liveEndpoints(ctx context.Context, q querier, group int64, now time.Time, p
 }
 
 // GroupVersion returns a group with the values of its secrets, and the endpoints that it has at now.
-func (s *store) GroupVersion(ctx context.Context, app, name string, now time.Time) (version dispatcher.GroupVersion, err error) {
+func (s *Store) GroupVersion(ctx context.Context, app, name string, now time.Time) (version dispatcher.GroupVersion, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	group, err := findGroup(ctx, s.read, app, name, "")
@@ -63,7 +63,7 @@ func (s *store) GroupVersion(ctx context.Context, app, name string, now time.Tim
 }
 
 // RegisterEndpoint adds an endpoint to a group, or renews it.
-func (s *store) RegisterEndpoint(ctx context.Context, app, group string, endpoint dispatcher.Endpoint, now time.Time,
+func (s *Store) RegisterEndpoint(ctx context.Context, app, group string, endpoint dispatcher.Endpoint, now time.Time,
 	change input.Change) (stored dispatcher.Endpoint, created bool, err error) {
 	endpoint.StaticEndpoint = endpoint.Resolved()
 	stored, renewed, err := s.renewEndpoint(ctx, dispatcher.GroupID(app, group), endpoint, now)
@@ -94,7 +94,7 @@ func (s *store) RegisterEndpoint(ctx context.Context, app, group string, endpoin
 }
 
 // renewEndpoint lets an endpoint that is registered stay for longer; renewed is false if it is not there as it is given.
-func (s *store) renewEndpoint(ctx context.Context, group int64, e dispatcher.Endpoint,
+func (s *Store) renewEndpoint(ctx context.Context, group int64, e dispatcher.Endpoint,
 	now time.Time) (stored dispatcher.Endpoint, renewed bool, err error) {
 	ctx, cancel := bound(ctx, heartbeatTimeout)
 	defer cancel()
@@ -175,7 +175,7 @@ func (t *tx) writeRegistered(ctx context.Context, group dispatcher.EndpointGroup
 }
 
 // DeregisterEndpoint removes an endpoint that registered itself.
-func (s *store) DeregisterEndpoint(ctx context.Context, app, group, id string, change input.Change) error {
+func (s *Store) DeregisterEndpoint(ctx context.Context, app, group, id string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// $1 group, $2 id
 		const remove = `DELETE FROM endpoints WHERE group_id = $1 AND id = $2 AND source = 'registered'`
@@ -192,7 +192,7 @@ func (s *store) DeregisterEndpoint(ctx context.Context, app, group, id string, c
 }
 
 // DrainEndpoint sets or lifts an operator's drain of an endpoint.
-func (s *store) DrainEndpoint(ctx context.Context, app, group, id string, draining bool,
+func (s *Store) DrainEndpoint(ctx context.Context, app, group, id string, draining bool,
 	change input.Change) (stored dispatcher.Endpoint, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		declared, err := findGroup(ctx, t, app, group, "")

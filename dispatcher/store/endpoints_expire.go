@@ -29,7 +29,7 @@ const expiredEndpoints = `SELECT e.group_id, coalesce(g.app_id, 0), e.id
 
 // ExpireEndpoints removes endpoints that did not register again in time. One that cannot be removed is set aside. Mostly there are
 // none, and no transaction is needed to find that out.
-func (s *store) ExpireEndpoints(ctx context.Context, limit int, now time.Time) (expired int, err error) {
+func (s *Store) ExpireEndpoints(ctx context.Context, limit int, now time.Time) (expired int, err error) {
 	if now, err = s.orClock(ctx, now); err != nil {
 		return 0, err
 	}
@@ -54,7 +54,7 @@ func (s *store) ExpireEndpoints(ctx context.Context, limit int, now time.Time) (
 }
 
 // removeExpired removes endpoints, unless they registered again meanwhile, and returns how many it removed.
-func (s *store) removeExpired(ctx context.Context, endpoints []expiredEndpoint, now time.Time) (removed int, err error) {
+func (s *Store) removeExpired(ctx context.Context, endpoints []expiredEndpoint, now time.Time) (removed int, err error) {
 	var groups []int64
 	var ids []string
 	for _, e := range endpoints {

@@ -12,38 +12,35 @@ import (
 )
 
 // DueBuffers returns how many pages of PostgreSQL a read of due triggers touches.
-func DueBuffers(ctx context.Context, s dispatcher.Store, query dispatcher.DueQuery) (int, error) {
-	own := s.(*store)
-	return own.buffers(ctx, own.hot.due.of(query).parts[0], own.dueArgs(query))
+func DueBuffers(ctx context.Context, s *Store, query dispatcher.DueQuery) (int, error) {
+	return s.buffers(ctx, s.hot.due.of(query).parts[0], s.dueArgs(query))
 }
 
 // OverdueAppsBuffers is the same for the look for overdue apps, by a node without labels.
-func OverdueAppsBuffers(ctx context.Context, s dispatcher.Store, now time.Time) (int, error) {
-	own := s.(*store)
-	args := append([]any{now.UnixMilli(), int64(0), int64(0)}, own.batch(dueListsOf(nil, nil, nil)...)...)
-	return own.buffers(ctx, own.rows(1, 4, "", dueLists...)+overdueApps, args)
+func OverdueAppsBuffers(ctx context.Context, s *Store, now time.Time) (int, error) {
+	args := append([]any{now.UnixMilli(), int64(0), int64(0)}, s.batch(dueListsOf(nil, nil, nil)...)...)
+	return s.buffers(ctx, s.rows(1, 4, "", dueLists...)+overdueApps, args)
 }
 
 // AdoptionBuffers is the same for a look for runs that nobody works on.
-func AdoptionBuffers(ctx context.Context, s dispatcher.Store, now time.Time) (pages int, err error) {
-	own := s.(*store)
-	none := own.batch([]int64{0})
+func AdoptionBuffers(ctx context.Context, s *Store, now time.Time) (pages int, err error) {
+	none := s.batch([]int64{0})
 	dead := append([]any{now.UnixMilli()}, none...)
-	ids, err := collect(ctx, own.read, scanInt, own.hot.unfold.dead, dead...)
+	ids, err := collect(ctx, s.read, scanInt, s.hot.unfold.dead, dead...)
 	if err != nil {
 		return 0, err
 	}
-	look := own.lookArgs(dispatcher.AdoptQuery{Node: 1, Limit: 500, Now: now}, []string{""}, []string{""})
+	look := s.lookArgs(dispatcher.AdoptQuery{Node: 1, Limit: 500, Now: now}, []string{""}, []string{""})
 	for query, args := range map[string][]any{
-		own.hot.unfold.dead:       dead,
-		own.hot.unfold.abandoned:  {ids, int64(claimsAtOnce)},
-		own.hot.idle.parts[0]:     look,
-		own.hot.failLost.parts[0]: append([]any{now.UnixMilli(), int64(500)}, none...),
+		s.hot.unfold.dead:       dead,
+		s.hot.unfold.abandoned:  {ids, int64(claimsAtOnce)},
+		s.hot.idle.parts[0]:     look,
+		s.hot.failLost.parts[0]: append([]any{now.UnixMilli(), int64(500)}, none...),
 	} {
-		if query == own.hot.unfold.abandoned && len(ids) == 0 {
+		if query == s.hot.unfold.abandoned && len(ids) == 0 {
 			continue
 		}
-		n, err := own.buffers(ctx, query, args)
+		n, err := s.buffers(ctx, query, args)
 		if err != nil {
 			return 0, err
 		}
@@ -53,16 +50,15 @@ func AdoptionBuffers(ctx context.Context, s dispatcher.Store, now time.Time) (pa
 }
 
 // RetriesBuffers is the same for a look for retries that are due at some time or later.
-func RetriesBuffers(ctx context.Context, s dispatcher.Store, from, now time.Time) (int, error) {
-	own := s.(*store)
+func RetriesBuffers(ctx context.Context, s *Store, from, now time.Time) (int, error) {
 	query := dispatcher.AdoptQuery{Node: 1, Limit: 500, Now: now, Retries: true, From: from}
-	return own.buffers(ctx, own.hot.dueRetries.parts[0], own.lookArgs(query, []string{""}, []string{""}))
+	return s.buffers(ctx, s.hot.dueRetries.parts[0], s.lookArgs(query, []string{""}, []string{""}))
 }
 
 // touched is what EXPLAIN says first of pages: those of the whole statement.
 var touched = regexp.MustCompile(`Buffers: shared(?: hit=(\d+))?(?: read=(\d+))?`)
 
-func (s *store) buffers(ctx context.Context, query string, args []any) (pages int, err error) {
+func (s *Store) buffers(ctx context.Context, query string, args []any) (pages int, err error) {
 	var plan strings.Builder
 	_, err = s.run(ctx, read("EXPLAIN (ANALYZE, BUFFERS) "+query), args, func(row scanner) error {
 		line, err := scanText(row)
@@ -84,18 +80,18 @@ func (s *store) buffers(ctx context.Context, query string, args []any) (pages in
 }
 
 // TurnsBuffers is the same for a look by turns of apps, of retries or of runs that nobody works on.
-func TurnsBuffers(ctx context.Context, s dispatcher.Store, now time.Time, retries bool) (int, error) {
-	statement, args := s.(*store).lookByTurns(now, retries)
-	return s.(*store).buffers(ctx, statement, args)
+func TurnsBuffers(ctx context.Context, s *Store, now time.Time, retries bool) (int, error) {
+	statement, args := s.lookByTurns(now, retries)
+	return s.buffers(ctx, statement, args)
 }
 
 // ExplainTurns returns the plan of that look.
-func ExplainTurns(ctx context.Context, s dispatcher.Store, retries bool) (string, error) {
-	statement, args := s.(*store).lookByTurns(time.UnixMilli(1), retries)
-	return s.(*store).explain(ctx, statement, args)
+func ExplainTurns(ctx context.Context, s *Store, retries bool) (string, error) {
+	statement, args := s.lookByTurns(time.UnixMilli(1), retries)
+	return s.explain(ctx, statement, args)
 }
 
-func (s *store) lookByTurns(now time.Time, retries bool) (string, []any) {
+func (s *Store) lookByTurns(now time.Time, retries bool) (string, []any) {
 	args := s.lookArgs(dispatcher.AdoptQuery{Node: 2, Limit: 500, Now: now, Retries: retries}, []string{""}, []string{""})
 	if retries {
 		return s.hot.retriesByTurns.parts[0], args

@@ -10,8 +10,6 @@ import (
 	"sync"
 
 	"github.com/jackc/pgx/v5/stdlib"
-
-	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // Queries are those that a store sends to read outside of transactions.
@@ -27,18 +25,18 @@ type Query struct {
 }
 
 // Watch lets a store note its queries. It is called before the store is used.
-func Watch(s dispatcher.Store) *Queries {
-	own, watched := s.(*store), &Queries{}
-	switch f := own.flavor.(type) {
+func Watch(s *Store) *Queries {
+	watched := &Queries{}
+	switch f := s.flavor.(type) {
 	case *sqlite:
-		unwatched := own.read
-		own.read = sql.OpenDB(watchedConnector{named{unwatched.Driver(), f.file}, watched})
-		own.read.SetMaxOpenConns(4)
-		f.read = own.read
+		unwatched := s.read
+		s.read = sql.OpenDB(watchedConnector{named{unwatched.Driver(), f.file}, watched})
+		s.read.SetMaxOpenConns(4)
+		f.read = s.read
 		_ = unwatched.Close()
 	case *postgres: // the connections that are not watched are those that write
-		own.read = sql.OpenDB(watchedConnector{stdlib.GetPoolConnector(f.pool), watched})
-		own.read.SetMaxIdleConns(0)
+		s.read = sql.OpenDB(watchedConnector{stdlib.GetPoolConnector(f.pool), watched})
+		s.read.SetMaxIdleConns(0)
 	}
 	return watched
 }
@@ -111,12 +109,11 @@ func (c watchedConn) CheckNamedValue(value *driver.NamedValue) error {
 // ReadThrough returns the tables of those given that a query reads from the beginning or the end on, with the plan that says so. A
 // query that has a limit may do that in the order of an index. On PostgreSQL the plan is that of a database for which indexes are
 // never too much, so that a small database shows which scans no index can avoid.
-func ReadThrough(ctx context.Context, s dispatcher.Store, query Query, tables []string) (map[string]string, error) {
-	own := s.(*store)
-	if own.single() {
-		return own.readThrough(ctx, query, tables)
+func ReadThrough(ctx context.Context, s *Store, query Query, tables []string) (map[string]string, error) {
+	if s.single() {
+		return s.readThrough(ctx, query, tables)
 	}
-	tx, err := own.write.BeginTx(ctx, nil)
+	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +160,7 @@ func limited(before []string, line string) bool {
 
 // readThrough is ReadThrough of SQLite, by the instructions of the query's program: a cursor that is set to the beginning or the end
 // of a table or of one of its indexes reads it through.
-func (s *store) readThrough(ctx context.Context, query Query, tables []string) (map[string]string, error) {
+func (s *Store) readThrough(ctx context.Context, query Query, tables []string) (map[string]string, error) {
 	type root struct{ table, name string }
 	roots := map[int64]root{}
 	if _, err := collect(ctx, s.write, func(row scanner) (struct{}, error) {

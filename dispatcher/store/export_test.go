@@ -17,66 +17,62 @@ import (
 func Mask(database string) string { return mask(database) }
 
 // Missing returns what a node looks for on a new connection and does not find.
-func Missing(ctx context.Context, s dispatcher.Store, conn *pgx.Conn) (string, error) {
-	return s.(*store).rollbacks.lost(ctx, conn)
+func Missing(ctx context.Context, s *Store, conn *pgx.Conn) (string, error) {
+	return s.rollbacks.lost(ctx, conn)
 }
 
 // ExplainDue returns the plan of a read of due triggers.
-func ExplainDue(ctx context.Context, s dispatcher.Store, query dispatcher.DueQuery) (string, error) {
-	own := s.(*store)
-	return own.explain(ctx, own.hot.due.of(query).parts[0], own.dueArgs(query))
+func ExplainDue(ctx context.Context, s *Store, query dispatcher.DueQuery) (string, error) {
+	return s.explain(ctx, s.hot.due.of(query).parts[0], s.dueArgs(query))
 }
 
 // ExplainEnded returns the plan of the search for fixed delays that are to be armed.
-func ExplainEnded(ctx context.Context, s dispatcher.Store) (string, error) {
-	own := s.(*store)
-	return own.explain(ctx, own.hot.ended.parts[0], []any{int64(500)})
+func ExplainEnded(ctx context.Context, s *Store) (string, error) {
+	return s.explain(ctx, s.hot.ended.parts[0], []any{int64(500)})
 }
 
 // ExplainRetries returns the plan of the look for retrying runs that are due at now.
-func ExplainRetries(ctx context.Context, s dispatcher.Store, now int64) (string, error) {
-	own := s.(*store)
-	args := own.lookArgs(dispatcher.AdoptQuery{Node: 1, Now: instant(now), Limit: 500, Retries: true}, []string{""}, []string{""})
-	return own.explain(ctx, own.hot.dueRetries.parts[0], args)
+func ExplainRetries(ctx context.Context, s *Store, now int64) (string, error) {
+	args := s.lookArgs(dispatcher.AdoptQuery{Node: 1, Now: instant(now), Limit: 500, Retries: true}, []string{""}, []string{""})
+	return s.explain(ctx, s.hot.dueRetries.parts[0], args)
 }
 
 // ExplainAbandoned returns the plans of the look for runs that nobody works on, and of the end of those that
 // dead nodes have begun.
-func ExplainAbandoned(ctx context.Context, s dispatcher.Store) (look, failLost string, err error) {
-	own := s.(*store)
-	args := own.lookArgs(dispatcher.AdoptQuery{Node: 1, Limit: 500}, []string{""}, []string{""})
-	if look, err = own.explain(ctx, own.hot.idle.parts[0], args); err != nil {
+func ExplainAbandoned(ctx context.Context, s *Store) (look, failLost string, err error) {
+	args := s.lookArgs(dispatcher.AdoptQuery{Node: 1, Limit: 500}, []string{""}, []string{""})
+	if look, err = s.explain(ctx, s.hot.idle.parts[0], args); err != nil {
 		return "", "", err
 	}
-	failLost, err = own.explain(ctx, own.hot.failLost.parts[0], append([]any{int64(0), int64(500)}, own.batch([]int64{0})...))
+	failLost, err = s.explain(ctx, s.hot.failLost.parts[0], append([]any{int64(0), int64(500)}, s.batch([]int64{0})...))
 	return look, failLost, err
 }
 
 // ExplainRun returns the plan of finding a run by its key.
-func ExplainRun(ctx context.Context, s dispatcher.Store, key dispatcher.RunKey) (string, error) {
-	return s.(*store).explain(ctx, runQuery(oneRun(s.(*store).flavor)),
+func ExplainRun(ctx context.Context, s *Store, key dispatcher.RunKey) (string, error) {
+	return s.explain(ctx, runQuery(oneRun(s.flavor)),
 		[]any{key.ScheduledAt.UnixMilli(), key.TriggerID, int64(key.Kind.Code())})
 }
 
 // ExplainRunsOfApp returns the plan of a look at the runs of an app between two instants.
-func ExplainRunsOfApp(ctx context.Context, s dispatcher.Store, app string, from, to time.Time) (string, error) {
-	query, args, err := s.(*store).lookAtRuns(ctx, app, from, to)
+func ExplainRunsOfApp(ctx context.Context, s *Store, app string, from, to time.Time) (string, error) {
+	query, args, err := s.lookAtRuns(ctx, app, from, to)
 	if err != nil {
 		return "", err
 	}
-	return s.(*store).explain(ctx, query, args)
+	return s.explain(ctx, query, args)
 }
 
 // RunsOfAppBuffers returns how many pages of PostgreSQL that look touches.
-func RunsOfAppBuffers(ctx context.Context, s dispatcher.Store, app string, from, to time.Time) (int, error) {
-	query, args, err := s.(*store).lookAtRuns(ctx, app, from, to)
+func RunsOfAppBuffers(ctx context.Context, s *Store, app string, from, to time.Time) (int, error) {
+	query, args, err := s.lookAtRuns(ctx, app, from, to)
 	if err != nil {
 		return 0, err
 	}
-	return s.(*store).buffers(ctx, query, args)
+	return s.buffers(ctx, query, args)
 }
 
-func (s *store) lookAtRuns(ctx context.Context, app string, from, to time.Time) (string, []any, error) {
+func (s *Store) lookAtRuns(ctx context.Context, app string, from, to time.Time) (string, []any, error) {
 	claimed, err := s.claimedNow(ctx)
 	if err != nil {
 		return "", nil, err
@@ -88,33 +84,31 @@ func (s *store) lookAtRuns(ctx context.Context, app string, from, to time.Time) 
 }
 
 // ExplainRemoveJobs returns the plans by which deleted jobs and their triggers are removed.
-func ExplainRemoveJobs(ctx context.Context, s dispatcher.Store) (string, error) {
-	own := s.(*store)
-	triggers := own.rows(0, 1, "", idColumns...) + removeTriggersOf
-	if own.single() {
-		return own.explain(ctx, triggers, own.batch([]int64{1, 2, 3}))
+func ExplainRemoveJobs(ctx context.Context, s *Store) (string, error) {
+	triggers := s.rows(0, 1, "", idColumns...) + removeTriggersOf
+	if s.single() {
+		return s.explain(ctx, triggers, s.batch([]int64{1, 2, 3}))
 	}
-	tx, err := own.write.BeginTx(ctx, nil)
+	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return "", err
 	}
 	defer tx.Rollback()
-	if err := own.limitLockWait(ctx, tx); err != nil {
+	if err := s.limitLockWait(ctx, tx); err != nil {
 		return "", err
 	}
-	lines, err := collect(ctx, tx, scanText, "EXPLAIN "+triggers, own.batch([]int64{1, 2, 3})...)
+	lines, err := collect(ctx, tx, scanText, "EXPLAIN "+triggers, s.batch([]int64{1, 2, 3})...)
 	return strings.Join(lines, "\n"), err
 }
 
 // ExplainRecord returns the plan of recording.
-func ExplainRecord(ctx context.Context, s dispatcher.Store, records []dispatcher.Record) (string, error) {
-	own := s.(*store)
-	return own.explain(ctx, own.hot.record.liveEnded.parts[0], own.batch(attempts(records)...))
+func ExplainRecord(ctx context.Context, s *Store, records []dispatcher.Record) (string, error) {
+	return s.explain(ctx, s.hot.record.liveEnded.parts[0], s.batch(attempts(records)...))
 }
 
 // Partitions returns the names of the partitions of PostgreSQL, by day.
-func Partitions(ctx context.Context, s dispatcher.Store) (names []string, err error) {
-	all, err := partitions(ctx, s.(*store).read)
+func Partitions(ctx context.Context, s *Store) (names []string, err error) {
+	all, err := partitions(ctx, s.read)
 	for _, one := range all {
 		names = append(names, one.name())
 	}
@@ -122,29 +116,28 @@ func Partitions(ctx context.Context, s dispatcher.Store) (names []string, err er
 }
 
 // Count returns the number that a query returns.
-func Count(ctx context.Context, s dispatcher.Store, query string) (int64, error) {
-	n, _, err := first(ctx, s.(*store).read, scanInt, query)
+func Count(ctx context.Context, s *Store, query string) (int64, error) {
+	n, _, err := first(ctx, s.read, scanInt, query)
 	return n, err
 }
 
 // PutCalendarMeanwhile is PutCalendar, with do between its plan and its transaction.
-func PutCalendarMeanwhile(ctx context.Context, s dispatcher.Store, calendar dispatcher.Calendar,
+func PutCalendarMeanwhile(ctx context.Context, s *Store, calendar dispatcher.Calendar,
 	change input.Change, do func()) (dispatcher.Calendar, error) {
-	own := s.(*store)
-	plan, err := own.plan(ctx, calendar, change)
+	plan, err := s.plan(ctx, calendar, change)
 	if err != nil {
 		return dispatcher.Calendar{}, err
 	}
 	do()
-	stored, _, err := own.putPlanned(ctx, calendar, plan, change)
+	stored, _, err := s.putPlanned(ctx, calendar, plan, change)
 	return stored, err
 }
 
 // PurgeMeanwhile is Purge of a node that freezes once it has the lock, calls do, and wakes when
 // its time has passed.
-func PurgeMeanwhile(ctx context.Context, s dispatcher.Store, node dispatcher.NodeID, now time.Time,
+func PurgeMeanwhile(ctx context.Context, s *Store, node dispatcher.NodeID, now time.Time,
 	do func(wake time.Time)) (dispatcher.Purged, error) {
-	c, err := s.(*store).cleaner(ctx, node, now)
+	c, err := s.cleaner(ctx, node, now)
 	if err != nil {
 		return dispatcher.Purged{}, err
 	}
@@ -155,7 +148,7 @@ func PurgeMeanwhile(ctx context.Context, s dispatcher.Store, node dispatcher.Nod
 	return t.result, err
 }
 
-func (s *store) explain(ctx context.Context, query string, args []any) (string, error) {
+func (s *Store) explain(ctx context.Context, query string, args []any) (string, error) {
 	explain := "EXPLAIN "
 	if s.single() {
 		explain = "EXPLAIN QUERY PLAN "
@@ -176,8 +169,8 @@ func (s *store) explain(ctx context.Context, query string, args []any) (string, 
 }
 
 // Exec runs a statement on the store's database.
-func Exec(ctx context.Context, s dispatcher.Store, statement string) error {
-	_, err := s.(*store).write.ExecContext(ctx, statement)
+func Exec(ctx context.Context, s *Store, statement string) error {
+	_, err := s.write.ExecContext(ctx, statement)
 	return err
 }
 
@@ -288,9 +281,9 @@ func example(c column, at int64) any {
 }
 
 // PostgresPlan returns the plan of a statement on PostgreSQL, without costs.
-func PostgresPlan(ctx context.Context, s dispatcher.Store, statement string, args []any) (string, error) {
+func PostgresPlan(ctx context.Context, s *Store, statement string, args []any) (string, error) {
 	var plan strings.Builder
-	_, err := s.(*store).run(ctx, read("EXPLAIN (COSTS OFF) "+statement), args, func(row scanner) error {
+	_, err := s.run(ctx, read("EXPLAIN (COSTS OFF) "+statement), args, func(row scanner) error {
 		line, err := scanText(row)
 		plan.WriteString(line + "\n")
 		return err
@@ -307,14 +300,14 @@ func CheckFileSystem(path string, kind func(dir string) (uint32, error)) error {
 func FileSystem(dir string) (uint32, error) { return fileSystem(dir) }
 
 // RemoveNotifications removes the notifications that are too old for any node.
-func RemoveNotifications(ctx context.Context, s dispatcher.Store) error {
-	return removeLeft(ctx, s.(*store).write)
+func RemoveNotifications(ctx context.Context, s *Store) error {
+	return removeLeft(ctx, s.write)
 }
 
 // Freeze makes a transaction with one statement, and leaves it open as a node does that is suspended. end gives up the
 // rest of it.
-func Freeze(ctx context.Context, s dispatcher.Store, statement string) (end func(), err error) {
-	tx, err := s.(*store).write.BeginTx(ctx, nil)
+func Freeze(ctx context.Context, s *Store, statement string) (end func(), err error) {
+	tx, err := s.write.BeginTx(ctx, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -323,10 +316,9 @@ func Freeze(ctx context.Context, s dispatcher.Store, statement string) (end func
 }
 
 // Contenders returns how many of the first and last runs of a job a decision about its slots reads.
-func Contenders(ctx context.Context, s dispatcher.Store, job int64, most int) (int, error) {
-	own := s.(*store)
+func Contenders(ctx context.Context, s *Store, job int64, most int) (int, error) {
 	runs := 0
-	_, err := own.run(ctx, read(own.hot.slots.edges), append([]any{int64(most)}, own.batch([]int64{job})...), func(scanner) error {
+	_, err := s.run(ctx, read(s.hot.slots.edges), append([]any{int64(most)}, s.batch([]int64{job})...), func(scanner) error {
 		runs++
 		return nil
 	})
@@ -334,15 +326,15 @@ func Contenders(ctx context.Context, s dispatcher.Store, job int64, most int) (i
 }
 
 // Writers returns how many have waited for a connection that writes.
-func Writers(s dispatcher.Store) int64 { return s.(*store).write.Stats().WaitCount }
+func Writers(s *Store) int64 { return s.write.Stats().WaitCount }
 
 // ExplainAuditLog returns the plan of reading a page of the audit log.
-func ExplainAuditLog(ctx context.Context, s dispatcher.Store, query dispatcher.AuditQuery) (string, error) {
+func ExplainAuditLog(ctx context.Context, s *Store, query dispatcher.AuditQuery) (string, error) {
 	statement, args, err := auditStatement(query)
 	if err != nil {
 		return "", err
 	}
-	return s.(*store).explain(ctx, statement, args)
+	return s.explain(ctx, statement, args)
 }
 
 // Walks are the bounds of the walks of lists.
@@ -352,17 +344,17 @@ type Walks struct {
 }
 
 // SetWalks sets them.
-func SetWalks(s dispatcher.Store, w Walks) {
-	s.(*store).walks = walks{jobs: w.Jobs, countedJobs: w.Jobs, rows: w.Rows, counted: w.Counted, span: w.Span}
+func SetWalks(s *Store, w Walks) {
+	s.walks = walks{jobs: w.Jobs, countedJobs: w.Jobs, rows: w.Rows, counted: w.Counted, span: w.Span}
 }
 
 // MostImported is how many rows a part of an import writes at most.
 const MostImported = mostImported
 
 // ImportMeanwhile is ImportApp, with between after each part but the last. The node dies when between returns false.
-func ImportMeanwhile(ctx context.Context, s dispatcher.Store, export dispatcher.Export, change input.Change,
+func ImportMeanwhile(ctx context.Context, s *Store, export dispatcher.Export, change input.Change,
 	between func() bool) error {
-	i, err := s.(*store).beginImport(ctx, export, change)
+	i, err := s.beginImport(ctx, export, change)
 	for more := true; more && err == nil; {
 		if more, err = i.part(ctx); more && !between() {
 			break

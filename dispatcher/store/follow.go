@@ -103,7 +103,7 @@ func scanPendingEnd(row scanner) (e pendingEnd, err error) {
 const mayFollow = `SELECT count(*) FROM (SELECT 1 AS one FROM pending_ends WHERE ended_at >= $1 AND ` + noRollback + ` LIMIT $2) AS e`
 
 // FollowEnds removes pending ends and queues what follows them.
-func (s *store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (done dispatcher.FollowedEnds, err error) {
+func (s *Store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (done dispatcher.FollowedEnds, err error) {
 	// Mostly there are none, and no transaction is needed to find that out.
 	page, found, err := s.pageOf(ctx, query)
 	if err == nil && found {
@@ -116,7 +116,7 @@ func (s *store) FollowEnds(ctx context.Context, query dispatcher.FollowQuery) (d
 }
 
 // followPage follows the ends of a page, and passes over those that another node takes.
-func (s *store) followPage(ctx context.Context, page *endsPage) (done dispatcher.FollowedEnds, err error) {
+func (s *Store) followPage(ctx context.Context, page *endsPage) (done dispatcher.FollowedEnds, err error) {
 	err = s.change(ctx, input.Change{Now: page.Now}, func(ctx context.Context, t *tx) error {
 		ends, err := page.read(ctx, t.flavor, t, t.lockRows(lockToDelete+skipLocked), t.now)
 		if err == nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // What follows a run and has yet to begin moves with its app, under its key and with what it was given.
@@ -85,7 +86,7 @@ func TestWaitingNotificationsMove(t *testing.T) {
 }
 
 // followers returns the runs that followed a run.
-func followers(t *testing.T, s dispatcher.Store, id string) (all []dispatcher.Run) {
+func followers(t *testing.T, s *store.Store, id string) (all []dispatcher.Run) {
 	t.Helper()
 	run, err := s.Run(t.Context(), id)
 	must(t, err)

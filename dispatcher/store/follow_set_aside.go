@@ -13,7 +13,7 @@ import (
 // So a page that fails is followed end by end, and an end that fails alone is set aside until it is tried again.
 
 // followSingly follows each end of a page in a transaction of its own.
-func (s *store) followSingly(ctx context.Context, page *endsPage) (all dispatcher.FollowedEnds, err error) {
+func (s *Store) followSingly(ctx context.Context, page *endsPage) (all dispatcher.FollowedEnds, err error) {
 	now := page.Now
 	if now.IsZero() {
 		if now, err = s.clock(ctx, s.read); err != nil {
@@ -47,7 +47,7 @@ func (e *pendingEnd) keyArgs() []any {
 }
 
 // followOne follows an end, unless another node has followed it or does so just now.
-func (s *store) followOne(ctx context.Context, end *pendingEnd, now time.Time) (done dispatcher.FollowedEnds, err error) {
+func (s *Store) followOne(ctx context.Context, end *pendingEnd, now time.Time) (done dispatcher.FollowedEnds, err error) {
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		ends, err := collect(ctx, t, scanPendingEnd, pendingEnds(oneEnd+t.lockRows(lockToDelete+skipLocked)), end.keyArgs()...)
 		if err == nil {
@@ -68,7 +68,7 @@ func (e *pendingEnd) setAside() dispatcher.SetAside {
 }
 
 // setEndAside sets an end aside that could not be followed; none: another node has followed it meanwhile.
-func (s *store) setEndAside(ctx context.Context, end *pendingEnd, why error, now time.Time) (aside []dispatcher.SetAside, err error) {
+func (s *Store) setEndAside(ctx context.Context, end *pendingEnd, why error, now time.Time) (aside []dispatcher.SetAside, err error) {
 	end.problem = problemOf(why)
 	tries := end.tries
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {

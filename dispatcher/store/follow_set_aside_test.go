@@ -14,7 +14,7 @@ import (
 
 // endsOfParent stores a job parent that the job child follows, and ends count runs of it, whose scheduled times are a second
 // apart. It returns their keys.
-func endsOfParent(t *testing.T, s dispatcher.Store, count int, now time.Time) (keys []dispatcher.RunKey) {
+func endsOfParent(t *testing.T, s *store.Store, count int, now time.Time) (keys []dispatcher.RunKey) {
 	t.Helper()
 	ctx := t.Context()
 	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, input.Change{Now: now})
@@ -50,7 +50,7 @@ func endsOfParent(t *testing.T, s dispatcher.Store, count int, now time.Time) (k
 }
 
 // spoil makes the response of a run one that cannot be read, or mends it.
-func spoil(t *testing.T, s dispatcher.Store, key dispatcher.RunKey, response string) {
+func spoil(t *testing.T, s *store.Store, key dispatcher.RunKey, response string) {
 	t.Helper()
 	must(t, store.Exec(context.WithoutCancel(t.Context()), s, fmt.Sprintf(
 		`UPDATE responses SET response = '%s' WHERE scheduled_at = %d AND trigger_id = %d`, response,

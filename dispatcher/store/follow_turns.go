@@ -49,7 +49,7 @@ type endsPage struct {
 
 // pageOf returns how a page of the ends of a query is chosen, and whether there is any end for it. A page behind another one, which
 // After tells of, goes by turns.
-func (s *store) pageOf(ctx context.Context, query dispatcher.FollowQuery) (page endsPage, found bool, err error) {
+func (s *Store) pageOf(ctx context.Context, query dispatcher.FollowQuery) (page endsPage, found bool, err error) {
 	if len(query.After) > 0 {
 		return endsPage{query, true}, true, nil
 	}

@@ -12,7 +12,7 @@ import (
 
 // sleepers takes connections of a store with statements that last, until the test ends, and returns when
 // as many as want have one.
-func sleepers(t *testing.T, s dispatcher.Store, database string, count int, want int64) {
+func sleepers(t *testing.T, s *store.Store, database string, count int, want int64) {
 	t.Helper()
 	busy, end := context.WithCancel(t.Context())
 	ended := make(chan error, count)

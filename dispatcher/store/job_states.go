@@ -30,7 +30,7 @@ type stateRow struct {
 }
 
 // RollUp works out the states of the next page of jobs, and writes those that changed.
-func (s *store) RollUp(ctx context.Context, limit int) (rolled dispatcher.RolledUp, err error) {
+func (s *Store) RollUp(ctx context.Context, limit int) (rolled dispatcher.RolledUp, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	after, err := cursor(ctx, s.read, dispatcher.LockStates)
@@ -68,7 +68,7 @@ func (s *store) RollUp(ctx context.Context, limit int) (rolled dispatcher.Rolled
 }
 
 // rollUpPage works out the states of some jobs, and returns how many changed.
-func (s *store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
+func (s *Store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
 	if len(jobs) == 0 {
 		return 0, nil
 	}
@@ -109,7 +109,7 @@ func (s *store) rollUpPage(ctx context.Context, jobs []stateRow) (int, error) {
 }
 
 // triggerStates returns the triggers of jobs by id, with what a state is worked out from.
-func (s *store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]triggerRow, error) {
+func (s *Store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]triggerRow, error) {
 	var ids []int64
 	for i := range jobs {
 		j := &jobs[i]
@@ -143,7 +143,7 @@ func (s *store) triggerStates(ctx context.Context, jobs []stateRow) (map[int64]t
 
 // busyJobs returns those of some jobs that have runs which are not over. A run that is over, and whose claim holds
 // others that are not, counts until the claim goes, which is soon: to look for it in the history is not worth it.
-func (s *store) busyJobs(ctx context.Context, ids []int64) (map[int64]bool, error) {
+func (s *Store) busyJobs(ctx context.Context, ids []int64) (map[int64]bool, error) {
 	if len(ids) == 0 {
 		return nil, nil
 	}
@@ -159,7 +159,7 @@ func (s *store) busyJobs(ctx context.Context, ids []int64) (map[int64]bool, erro
 }
 
 // writeStates writes those states that are not out of date, and returns how many.
-func (s *store) writeStates(ctx context.Context, ids, revisions []int64, from, to []string) (int, error) {
+func (s *Store) writeStates(ctx context.Context, ids, revisions []int64, from, to []string) (int, error) {
 	if len(ids) == 0 {
 		return 0, nil
 	}

@@ -43,7 +43,7 @@ var leaks = `SELECT l.kind_of_leak, l.job, l.scheduled_at, l.trigger_id, l.kind,
 	) AS l ORDER BY l.job, l.kind_of_leak, l.scheduled_at, l.trigger_id, l.kind, l.held LIMIT $3`
 
 // Leaks returns what is held for runs of an app that have ended, or keeps runs of it from going on.
-func (s *store) Leaks(ctx context.Context, app string, before time.Time, limit int) ([]dispatcher.Leak, error) {
+func (s *Store) Leaks(ctx context.Context, app string, before time.Time, limit int) ([]dispatcher.Leak, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	found, err := collect(ctx, s.read, func(row scanner) (leak dispatcher.Leak, err error) {

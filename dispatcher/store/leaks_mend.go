@@ -34,7 +34,7 @@ type leakToMend struct {
 }
 
 // MendLeaks lets runs go on that nothing else would let go. One that cannot be mended is set aside.
-func (s *store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended []dispatcher.Leak, err error) {
+func (s *Store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended []dispatcher.Leak, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	item := func(l leakToMend) string { return l.key.String() }
@@ -68,7 +68,7 @@ func (s *store) MendLeaks(ctx context.Context, limit int, now time.Time) (mended
 
 // mendLeak mends a leak, unless it is none any more. A run that waited for a host is attempted again, and waits again if the circuit is
 // open. Without a deadline, the longest that any callback may take decides.
-func (s *store) mendLeak(ctx context.Context, leak leakToMend, now time.Time) (bool, error) {
+func (s *Store) mendLeak(ctx context.Context, leak leakToMend, now time.Time) (bool, error) {
 	// $1 to $3 the key, $4 now or how long a callback may take, $5 job
 	mend := `UPDATE live_runs SET waits_for = 0, next_attempt_at = $4 WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
 		AND job_id = $5 AND waits_for <> 0 AND NOT EXISTS (SELECT 1 FROM host_waits AS w WHERE w.id = live_runs.waits_for)`

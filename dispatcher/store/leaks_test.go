@@ -20,7 +20,7 @@ func TestLeaksOfADamagedLedgerAreFound(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testDamagedLeaks(t, open(t, pgtest.New(t))) })
 }
 
-func testDamagedLeaks(t *testing.T, s dispatcher.Store) {
+func testDamagedLeaks(t *testing.T, s *store.Store) {
 	change := input.Change{Actor: "test", Now: may1}
 	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)

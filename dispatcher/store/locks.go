@@ -33,7 +33,7 @@ const (
 )
 
 // Lock takes those of the named locks that are free.
-func (s *store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks []dispatcher.Lock, err error) {
+func (s *Store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks []dispatcher.Lock, err error) {
 	if len(request.Names) == 0 {
 		return nil, nil
 	}
@@ -56,7 +56,7 @@ func (s *store) Lock(ctx context.Context, request dispatcher.LockRequest) (locks
 }
 
 // Unlock gives locks back.
-func (s *store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
+func (s *Store) Unlock(ctx context.Context, locks []dispatcher.Lock) error {
 	if len(locks) == 0 {
 		return nil
 	}

@@ -22,7 +22,7 @@ func (c scale) app(n int) string { return fmt.Sprintf("app%02d", n%c.apps) }
 func (c scale) job(n int) string { return fmt.Sprintf("job-%06d", n) }
 
 // fillModel stores the apps, and the job that fillJobs copies.
-func fillModel(t *testing.T, s dispatcher.Store, c scale) {
+func fillModel(t *testing.T, s *store.Store, c scale) {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: c.now.Add(-days(c.days))}
 	for n := range c.apps {
@@ -48,7 +48,7 @@ func modelJob(app, name string) dispatcher.Job {
 }
 
 // fillJobs copies the model.
-func fillJobs(t *testing.T, s dispatcher.Store, c scale) {
+func fillJobs(t *testing.T, s *store.Store, c scale) {
 	t.Helper()
 	const portion = 500
 	of := func(columns string) string { return strings.ReplaceAll(columns, "\n", " ") }

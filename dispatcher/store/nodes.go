@@ -65,7 +65,7 @@ func scanNode(row scanner) (dispatcher.Node, error) {
 }
 
 // Installation returns the random id of this database.
-func (s *store) Installation(ctx context.Context) (string, error) {
+func (s *Store) Installation(ctx context.Context) (string, error) {
 	id, found, err := first(ctx, s.read, scanText, `SELECT id FROM installation`)
 	if err == nil && !found {
 		err = fmt.Errorf("installation: %w", dispatcher.ErrNotFound)
@@ -74,14 +74,14 @@ func (s *store) Installation(ctx context.Context) (string, error) {
 }
 
 // Clock reads the database's clock.
-func (s *store) Clock(ctx context.Context) (time.Time, error) {
+func (s *Store) Clock(ctx context.Context) (time.Time, error) {
 	ctx, cancel := bound(ctx, heartbeatTimeout)
 	defer cancel()
 	return s.clock(ctx, s.heartbeat)
 }
 
 // Register adds a node to the fleet, paused if the database lost commits.
-func (s *store) Register(ctx context.Context, node dispatcher.Node, now time.Time) error {
+func (s *Store) Register(ctx context.Context, node dispatcher.Node, now time.Time) error {
 	if node.State != dispatcher.NodePaused {
 		node.State = dispatcher.NodeActive
 	}
@@ -149,7 +149,7 @@ func scanRenewed(row scanner) (n renewedNode, err error) {
 }
 
 // Heartbeat renews the row of a node, and returns its state and the live nodes.
-func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport,
+func (s *Store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport,
 	now time.Time) (dispatcher.HeartbeatReply, error) {
 	ctx, cancel := bound(ctx, heartbeatTimeout)
 	defer cancel()
@@ -195,7 +195,7 @@ func (s *store) Heartbeat(ctx context.Context, id dispatcher.NodeID, report disp
 }
 
 // renew renews the row of a node, and returns it and those of the other live nodes; none if the node is dead.
-func (s *store) renew(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (
+func (s *Store) renew(ctx context.Context, id dispatcher.NodeID, report dispatcher.NodeReport, now time.Time) (
 	all []renewedNode, err error,
 ) {
 	if now.IsZero() && s.hot.heartbeat.now != 0 {
@@ -216,7 +216,7 @@ func (s *store) renew(ctx context.Context, id dispatcher.NodeID, report dispatch
 }
 
 // Deregister takes a node out of the fleet.
-func (s *store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
+func (s *Store) Deregister(ctx context.Context, id dispatcher.NodeID) error {
 	err := s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 id
 		_, err := t.ExecContext(ctx, `UPDATE nodes SET state = 'dead', in_flight = 0, deregistered = TRUE WHERE id = $1`, id)
@@ -258,7 +258,7 @@ const unwellNodes = ` SELECT 1 FROM b CROSS JOIN nodes AS o
 		OR o.state = 'dead' AND o.heartbeat_at < b.now - $3 LIMIT 1`
 
 // MarkDead marks dead the nodes without a recent heartbeat, and purges those long dead.
-func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration,
+func (s *Store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat time.Time, after time.Duration,
 	now time.Time) (dead int, err error) {
 	args := append([]any{orZero(now), s.margin.Milliseconds(), purgeNodeAfter.Milliseconds(), after.Milliseconds()},
 		s.batch([]int64{0})...)
@@ -289,14 +289,14 @@ func (s *store) MarkDead(ctx context.Context, id dispatcher.NodeID, heartbeat ti
 }
 
 // Nodes returns all nodes, dead ones too until they are purged.
-func (s *store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
+func (s *Store) Nodes(ctx context.Context) ([]dispatcher.Node, error) {
 	nodes, err := collect(ctx, s.read, scanNode, `SELECT `+nodeColumns+` FROM nodes ORDER BY name, started_at, id`)
 	dispatcher.SetShares(nodes)
 	return nodes, err
 }
 
 // SetNodeState pauses, resumes or drains a node.
-func (s *store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState,
+func (s *Store) SetNodeState(ctx context.Context, id dispatcher.NodeID, state dispatcher.NodeState,
 	change input.Change) (node dispatcher.Node, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		if state == dispatcher.NodeActive {

@@ -167,7 +167,7 @@ func (j *measuredJob) add(of measuredBand) {
 }
 
 // ObjectiveStatus returns how a job does by its objective.
-func (s *store) ObjectiveStatus(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error) {
+func (s *Store) ObjectiveStatus(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	// $1 app, $2 name
@@ -187,7 +187,7 @@ func (s *store) ObjectiveStatus(ctx context.Context, app, job string) (dispatche
 }
 
 // ObjectiveStatuses returns a page of the jobs of an app that have an objective, by name.
-func (s *store) ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]dispatcher.ObjectiveStatus, error) {
+func (s *Store) ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]dispatcher.ObjectiveStatus, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {

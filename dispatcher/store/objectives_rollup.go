@@ -29,7 +29,7 @@ const (
 )
 
 // RollUpObjectives counts fires of some jobs, each in a transaction of its own.
-func (s *store) RollUpObjectives(ctx context.Context, limit int, now time.Time) (rolled dispatcher.ObjectivesRolled, err error) {
+func (s *Store) RollUpObjectives(ctx context.Context, limit int, now time.Time) (rolled dispatcher.ObjectivesRolled, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if now, err = s.orClock(ctx, now); err != nil {
@@ -74,7 +74,7 @@ type objectiveStep struct {
 }
 
 // rollUpObjective counts fires of one job, and tells whether there are more before target.
-func (s *store) rollUpObjective(ctx context.Context, job, target int64, now time.Time) (more bool, err error) {
+func (s *Store) rollUpObjective(ctx context.Context, job, target int64, now time.Time) (more bool, err error) {
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		more = false
 		// $1 job. What a PUT changes of it waits for this step.

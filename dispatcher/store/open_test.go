@@ -151,7 +151,7 @@ func TestDueTriggersAreFoundByAnIndex(t *testing.T) {
 	})
 }
 
-func testDuePlan(t *testing.T, s dispatcher.Store, want, unwanted, wantEnded string) {
+func testDuePlan(t *testing.T, s *store.Store, want, unwanted, wantEnded string) {
 	t.Helper()
 	const fill = `INSERT INTO apps (id, name, description, enabled, retention, revision, created_at,
 		updated_at) SELECT 1, 'a', '', TRUE, 1, 1, 0, 0;

@@ -14,14 +14,14 @@ import (
 
 // Attention returns what asks for attention: each kind by one or a few statements over what is small, such as the pauses
 // that there are, or by an index in the order of the list.
-func (s *store) Attention(ctx context.Context, apps []string, now time.Time) (dispatcher.Attention, error) {
+func (s *Store) Attention(ctx context.Context, apps []string, now time.Time) (dispatcher.Attention, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	now, err := s.orClock(ctx, now)
 	if err != nil {
 		return dispatcher.Attention{}, err
 	}
-	l := looker{store: s, at: now, since: now.Add(-dispatcher.AttentionSpan)}
+	l := looker{Store: s, at: now, since: now.Add(-dispatcher.AttentionSpan)}
 	for _, app := range apps {
 		l.apps = append(l.apps, dispatcher.AppID(app))
 	}
@@ -45,7 +45,7 @@ func (s *store) Attention(ctx context.Context, apps []string, now time.Time) (di
 
 // looker looks for what asks for attention.
 type looker struct {
-	*store
+	*Store
 	apps      []int64 // empty: all
 	at, since time.Time
 	found     dispatcher.Attention

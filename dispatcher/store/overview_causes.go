@@ -63,7 +63,7 @@ const forgottenPauses = `SELECT 'forgotten', '', (SELECT count(*) FROM (SELECT 1
 		WHERE p.paused_at < $4 AND p.until_at IS NULL AND p.ended_at IS NULL LIMIT $1) AS p), 0`
 
 // censusCauses counts what else asks for attention.
-func (s *store) censusCauses(ctx context.Context, limit int, now time.Time, c *dispatcher.Census) error {
+func (s *Store) censusCauses(ctx context.Context, limit int, now time.Time, c *dispatcher.Census) error {
 	// $1 now, $2 limit
 	silent, _, err := first(ctx, s.read, scanInt, `SELECT count(*) FROM (SELECT 1 FROM `+silentGroups+` LIMIT $2) AS g`, now.UnixMilli(),
 		limit)

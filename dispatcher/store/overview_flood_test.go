@@ -16,7 +16,7 @@ import (
 
 // failFlood stores an app whose jobs all fail six times in the hour before now, and apps of which one job failed once, before all
 // but the first of these.
-func failFlood(t *testing.T, s dispatcher.Store, quiet []string, now time.Time) {
+func failFlood(t *testing.T, s *store.Store, quiet []string, now time.Time) {
 	t.Helper()
 	c := scale{apps: 1, jobs: 2000, now: now}
 	c.days = 1
@@ -42,7 +42,7 @@ func failFlood(t *testing.T, s dispatcher.Store, quiet []string, now time.Time) 
 	fail(`j.name = 'once'`, 55*time.Minute)
 }
 
-func noteFailures(t *testing.T, s dispatcher.Store, now time.Time) {
+func noteFailures(t *testing.T, s *store.Store, now time.Time) {
 	t.Helper()
 	for more := true; more; {
 		rolled, err := s.RollUpStatistics(t.Context(), now)
@@ -52,7 +52,7 @@ func noteFailures(t *testing.T, s dispatcher.Store, now time.Time) {
 }
 
 // failingApps returns the apps that attention shows failures of, and how many of the first of them.
-func failingApps(t *testing.T, s dispatcher.Store, now time.Time, apps ...string) (all []string, ofFlood int) {
+func failingApps(t *testing.T, s *store.Store, now time.Time, apps ...string) (all []string, ofFlood int) {
 	t.Helper()
 	a, err := s.Attention(t.Context(), apps, now)
 	must(t, err)

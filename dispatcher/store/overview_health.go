@@ -19,7 +19,7 @@ const (
 )
 
 // HealthOfJobs returns how the first jobs do, and how many more there are.
-func (s *store) HealthOfJobs(ctx context.Context, apps []string, most int, now time.Time) ([]dispatcher.JobHealth, int, error) {
+func (s *Store) HealthOfJobs(ctx context.Context, apps []string, most int, now time.Time) ([]dispatcher.JobHealth, int, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	now, err := s.orClock(ctx, now)
@@ -55,7 +55,7 @@ func (s *store) HealthOfJobs(ctx context.Context, apps []string, most int, now t
 }
 
 // countJobs returns how many jobs some apps have, each up to a bound; no apps stand for all of them, which have that bound together.
-func (s *store) countJobs(ctx context.Context, apps []string, most int) (count int, err error) {
+func (s *Store) countJobs(ctx context.Context, apps []string, most int) (count int, err error) {
 	if len(apps) == 0 {
 		apps = []string{""}
 	}
@@ -72,7 +72,7 @@ func (s *store) countJobs(ctx context.Context, apps []string, most int) (count i
 }
 
 // addSuccesses adds to jobs when their latest successes ended.
-func (s *store) addSuccesses(ctx context.Context, rows []summaryRow, jobs []dispatcher.JobHealth, recent int64) error {
+func (s *Store) addSuccesses(ctx context.Context, rows []summaryRow, jobs []dispatcher.JobHealth, recent int64) error {
 	if len(rows) == 0 {
 		return nil
 	}

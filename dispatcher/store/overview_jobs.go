@@ -39,7 +39,7 @@ func scanSummary(row scanner) (j summaryRow, err error) {
 }
 
 // JobSummaries returns a page of summaries of jobs.
-func (s *store) JobSummaries(ctx context.Context, query dispatcher.JobQuery) ([]dispatcher.JobSummary, string, error) {
+func (s *Store) JobSummaries(ctx context.Context, query dispatcher.JobQuery) ([]dispatcher.JobSummary, string, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	now, err := s.orClock(ctx, query.Now)
@@ -86,7 +86,7 @@ type summaryList struct {
 }
 
 // selectSummaries finds the jobs of a page, app by app if the query names apps.
-func (s *store) selectSummaries(ctx context.Context, list *summaryList) error {
+func (s *Store) selectSummaries(ctx context.Context, list *summaryList) error {
 	if len(list.query.Apps) == 0 {
 		return s.summariesOf(ctx, list, "")
 	}
@@ -109,7 +109,7 @@ func (s *store) selectSummaries(ctx context.Context, list *summaryList) error {
 }
 
 // summariesOf adds jobs of an app, or of all apps.
-func (s *store) summariesOf(ctx context.Context, list *summaryList, app string) error {
+func (s *Store) summariesOf(ctx context.Context, list *summaryList, app string) error {
 	var args statementArgs
 	inner := list.candidates(app, &args)
 	filters := list.filters(&args)
@@ -145,7 +145,7 @@ func (s *store) summariesOf(ctx context.Context, list *summaryList, app string) 
 }
 
 // lookOn finds out whether a page looked at all jobs, and sets where the next goes on if not.
-func (s *store) lookOn(ctx context.Context, list *summaryList, app string) error {
+func (s *Store) lookOn(ctx context.Context, list *summaryList, app string) error {
 	var args statementArgs
 	last := `SELECT j.app, j.name` + list.candidates(app, &args) + ` LIMIT 1 OFFSET ` + args.add(list.left-1)
 	next, _, err := first(ctx, s.read, func(row scanner) (string, error) {
@@ -224,7 +224,7 @@ func summaryIDs(jobs []summaryRow) (ids []int64, at map[int64]int) {
 }
 
 // addFires adds how many triggers jobs have, and when the first of them fires.
-func (s *store) addFires(ctx context.Context, jobs []summaryRow) error {
+func (s *Store) addFires(ctx context.Context, jobs []summaryRow) error {
 	if len(jobs) == 0 {
 		return nil
 	}
@@ -279,7 +279,7 @@ func readLatest(text string) (run dispatcher.RunSummary, err error) {
 }
 
 // addLatestRuns adds to jobs their latest runs.
-func (s *store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int64) error {
+func (s *Store) addLatestRuns(ctx context.Context, jobs []summaryRow, recent int64) error {
 	if len(jobs) == 0 {
 		return nil
 	}

@@ -11,12 +11,12 @@ import (
 )
 
 // UpcomingTriggers lists triggers that are due before an instant, by their ids.
-func (s *store) UpcomingTriggers(ctx context.Context, apps []string, until time.Time, after int64, limit int) (
+func (s *Store) UpcomingTriggers(ctx context.Context, apps []string, until time.Time, after int64, limit int) (
 	[]dispatcher.UpcomingTrigger, error,
 ) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	l := looker{store: s}
+	l := looker{Store: s}
 	for _, app := range apps {
 		l.apps = append(l.apps, dispatcher.AppID(app))
 	}

@@ -57,7 +57,7 @@ const patience = 2 * time.Second
 // patientConsole serves the console over one API after the other, so that nobody has to wait for the share of an app.
 type patientConsole struct {
 	t     *testing.T
-	store dispatcher.Store
+	store *store.Store
 
 	pages http.Handler
 	left  time.Duration
@@ -82,7 +82,7 @@ func (p *patientConsole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // consoleOf serves the console over a store, and returns a person with a token for some apps; nil: all.
-func consoleOf(t *testing.T, s dispatcher.Store) func(apps ...string) reader {
+func consoleOf(t *testing.T, s *store.Store) func(apps ...string) reader {
 	t.Helper()
 	served := &patientConsole{t: t, store: s, left: patience}
 	server := httptest.NewServer(served)
@@ -137,7 +137,7 @@ func (r reader) view(page crowd.Page) {
 // crowded is a database with many jobs, and those who look at it.
 type crowded struct {
 	*crowd.Crowd
-	store   dispatcher.Store
+	store   *store.Store
 	queries *store.Queries
 	people  []person
 }

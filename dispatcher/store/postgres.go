@@ -46,7 +46,7 @@ const session = `SET lock_timeout = '2s'; SET statement_timeout = '30s'; SET idl
 	SET enable_hashjoin = off; SET enable_mergejoin = off; SET jit = off; SET max_parallel_workers_per_gather = 0;
 	SET plan_cache_mode = force_custom_plan`
 
-func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
+func openPostgres(ctx context.Context, a address, o Options) (*Store, error) {
 	config, err := poolConfig(a)
 	if err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func openPostgres(ctx context.Context, a address, o Options) (*store, error) {
 	db := openDB(p.pool)
 	db.SetMaxOpenConns(max(1, int(config.MaxConns)-hotConns))
 	p.db, p.config = db, config
-	return &store{
+	return &Store{
 		write: db, read: db, heartbeat: openDB(p.heartbeats), flavor: p, rollbacks: p.rollbacks, claims: p.claims,
 		metrics: []prometheus.Collector{statements, poolGauge(p.pool), requestsGauge(p)},
 	}, nil

@@ -71,11 +71,9 @@ func (c Capabilities) String() string {
 
 // CapabilitiesOf returns what the database of a store has. SQLite has what it needs: its one process hears its own
 // changes, nobody else locks a row, and the lock file says which file it is.
-func CapabilitiesOf(s any) Capabilities {
-	if own, ok := s.(*store); ok {
-		if p, ok := own.flavor.(*postgres); ok {
-			return p.has
-		}
+func CapabilitiesOf(s *Store) Capabilities {
+	if p, ok := s.flavor.(*postgres); ok {
+		return p.has
 	}
 	return AllCapabilities()
 }

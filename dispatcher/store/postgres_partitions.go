@@ -136,7 +136,7 @@ func partitions(ctx context.Context, q querier) ([]partition, error) {
 // firstDays makes the first partitions of a database, so that no day begins in the default one.
 // A node that starts at the same time leaves it to the first.
 func (p *postgres) firstDays(ctx context.Context, db *sql.DB) error {
-	s := &store{write: db, read: db, flavor: p, hot: p.statements()}
+	s := &Store{write: db, read: db, flavor: p, hot: p.statements()}
 	c, err := s.cleaner(ctx, dispatcher.NodeID(rand.Int64()), time.Time{})
 	if err != nil || c == nil {
 		return err

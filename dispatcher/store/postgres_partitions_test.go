@@ -30,7 +30,7 @@ func partitionsOf(first time.Time, n int) (names []string) {
 	return names
 }
 
-func wantPartitions(t *testing.T, what string, s dispatcher.Store, want []string) {
+func wantPartitions(t *testing.T, what string, s *store.Store, want []string) {
 	t.Helper()
 	got, err := store.Partitions(t.Context(), s)
 	must(t, err)
@@ -40,7 +40,7 @@ func wantPartitions(t *testing.T, what string, s dispatcher.Store, want []string
 }
 
 // openWithout opens a database without the partitions of its migration.
-func openWithout(t testing.TB, database string) dispatcher.Store {
+func openWithout(t testing.TB, database string) *store.Store {
 	t.Helper()
 	s := open(t, database)
 	names, err := store.Partitions(t.Context(), s)
@@ -49,7 +49,7 @@ func openWithout(t testing.TB, database string) dispatcher.Store {
 	return s
 }
 
-func purge(t testing.TB, s dispatcher.Store, now time.Time) dispatcher.Purged {
+func purge(t testing.TB, s *store.Store, now time.Time) dispatcher.Purged {
 	t.Helper()
 	removed, err := s.Purge(t.Context(), 1, now)
 	must(t, err)
@@ -237,7 +237,7 @@ func TestOneNodePurgesAtATime(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testOnePurges(t, open(t, pgtest.New(t))) })
 }
 
-func testOnePurges(t *testing.T, s dispatcher.Store) {
+func testOnePurges(t *testing.T, s *store.Store) {
 	job := declareApp(t, s, "app", days(10))
 	insertRuns(t, s, job, may1, 10, false)
 	now := may1.Add(days(12))

@@ -3,7 +3,6 @@ package store_test
 import (
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
 	"github.com/carillon-dev/carillon/test/need"
@@ -15,7 +14,7 @@ import (
 func TestPooledPostgreSQL(t *testing.T) {
 	need.Step(t, "databases")
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) dispatcher.Store {
+	storetest.Run(t, func(t *testing.T) *store.Store {
 		database := pgtest.New(t)
 		return openAs(t, pgtest.NewPooler(t, database).URL(), store.Options{Notify: database})
 	}, "dispatch/")

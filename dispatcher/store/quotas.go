@@ -158,7 +158,7 @@ func (t *tx) countWaiting(ctx context.Context, app string, most int) (waiting in
 }
 
 // WaitingRuns adds places that a node has given, and returns how many runs of each of these apps wait.
-func (s *store) WaitingRuns(ctx context.Context, given map[string]dispatcher.GivenPlaces, now time.Time) (map[string]int64, error) {
+func (s *Store) WaitingRuns(ctx context.Context, given map[string]dispatcher.GivenPlaces, now time.Time) (map[string]int64, error) {
 	waiting := map[string]int64{}
 	err := inParts(ctx, s, sortedKeys(given), func(apps []string) error {
 		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
@@ -218,7 +218,7 @@ func (t *tx) mayKeep(ctx context.Context, app dispatcher.App, payload []byte) er
 
 // KeepBytes adds bytes of responses, by app, to what the apps keep, and returns how much each of them keeps. It also
 // removes what lies further back than the longest retention.
-func (s *store) KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error) {
+func (s *Store) KeepBytes(ctx context.Context, added map[string]int64, now time.Time) (kept map[string]int64, err error) {
 	kept = map[string]int64{}
 	err = inParts(ctx, s, sortedKeys(added), func(apps []string) error { return s.keepBytes(ctx, added, apps, kept, now) },
 		func(app string, why error) error { return s.setAppAside(ctx, dispatcher.WorkUsage, app, why, now) })
@@ -226,7 +226,7 @@ func (s *store) KeepBytes(ctx context.Context, added map[string]int64, now time.
 }
 
 // keepBytes is KeepBytes of some apps, in one transaction.
-func (s *store) keepBytes(ctx context.Context, added map[string]int64, apps []string, kept map[string]int64, now time.Time) error {
+func (s *Store) keepBytes(ctx context.Context, added map[string]int64, apps []string, kept map[string]int64, now time.Time) error {
 	return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
 		today := day(t.now.UnixMilli())
 		for _, app := range apps {

@@ -5,16 +5,14 @@ import (
 	"database/sql"
 
 	"github.com/jackc/pgx/v5/pgxpool"
-
-	"github.com/carillon-dev/carillon/dispatcher"
 )
 
 // ForRequests returns what s has for the requests of the API if it was opened with Options.Requests, otherwise s. It is
 // the same database over connections of its own, so that no number of requests takes those that claims, records and
 // heartbeats need. It ends with s, and is not to be closed.
-func ForRequests(s dispatcher.Store) dispatcher.Store {
-	if own, ok := s.(*store); ok && own.requests != nil {
-		return own.requests
+func (s *Store) ForRequests() *Store {
+	if s.requests != nil {
+		return s.requests
 	}
 	return s
 }
@@ -30,7 +28,7 @@ type apart struct {
 
 // openRequests opens what ForRequests returns, and makes its first connection, so that a server that has none to spare
 // for it later has given it one.
-func (s *store) openRequests(ctx context.Context) error {
+func (s *Store) openRequests(ctx context.Context) error {
 	a, err := s.apart(ctx)
 	if err != nil {
 		return err
@@ -44,7 +42,7 @@ func (s *store) openRequests(ctx context.Context) error {
 }
 
 // closeRequests closes what openRequests opened, but for what the flavor closes.
-func (s *store) closeRequests() error {
+func (s *Store) closeRequests() error {
 	if s.requests == nil {
 		return nil
 	}
@@ -52,7 +50,7 @@ func (s *store) closeRequests() error {
 }
 
 // enter waits until a change may begin, and returns what to call when it has ended.
-func (s *store) enter(ctx context.Context) (leave func(), err error) {
+func (s *Store) enter(ctx context.Context) (leave func(), err error) {
 	if s.gate == nil {
 		return func() {}, nil
 	}

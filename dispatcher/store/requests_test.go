@@ -15,7 +15,7 @@ import (
 )
 
 // openForRequests opens a database with connections for requests.
-func openForRequests(t *testing.T, database string) dispatcher.Store {
+func openForRequests(t *testing.T, database string) *store.Store {
 	t.Helper()
 	s, err := store.Open(t.Context(), database, store.Options{Requests: true})
 	must(t, err)
@@ -50,7 +50,7 @@ func TestRequestsTakeNoConnectionOfClaims(t *testing.T) {
 	// The flood reads misfires and triggers, which a claim does not.
 	_, err = lock.Exec(t.Context(), `LOCK TABLE misfires, triggers IN ACCESS EXCLUSIVE MODE`)
 	must(t, err)
-	requests := store.ForRequests(s)
+	requests := s.ForRequests()
 	endMisfires := flood(t, func(ctx context.Context) error {
 		_, err := requests.Misfires(ctx, dispatcher.RunQuery{App: "app", Page: input.Page{Limit: 10}})
 		return err
@@ -93,7 +93,7 @@ func TestClaimWaitsForOneRequestOnSQLite(t *testing.T) {
 	database := newFile(t)
 	s := openForRequests(t, database)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
-	requests := store.ForRequests(s)
+	requests := s.ForRequests()
 	release, err := store.Freeze(t.Context(), s, `UPDATE installation SET id = id`)
 	must(t, err)
 	var written, asked atomic.Int64

@@ -128,7 +128,7 @@ type rescheduledPage struct {
 }
 
 // orClock returns now, or the time of the database's clock if now is zero, to the millisecond.
-func (s *store) orClock(ctx context.Context, now time.Time) (time.Time, error) {
+func (s *Store) orClock(ctx context.Context, now time.Time) (time.Time, error) {
 	var err error
 	if now.IsZero() {
 		now, err = s.clock(ctx, s.read)
@@ -138,7 +138,7 @@ func (s *store) orClock(ctx context.Context, now time.Time) (time.Time, error) {
 
 // reschedule works out again the next fires of triggers t, with clocks c, outside a transaction. which selects them;
 // its parameters begin with $1, the id that all are after, and $2, how many.
-func (s *store) reschedule(ctx context.Context, which string, args []any,
+func (s *Store) reschedule(ctx context.Context, which string, args []any,
 	again rescheduling,
 ) (rescheduledPage, error) {
 	page := `SELECT ` + triggerColumns + `, a.name, j.name, j.origin FROM triggers AS t` + withClock + ` JOIN jobs AS j ON j.id = t.job_id
@@ -197,7 +197,7 @@ func againOf(job dispatcher.Job, name string, calendars dispatcher.Calendars, ag
 // writeRescheduled writes the fire times and misfires of triggers that were not claimed or changed in
 // the meantime, and returns how many. A claimed fire is not affected. note writes more about the
 // changed triggers in the same transaction.
-func (s *store) writeRescheduled(ctx context.Context, triggers map[int64]rescheduledTrigger, now time.Time,
+func (s *Store) writeRescheduled(ctx context.Context, triggers map[int64]rescheduledTrigger, now time.Time,
 	note func(ctx context.Context, t *tx, won []int64) error,
 ) (moved int, err error) {
 	err = inParts(ctx, s, slices.Sorted(maps.Keys(triggers)), func(ids []int64) error {
@@ -214,7 +214,7 @@ func (s *store) writeRescheduled(ctx context.Context, triggers map[int64]resched
 }
 
 // writeRescheduledPart is writeRescheduled of some of the triggers, in one transaction.
-func (s *store) writeRescheduledPart(ctx context.Context, triggers map[int64]rescheduledTrigger, ids []int64, now time.Time,
+func (s *Store) writeRescheduledPart(ctx context.Context, triggers map[int64]rescheduledTrigger, ids []int64, now time.Time,
 	note func(ctx context.Context, t *tx, won []int64) error,
 ) (moved int, err error) {
 	moves := make(map[int64]move, len(ids))
@@ -237,7 +237,7 @@ func (s *store) writeRescheduledPart(ctx context.Context, triggers map[int64]res
 
 // ZonesChanged tells whether fire times may be worked out with other time zone data than this
 // program has.
-func (s *store) ZonesChanged(ctx context.Context) (bool, error) {
+func (s *Store) ZonesChanged(ctx context.Context) (bool, error) {
 	// A node with other zones that was at work since then has written fire times by these. While
 	// there is one, it would do so again: two versions must not undo each other's work for ever.
 	// $1 this program's zones
@@ -250,7 +250,7 @@ func (s *store) ZonesChanged(ctx context.Context) (bool, error) {
 
 // RescheduleForZones works out again the fire times of a page of triggers that depend on time
 // zones.
-func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.Rescheduled, err error) {
+func (s *Store) RescheduleForZones(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.Rescheduled, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if now, err = s.orClock(ctx, now); err != nil {
@@ -283,7 +283,7 @@ func (s *store) RescheduleForZones(ctx context.Context, after int64, limit int, 
 }
 
 // noteZones notes that all fire times are by this program's zones.
-func (s *store) noteZones(ctx context.Context, now time.Time) error {
+func (s *Store) noteZones(ctx context.Context, now time.Time) error {
 	return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 zones, $2 now
 		_, err := t.ExecContext(ctx, `UPDATE installation SET zones = $1, zones_checked_at = $2`, schedule.ZonesVersion(), t.now.UnixMilli())

@@ -24,7 +24,7 @@ type movePlan struct {
 // calendar concerns. Evaluating schedules takes longer than writing what comes of it, and this
 // way the triggers, and in SQLite all writers, are locked for the latter only. What happens to
 // a trigger meanwhile voids its part of the plan, which costs time and nothing else.
-func (s *store) plan(ctx context.Context, calendar dispatcher.Calendar, by input.Change) (movePlan, error) {
+func (s *Store) plan(ctx context.Context, calendar dispatcher.Calendar, by input.Change) (movePlan, error) {
 	next, err := replace(ctx, s.read, calendar, by)
 	if err != nil || len(next.changed) == 0 {
 		return movePlan{}, nil // the transaction comes to it again, and it decides
@@ -50,7 +50,7 @@ func (s *store) plan(ctx context.Context, calendar dispatcher.Calendar, by input
 // rescheduleForCalendar increments the revision of the app's calendars and gives the triggers that use
 // the changed calendar new fire times. Jobs keep their revisions, so that a client that changes a
 // calendar and then a job that it read before gets no conflict.
-func (s *store) rescheduleForCalendar(ctx context.Context, t *tx, next replacement, plan movePlan) error {
+func (s *Store) rescheduleForCalendar(ctx context.Context, t *tx, next replacement, plan movePlan) error {
 	revision, err := t.countCalendars(ctx, next.app)
 	if err == nil {
 		err = t.rememberCalendar(ctx, next.app, next.name, &next.definition, revision)
@@ -95,7 +95,7 @@ func (s *store) rescheduleForCalendar(ctx context.Context, t *tx, next replaceme
 }
 
 // users returns the triggers that a change concerns, in the order in which claims lock them.
-func (s *store) users(ctx context.Context, q querier, next replacement) ([]int64, error) {
+func (s *Store) users(ctx context.Context, q querier, next replacement) ([]int64, error) {
 	// $1 app, from $2 on: names
 	query := s.rows(0, 2, "", nameColumns...) + ` SELECT t.id FROM b JOIN triggers AS t ON t.calendar = b.name
 		WHERE t.app_id = $1 AND t.calendar <> '' AND t.deleted_at IS NULL ORDER BY t.id`
@@ -104,7 +104,7 @@ func (s *store) users(ctx context.Context, q querier, next replacement) ([]int64
 
 // planMoves adds to plan what becomes of triggers at now. It reads of their jobs only what
 // decides whether they fire: a job that this version cannot read has fire times nevertheless.
-func (s *store) planMoves(ctx context.Context, q querier, ids []int64, next replacement, now time.Time, plan movePlan) error {
+func (s *Store) planMoves(ctx context.Context, q querier, ids []int64, next replacement, now time.Time, plan movePlan) error {
 	if len(ids) == 0 {
 		return nil
 	}

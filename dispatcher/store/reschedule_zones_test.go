@@ -22,7 +22,7 @@ func TestFireTimesFollowTheTimeZoneDatabase(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testRescheduleForZones(t, open(t, pgtest.New(t))) })
 }
 
-func testRescheduleForZones(t *testing.T, s dispatcher.Store) {
+func testRescheduleForZones(t *testing.T, s *store.Store) {
 	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)

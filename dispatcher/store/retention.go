@@ -23,7 +23,7 @@ const (
 
 // cleaner is who has the lock of the clean-up.
 type cleaner struct {
-	*store
+	*Store
 	db   *sql.DB
 	lock dispatcher.Lock
 	now  time.Time // zero: the database's clock
@@ -34,12 +34,12 @@ type cleaner struct {
 const cleanUpTime = time.Minute
 
 // cleaner takes the lock; nil: another node has it.
-func (s *store) cleaner(ctx context.Context, node dispatcher.NodeID, now time.Time) (*cleaner, error) {
+func (s *Store) cleaner(ctx context.Context, node dispatcher.NodeID, now time.Time) (*cleaner, error) {
 	locks, err := s.Lock(ctx, dispatcher.LockRequest{Node: node, Names: []string{dispatcher.LockHistory}, AtMost: cleanUpTime, Now: now})
 	if err != nil || len(locks) == 0 {
 		return nil, err
 	}
-	return &cleaner{store: s, db: s.write, lock: locks[0], now: now}, nil
+	return &cleaner{Store: s, db: s.write, lock: locks[0], now: now}, nil
 }
 
 // end gives the lock back.
@@ -78,7 +78,7 @@ func (c *cleaner) tryTransaction(ctx context.Context, do func(context.Context, *
 }
 
 // Purge removes what is older than its retention, a bounded part of it at a time.
-func (s *store) Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error) {
+func (s *Store) Purge(ctx context.Context, node dispatcher.NodeID, now time.Time) (dispatcher.Purged, error) {
 	left, err := s.unfoldForgotten(ctx, now)
 	var c *cleaner
 	if err == nil && !left {
@@ -98,7 +98,7 @@ func (s *store) Purge(ctx context.Context, node dispatcher.NodeID, now time.Time
 }
 
 // purge returns a call of Purge for the holder of the lock.
-func (s *store) purge(c *cleaner) *purge {
+func (s *Store) purge(c *cleaner) *purge {
 	t := &purge{cleaner: *c, size: purgeRows}
 	if s.single() {
 		t.size = singleRows

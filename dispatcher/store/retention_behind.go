@@ -17,7 +17,7 @@ const oldestExamined = 1000
 
 // lateRetention returns the history that should be gone at now: that which no app keeps, and that of each app that keeps less
 // than others, as far as its sweep is behind. Those that are behind for longer come first.
-func (s *store) lateRetention(ctx context.Context, now time.Time) ([]dispatcher.LateRetention, error) {
+func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]dispatcher.LateRetention, error) {
 	type kept struct {
 		name                                string
 		retention, from, sweptTo, createdAt int64
@@ -62,7 +62,7 @@ func (s *store) lateRetention(ctx context.Context, now time.Time) ([]dispatcher.
 
 // oldestHistory returns where the runs that there are begin, and from when on retention has to have removed them to be up to
 // date.
-func (s *store) oldestHistory(ctx context.Context) (oldest, gone int64, found bool, err error) {
+func (s *Store) oldestHistory(ctx context.Context) (oldest, gone int64, found bool, err error) {
 	if s.byDay() {
 		there, err := partitions(ctx, s.read)
 		if err != nil {

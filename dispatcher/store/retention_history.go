@@ -81,7 +81,7 @@ func (k expiredKey) item() string {
 // with a limit.
 func (t *purge) removable(ctx context.Context, tx *sql.Tx, size int, query string, args func(most int) []any) ([]expiredKey, error) {
 	keys, err := collect(ctx, tx, scanKey, query, args(size+t.asides.count(dispatcher.WorkPurge))...)
-	keys = withoutAsides(t.store, dispatcher.WorkPurge, keys, expiredKey.item, t.present())
+	keys = withoutAsides(t.Store, dispatcher.WorkPurge, keys, expiredKey.item, t.present())
 	t.looked = keys[:min(len(keys), size)]
 	return t.looked, err
 }

@@ -19,7 +19,7 @@ var may1 = time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 
 // declareApp stores an app with one job, and returns the job's id.
-func declareApp(t *testing.T, s dispatcher.Store, name string, retention time.Duration) int64 {
+func declareApp(t *testing.T, s *store.Store, name string, retention time.Duration) int64 {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: may1, Operator: true}
 	_, _, err := s.PutApp(t.Context(), dispatcher.App{
@@ -37,7 +37,7 @@ func declareApp(t *testing.T, s dispatcher.Store, name string, retention time.Du
 
 // insertRuns inserts n runs of a job from an instant on, a millisecond apart, each with an attempt. Those that are not
 // live end at once.
-func insertRuns(t *testing.T, s dispatcher.Store, job int64, at time.Time, n int, live bool) {
+func insertRuns(t *testing.T, s *store.Store, job int64, at time.Time, n int, live bool) {
 	t.Helper()
 	table, columns, values := "runs", "ended_at, http_status", fmt.Sprintf("%d + n, 200", at.UnixMilli())
 	if live {
@@ -59,7 +59,7 @@ func insertRuns(t *testing.T, s dispatcher.Store, job int64, at time.Time, n int
 		job, at.UnixMilli(), n-1, table, columns, values)))
 }
 
-func count(t *testing.T, s dispatcher.Store, query string) int64 {
+func count(t *testing.T, s *store.Store, query string) int64 {
 	t.Helper()
 	n, err := store.Count(t.Context(), s, query)
 	must(t, err)
@@ -73,7 +73,7 @@ func TestPurgeIsBounded(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeIsBounded(t, open(t, pgtest.New(t))) })
 }
 
-func testPurgeIsBounded(t *testing.T, s dispatcher.Store) {
+func testPurgeIsBounded(t *testing.T, s *store.Store) {
 	t.Helper()
 	long, short := declareApp(t, s, "long", days(10)), declareApp(t, s, "short", days(1))
 	insertRuns(t, s, long, may1, 12_000, false)
@@ -100,7 +100,7 @@ func TestPurgeGoesThroughAllJobs(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeGoesThroughAllJobs(t, open(t, pgtest.New(t))) })
 }
 
-func testPurgeGoesThroughAllJobs(t *testing.T, s dispatcher.Store) {
+func testPurgeGoesThroughAllJobs(t *testing.T, s *store.Store) {
 	t.Helper()
 	declareApp(t, s, "long", days(30))
 	declareApp(t, s, "short", days(1))
@@ -137,7 +137,7 @@ func TestPurgeRemovesOldDefinitionsAndAuditLog(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeRemovesDefinitions(t, open(t, pgtest.New(t))) })
 }
 
-func testPurgeRemovesDefinitions(t *testing.T, s dispatcher.Store) {
+func testPurgeRemovesDefinitions(t *testing.T, s *store.Store) {
 	t.Helper()
 	ctx := t.Context()
 	must(t, s.Register(ctx, dispatcher.Node{ID: 1, Name: "a"}, may1))

@@ -14,7 +14,7 @@ import (
 )
 
 // putTriggers declares a job of some triggers t0, t1 and so on.
-func putTriggers(t *testing.T, s dispatcher.Store, app, name string, triggers int, now time.Time) {
+func putTriggers(t *testing.T, s *store.Store, app, name string, triggers int, now time.Time) {
 	t.Helper()
 	job := dispatcher.Job{App: app, Name: name, Target: dispatcher.Target{Webhook: &dispatcher.Webhook{URL: "http://127.0.0.1",
 		Method: "POST", Timeout: dispatcher.DefaultTimeout}}, Triggers: map[string]dispatcher.Trigger{}}
@@ -34,7 +34,7 @@ func TestPurgeRemovesTriggersOfLivingJobs(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testPurgeRemovesTriggers(t, open(t, pgtest.New(t))) })
 }
 
-func testPurgeRemovesTriggers(t *testing.T, s dispatcher.Store) {
+func testPurgeRemovesTriggers(t *testing.T, s *store.Store) {
 	t.Helper()
 	declareApp(t, s, "app", days(10))
 	putTriggers(t, s, "app", "job", 5, may1)
@@ -97,7 +97,7 @@ func TestPurgeOfDeletedJobsReadsNoOtherTriggers(t *testing.T) {
 	})
 }
 
-func testPurgeOfDeletedJobs(t *testing.T, s dispatcher.Store) {
+func testPurgeOfDeletedJobs(t *testing.T, s *store.Store) {
 	t.Helper()
 	declareApp(t, s, "app", days(10))
 	const deleted, others = 120, 30_000

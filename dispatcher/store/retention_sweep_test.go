@@ -5,7 +5,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
@@ -25,7 +24,7 @@ func TestSweepOfManyJobsGoesOnInTheNextCall(t *testing.T) {
 const manyJobs = 65_000
 
 // copiedJobs copies the job of an app under the names a-1 to a-n, which sort before its own.
-func copiedJobs(t *testing.T, s dispatcher.Store, job int64, n int) {
+func copiedJobs(t *testing.T, s *store.Store, job int64, n int) {
 	t.Helper()
 	const columns = `app_id, description, enabled, paused, priority, node_labels, delivery, retry, concurrency_policy, max_concurrency,
 		queue_limit, target, payload, trigger_names, revision, created_at, updated_at`
@@ -34,7 +33,7 @@ func copiedJobs(t *testing.T, s dispatcher.Store, job int64, n int) {
 		SELECT n, 'a-' || n, `+columns+` FROM jobs CROSS JOIN n WHERE id = %d`, n, job)))
 }
 
-func testSweepGoesOn(t *testing.T, s dispatcher.Store) {
+func testSweepGoesOn(t *testing.T, s *store.Store) {
 	t.Helper()
 	declareApp(t, s, "long", days(3650))
 	job := declareApp(t, s, "short", days(1))

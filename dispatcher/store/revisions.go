@@ -102,7 +102,7 @@ func (t *tx) rememberCalendar(ctx context.Context, app, name string, definition 
 }
 
 // AppHistory returns how far the history of an app goes back, and whether it was enabled.
-func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (dispatcher.AppHistory, error) {
+func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (dispatcher.AppHistory, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	var record dispatcher.AppHistory
@@ -153,7 +153,7 @@ func (s *store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 }
 
 // EveryJobName returns a page of the names of jobs that an app has or had.
-func (s *store) EveryJobName(ctx context.Context, app string, page input.Page) ([]string, error) {
+func (s *Store) EveryJobName(ctx context.Context, app string, page input.Page) ([]string, error) {
 	// $1 app, $2 last name of the page before, $3 limit
 	const list = `SELECT name FROM jobs WHERE app_id = $1 AND name > $2 AND part_of = 0 ORDER BY name LIMIT $3`
 	return collect(ctx, s.read, scanText, list, dispatcher.AppID(app), page.Cursor, page.Limit)
@@ -164,7 +164,7 @@ func (s *store) EveryJobName(ctx context.Context, app string, page input.Page) (
 const settledLate = 10_000 // milliseconds
 
 // TriggerHistories returns the revisions of a job's triggers since an instant.
-func (s *store) TriggerHistories(ctx context.Context, job int64, since time.Time) ([]dispatcher.TriggerHistory, error) {
+func (s *Store) TriggerHistories(ctx context.Context, job int64, since time.Time) ([]dispatcher.TriggerHistory, error) {
 	// $1 job, $2 since. One statement, so that the
 	// revisions and what is next are of one moment.
 	list := `SELECT ` + revisionRead.names("r.") + `, t.name, coalesce(nullif(t.origin, ''), t.name), coalesce(nullif(j.origin, ''), j.name),
@@ -192,7 +192,7 @@ func (s *store) TriggerHistories(ctx context.Context, job int64, since time.Time
 }
 
 // CalendarsAt returns the calendars of an app as they were at a revision of the lot.
-func (s *store) CalendarsAt(ctx context.Context, app string, revision int64) ([]dispatcher.Calendar, error) {
+func (s *Store) CalendarsAt(ctx context.Context, app string, revision int64) ([]dispatcher.Calendar, error) {
 	// $1 app, $2 revision of the lot
 	const list = `SELECT r.name, r.definition FROM calendar_revisions AS r WHERE r.app_id = $1 AND r.definition IS NOT NULL
 		AND r.calendar_revision = (SELECT max(n.calendar_revision) FROM calendar_revisions AS n

@@ -64,7 +64,7 @@ func (t *tx) lockRollback(ctx context.Context) (rollback, bool, error) {
 }
 
 // Rollback returns the rollback that is not settled yet, or nil.
-func (s *store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
+func (s *Store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
 	r, found, err := unsettled(ctx, s.read)
 	if err != nil || !found {
 		return nil, err
@@ -73,12 +73,12 @@ func (s *store) Rollback(ctx context.Context) (*dispatcher.Rollback, error) {
 }
 
 // DeclareRollback notes that the database lost commits, and pauses all nodes.
-func (s *store) DeclareRollback(ctx context.Context, reason string, change input.Change) (done dispatcher.Rollback, err error) {
+func (s *Store) DeclareRollback(ctx context.Context, reason string, change input.Change) (done dispatcher.Rollback, err error) {
 	return s.declareRollback(ctx, declaration{reason: reason, by: change})
 }
 
 // declareRollback is DeclareRollback of what somebody has noticed, at the time of its change.
-func (s *store) declareRollback(ctx context.Context, d declaration) (done dispatcher.Rollback, err error) {
+func (s *Store) declareRollback(ctx context.Context, d declaration) (done dispatcher.Rollback, err error) {
 	err = s.change(ctx, d.by, func(ctx context.Context, t *tx) error {
 		d.now = t.now
 		if err := declareRollback(ctx, t.execute, d); err != nil {
@@ -93,7 +93,7 @@ func (s *store) declareRollback(ctx context.Context, d declaration) (done dispat
 }
 
 // ResolveRollback notes whether the lost fires are to be skipped or replayed.
-func (s *store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice,
+func (s *Store) ResolveRollback(ctx context.Context, choice dispatcher.RollbackChoice,
 	change input.Change) (done dispatcher.Rollback, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		r, found, err := t.lockRollback(ctx)
@@ -143,7 +143,7 @@ func (t *tx) settleRollback(ctx context.Context) error {
 
 // SkipRolledBack skips a page of what was due before a rollback was resolved, and settles the
 // rollback at the end.
-func (s *store) SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.RollbackSkipped, err error) {
+func (s *Store) SkipRolledBack(ctx context.Context, after int64, limit int, now time.Time) (done dispatcher.RollbackSkipped, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if now, err = s.orClock(ctx, now); err != nil {
@@ -224,7 +224,7 @@ func (t *tx) dropRolledBack(ctx context.Context, r rollback, reason string) erro
 const noRollback = `NOT EXISTS (SELECT 1 FROM installation WHERE rolled_back_at IS NOT NULL)`
 
 // unfoldRolledBack makes live runs of what claims from before a rollback hold.
-func (s *store) unfoldRolledBack(ctx context.Context) error {
+func (s *Store) unfoldRolledBack(ctx context.Context) error {
 	// $1 limit
 	const from = `SELECT c.token FROM claims AS c JOIN installation AS i ON c.claimed_at <= i.rolled_back_at
 		WHERE i.rollback_choice = 'skip' ORDER BY c.token LIMIT $1`

@@ -113,7 +113,7 @@ func (d *rollbackDetector) noteHeartbeats(node dispatcher.NodeID, heartbeats int
 
 // heartbeat notes the heartbeats of a node that the database has, and tells whether it has fewer
 // than it had. Then a rollback is declared.
-func (d *rollbackDetector) heartbeat(ctx context.Context, s *store, node dispatcher.NodeID, heartbeats, settled int64,
+func (d *rollbackDetector) heartbeat(ctx context.Context, s *Store, node dispatcher.NodeID, heartbeats, settled int64,
 	now time.Time) (lost bool, err error) {
 	before := d.latest()
 	if lost = d.repeated(node, heartbeats, settled); lost {
@@ -143,7 +143,7 @@ func (d *rollbackDetector) repeated(node dispatcher.NodeID, heartbeats, settled 
 }
 
 // unknownNode declares a rollback if the database does not know a node that it must know.
-func (d *rollbackDetector) unknownNode(ctx context.Context, s *store, node dispatcher.NodeID, now time.Time) error {
+func (d *rollbackDetector) unknownNode(ctx context.Context, s *Store, node dispatcher.NodeID, now time.Time) error {
 	// $1 id
 	const settledAt = `SELECT rollback_settled_at FROM installation WHERE NOT EXISTS (SELECT 1 FROM nodes WHERE id = $1)`
 	settled, unknown, err := first(ctx, s.heartbeat, scanInt, settledAt, node)

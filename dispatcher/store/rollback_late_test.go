@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -28,7 +29,7 @@ func TestChoiceStandsForNodesThatNoticeTheRollbackLate(t *testing.T) {
 			late := open(t, database)
 			defer late.Close()
 			must(t, late.Register(ctx, dispatcher.Node{ID: secondNode}, time.Time{}))
-			heartbeat := func(one dispatcher.Store, node dispatcher.NodeID) {
+			heartbeat := func(one *store.Store, node dispatcher.NodeID) {
 				response(t, func() error {
 					_, err := one.Heartbeat(ctx, node, dispatcher.NodeReport{}, time.Time{})
 					if errors.Is(err, dispatcher.ErrNodeDead) {
@@ -48,7 +49,7 @@ func TestChoiceStandsForNodesThatNoticeTheRollbackLate(t *testing.T) {
 					`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 				must(t, err)
 			}
-			noticed := func(one dispatcher.Store) (rollback *dispatcher.Rollback) {
+			noticed := func(one *store.Store) (rollback *dispatcher.Rollback) {
 				response(t, func() (err error) {
 					rollback, err = one.Rollback(ctx)
 					return err

@@ -21,14 +21,14 @@ import (
 const firstNode, secondNode dispatcher.NodeID = 0x77, 0x78
 
 // registered is a store in which a node has registered, sent a heartbeat and claimed a fire.
-func registered(t *testing.T, database string, without ...store.Capability) (dispatcher.Store, dispatcher.HeldRun) {
+func registered(t *testing.T, database string, without ...store.Capability) (*store.Store, dispatcher.HeldRun) {
 	t.Helper()
 	return registeredAndClaimed(t, database, time.Now(), without...)
 }
 
 // registeredAndClaimed is registered with a fire of about that instant.
 func registeredAndClaimed(t *testing.T, database string, of time.Time,
-	without ...store.Capability) (dispatcher.Store, dispatcher.HeldRun) {
+	without ...store.Capability) (*store.Store, dispatcher.HeldRun) {
 	t.Helper()
 	ctx, s := t.Context(), openAs(t, database, store.Options{Without: without})
 	now := of.UTC().Truncate(time.Second)
@@ -80,7 +80,7 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 	t.Parallel()
 	for name, test := range map[string]struct {
 		lose string // SQL
-		do   func(context.Context, dispatcher.Store, dispatcher.HeldRun) error
+		do   func(context.Context, *store.Store, dispatcher.HeldRun) error
 		want string // of the reason; empty: no rollback
 	}{
 		"nothing":           {},
@@ -90,39 +90,39 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 		"a heartbeat":       {lose: `UPDATE nodes SET heartbeats = heartbeats - 1`, want: "has sent 1 heartbeats, and the database knows of 0"},
 		"a registration":    {lose: `DELETE FROM nodes`, want: "has registered"},
 		"too long ago":      {lose: `DELETE FROM claims; UPDATE nodes SET state = 'dead'`},
-		"recorded": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+		"recorded": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
 			return s.Record(ctx, []dispatcher.Record{{RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1,
 				Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1}}})
 		}},
-		"released": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+		"released": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
 			return s.Release(ctx, []dispatcher.HeldRun{run})
 		}},
-		"handed back, and taken by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+		"handed back, and taken by another": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
 			return s.Release(ctx, []dispatcher.HeldRun{run})
 		}, lose: takenByAnother},
-		"defers, and taken by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+		"defers, and taken by another": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
 			return s.Record(ctx, []dispatcher.Record{{
 				RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1,
 				Outcome: dispatcher.Outcome{State: dispatcher.RunFailed, StartedAt: may1, EndedAt: may1},
 				Next:    &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), NotAttempted: true},
 			}})
 		}, lose: takenByAnother},
-		"accepted, and its end is recorded by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+		"accepted, and its end is recorded by another": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
 			return s.Record(ctx, []dispatcher.Record{{
 				RunKey: run.RunKey, Node: firstNode, Token: run.Token, Attempt: 1,
 				Outcome: dispatcher.Outcome{State: dispatcher.RunSucceeded, StartedAt: may1, EndedAt: may1},
 				Next:    &dispatcher.NextAttempt{At: may1, Until: may1.Add(time.Hour), Callback: &dispatcher.Callback{}},
 			}})
 		}, lose: takenByAnother},
-		"asked for a slot, and taken by another": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+		"asked for a slot, and taken by another": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
 			_, err := s.Acquire(ctx, []dispatcher.HeldRun{run})
 			return err
 		}, lose: takenByAnother},
-		"cancelled": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+		"cancelled": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
 			_, err := s.CancelRun(ctx, run.String(), input.Change{})
 			return err
 		}},
-		"retried by hand": {do: func(ctx context.Context, s dispatcher.Store, run dispatcher.HeldRun) error {
+		"retried by hand": {do: func(ctx context.Context, s *store.Store, run dispatcher.HeldRun) error {
 			_, err := s.CancelRun(ctx, run.String(), input.Change{})
 			if err == nil {
 				_, err = s.RetryRun(ctx, run.String(), input.Change{})
@@ -148,7 +148,7 @@ func TestLostCommitsAreNoticedOnTheNextConnection(t *testing.T) {
 
 // lost lets a node do something, then the database lose something and the connections. It wants a rollback for a reason,
 // or none.
-func lost(t *testing.T, lose string, do func(context.Context, dispatcher.Store, dispatcher.HeldRun) error, want string,
+func lost(t *testing.T, lose string, do func(context.Context, *store.Store, dispatcher.HeldRun) error, want string,
 	without ...store.Capability) {
 	t.Helper()
 	ctx, database := t.Context(), pgtest.New(t)
@@ -194,7 +194,7 @@ func TestSettledRollbackIsNotNoticedAgain(t *testing.T) {
 			late := open(t, database)
 			defer late.Close()
 			must(t, late.Register(ctx, dispatcher.Node{ID: secondNode}, time.Time{}))
-			heartbeat := func(s dispatcher.Store, node dispatcher.NodeID) {
+			heartbeat := func(s *store.Store, node dispatcher.NodeID) {
 				for range 3 {
 					response(t, func() error {
 						_, err := s.Heartbeat(ctx, node, dispatcher.NodeReport{}, time.Time{})
@@ -216,7 +216,7 @@ func TestSettledRollbackIsNotNoticedAgain(t *testing.T) {
 					`SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()`)
 				must(t, err)
 			}
-			noticed := func(s dispatcher.Store) (rollback *dispatcher.Rollback) {
+			noticed := func(s *store.Store) (rollback *dispatcher.Rollback) {
 				response(t, func() (err error) {
 					rollback, err = s.Rollback(ctx)
 					return err
@@ -229,7 +229,7 @@ func TestSettledRollbackIsNotNoticedAgain(t *testing.T) {
 			}
 			_, err = s.ResolveRollback(ctx, dispatcher.RollbackReplay, input.Change{})
 			must(t, err)
-			for who, one := range map[string]dispatcher.Store{"who noticed it": s, "who comes late": late} {
+			for who, one := range map[string]*store.Store{"who noticed it": s, "who comes late": late} {
 				lose(`SELECT 1`)
 				if again := noticed(one); again != nil {
 					t.Errorf("%s has noticed it again: %s", who, again.Reason)
@@ -354,7 +354,7 @@ func TestRestoredDatabaseIsNoticedWhenANodeRegisters(t *testing.T) {
 }
 
 // openCopy opens a copy of a database that is closed, as if a dump of it had been restored.
-func openCopy(t *testing.T, database string, o store.Options) dispatcher.Store {
+func openCopy(t *testing.T, database string, o store.Options) *store.Store {
 	t.Helper()
 	u, err := url.Parse(database)
 	must(t, err)
@@ -396,7 +396,7 @@ func TestRestoreWithoutIdentityIsDeclared(t *testing.T) {
 // A restored database file knows less than the lock file next to it.
 func TestRestoredFileIsNoticedWhenANodeRegisters(t *testing.T) {
 	t.Parallel()
-	heartbeats := func(t *testing.T, s dispatcher.Store, n int) {
+	heartbeats := func(t *testing.T, s *store.Store, n int) {
 		for range n {
 			_, err := s.Heartbeat(t.Context(), firstNode, dispatcher.NodeReport{}, time.Time{})
 			must(t, err)
@@ -408,14 +408,14 @@ func TestRestoredFileIsNoticedWhenANodeRegisters(t *testing.T) {
 		must(t, os.WriteFile(to, text, 0o600))
 	}
 	for name, test := range map[string]struct {
-		between func(t *testing.T, s dispatcher.Store) // the copy and the end
-		after   func(t *testing.T, file string)        // the end and the next start
+		between func(t *testing.T, s *store.Store) // the copy and the end
+		after   func(t *testing.T, file string)    // the end and the next start
 		want    string
 	}{
 		"nothing": {},
-		"heartbeats": {between: func(t *testing.T, s dispatcher.Store) { heartbeats(t, s, 3) },
+		"heartbeats": {between: func(t *testing.T, s *store.Store) { heartbeats(t, s, 3) },
 			want: "has sent 4 heartbeats, and the database knows of 1"},
-		"a node": {between: func(t *testing.T, s dispatcher.Store) {
+		"a node": {between: func(t *testing.T, s *store.Store) {
 			must(t, s.Register(t.Context(), dispatcher.Node{ID: secondNode}, time.Time{}))
 		}, want: "does not know that node"},
 		"its lock file": {after: func(t *testing.T, file string) { must(t, os.Remove(file+".lock")) },

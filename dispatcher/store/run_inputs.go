@@ -150,7 +150,7 @@ func (t *tx) queueBatch(runs []queuedRun) []any {
 }
 
 // RunInputs returns the inputs of runs, and which notifications of alerts wait or are overtaken.
-func (s *store) RunInputs(ctx context.Context, keys []dispatcher.RunKey) (map[dispatcher.RunKey]dispatcher.RunInput, error) {
+func (s *Store) RunInputs(ctx context.Context, keys []dispatcher.RunKey) (map[dispatcher.RunKey]dispatcher.RunInput, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	inputs, err := inputsOf(ctx, s.flavor, s.read, keys)

@@ -103,7 +103,7 @@ func cutMessage(text string) string {
 }
 
 // AwaitedAttempt finds a run that waits by the number of its attempt.
-func (s *store) AwaitedAttempt(ctx context.Context, app string, id int64) (found dispatcher.AwaitedAttempt, err error) {
+func (s *Store) AwaitedAttempt(ctx context.Context, app string, id int64) (found dispatcher.AwaitedAttempt, err error) {
 	// $1 number, $2 app
 	const find = `SELECT r.scheduled_at, r.trigger_id, r.kind, r.attempt, r.callback FROM live_runs AS r JOIN jobs AS j ON j.id = r.job_id
 		WHERE r.callback_id = $1 AND r.state = 'waiting_callback' AND j.app_id = $2`
@@ -191,7 +191,7 @@ func (t *tx) calledBack(ctx context.Context, run dispatcher.Run, attempt int, ke
 var errSaid = errors.New("the callback was there before")
 
 // callback changes a run for a callback. do returns errSaid if there is nothing to change.
-func (s *store) callback(ctx context.Context, runID, action string, change input.Change,
+func (s *Store) callback(ctx context.Context, runID, action string, change input.Change,
 	do func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error,
 ) (dispatcher.Run, error) {
 	if change.Actor == dispatcher.ActorCallback {
@@ -214,7 +214,7 @@ func (s *store) callback(ctx context.Context, runID, action string, change input
 }
 
 // CompleteRun ends a run as succeeded, and grants its slot to a run that waits.
-func (s *store) CompleteRun(ctx context.Context, runID string, attempt int, result dispatcher.CallbackResult,
+func (s *Store) CompleteRun(ctx context.Context, runID string, attempt int, result dispatcher.CallbackResult,
 	change input.Change,
 ) (dispatcher.Run, error) {
 	var done dispatcher.HeldRun
@@ -258,7 +258,7 @@ func (s *store) CompleteRun(ctx context.Context, runID string, attempt int, resu
 // keepCompleted stores the state with which a target completes a run. If its node has not recorded yet that the target
 // accepted the attempt, the revision that the attempt was given is unknown: it is that of now, unless an operator has
 // changed the state since the node got the run.
-func (s *store) keepCompleted(ctx context.Context, t *tx, c calledBack, state json.RawMessage) error {
+func (s *Store) keepCompleted(ctx context.Context, t *tx, c calledBack, state json.RawMessage) error {
 	refused := func(why string) error {
 		var problems input.Problems
 		problems.Add("/state", input.CodeCarryState, "%s; complete the run without state", why)
@@ -320,7 +320,7 @@ func (t *tx) keepResult(ctx context.Context, key []any, attempt int, result disp
 }
 
 // FailRun notes that an attempt failed, and makes its run due: the node that adopts it records the failure.
-func (s *store) FailRun(ctx context.Context, runID string, attempt int, result dispatcher.CallbackResult,
+func (s *Store) FailRun(ctx context.Context, runID string, attempt int, result dispatcher.CallbackResult,
 	change input.Change,
 ) (dispatcher.Run, error) {
 	return s.callback(ctx, runID, "fail", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
@@ -351,7 +351,7 @@ func (s *store) FailRun(ctx context.Context, runID string, attempt int, result d
 
 // ExtendRun moves the deadline of a run that waits. A heartbeat that comes before the node has recorded that the run waits
 // says nothing new.
-func (s *store) ExtendRun(ctx context.Context, runID string, attempt int, within time.Duration, progress dispatcher.Progress,
+func (s *Store) ExtendRun(ctx context.Context, runID string, attempt int, within time.Duration, progress dispatcher.Progress,
 	change input.Change,
 ) (dispatcher.Run, error) {
 	return s.callback(ctx, runID, "", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {

@@ -12,7 +12,7 @@ import (
 )
 
 // RequestRun queues a manual run of a job.
-func (s *store) RequestRun(ctx context.Context, app, name string, payload json.RawMessage, change input.Change) (
+func (s *Store) RequestRun(ctx context.Context, app, name string, payload json.RawMessage, change input.Change) (
 	run dispatcher.Run, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
@@ -23,7 +23,7 @@ func (s *store) RequestRun(ctx context.Context, app, name string, payload json.R
 }
 
 // requestRun is RequestRun in a transaction.
-func (s *store) requestRun(ctx context.Context, t *tx, app, name string, payload json.RawMessage) (run dispatcher.Run, err error) {
+func (s *Store) requestRun(ctx context.Context, t *tx, app, name string, payload json.RawMessage) (run dispatcher.Run, err error) {
 	job, err := s.findJob(ctx, t, app, name, "")
 	if err != nil {
 		return run, err
@@ -67,7 +67,7 @@ func (t *tx) queue(ctx context.Context, key *dispatcher.RunKey, revision int64, 
 
 // RetryRun queues a run again, with all the attempts that its job allows. A run that is over comes back from the
 // history, which keeps its attempts. A broadcast comes back with the shards that failed.
-func (s *store) RetryRun(ctx context.Context, id string, change input.Change) (dispatcher.Run, error) {
+func (s *Store) RetryRun(ctx context.Context, id string, change input.Change) (dispatcher.Run, error) {
 	run, err := s.changeRun(ctx, id, "retry", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 		err := retryRun(ctx, t, run, key)
 		if err == nil {
@@ -132,7 +132,7 @@ func retryRun(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 }
 
 // CancelRun ends a live run as cancelled.
-func (s *store) CancelRun(ctx context.Context, id string, change input.Change) (dispatcher.Run, error) {
+func (s *Store) CancelRun(ctx context.Context, id string, change input.Change) (dispatcher.Run, error) {
 	return s.changeRun(ctx, id, "cancel", change, cancelRun)
 }
 
@@ -182,7 +182,7 @@ type runChange func(ctx context.Context, t *tx, run dispatcher.Run, key []any) e
 
 // changeRun reads a run under a lock, lets do write it, and returns it as it is then. A run that is in a claim
 // gets a row first, so that do finds it among the live runs or in the history. An empty action is not audited.
-func (s *store) changeRun(ctx context.Context, id, action string, change input.Change, do runChange) (run dispatcher.Run, err error) {
+func (s *Store) changeRun(ctx context.Context, id, action string, change input.Change, do runChange) (run dispatcher.Run, err error) {
 	var unfolded []int64
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		run, unfolded, err = s.changeRunIn(ctx, t, id, action, do)
@@ -193,7 +193,7 @@ func (s *store) changeRun(ctx context.Context, id, action string, change input.C
 }
 
 // changeRunIn is changeRun in a transaction. The caller forgets the claims that it has unfolded, whether it is committed or not.
-func (s *store) changeRunIn(ctx context.Context, t *tx, id, action string, do runChange) (
+func (s *Store) changeRunIn(ctx context.Context, t *tx, id, action string, do runChange) (
 	run dispatcher.Run, unfolded []int64, err error,
 ) {
 	key, err := dispatcher.ParseRunKey(id)

@@ -38,7 +38,7 @@ func scanMisfire(row scanner) (dispatcher.Misfire, error) {
 }
 
 // Misfires returns a page of the decisions about missed fires, latest first.
-func (s *store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Misfire, error) {
+func (s *Store) Misfires(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Misfire, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	of, err := s.idsOf(ctx, query.App, query.Job, query.Trigger)
@@ -86,14 +86,14 @@ func latestFirst(limit int) string {
 }
 
 // latestMisfires returns those that meet conditions.
-func (s *store) latestMisfires(ctx context.Context, w conditions, limit int) ([]dispatcher.Misfire, error) {
+func (s *Store) latestMisfires(ctx context.Context, w conditions, limit int) ([]dispatcher.Misfire, error) {
 	picked := `SELECT r.* FROM misfires AS r WHERE ` + triggerThere + w.text + latestFirst(limit)
 	return collect(ctx, s.read, scanMisfire, misfireQuery(picked)+` ORDER BY m.from_at DESC, m.trigger_id DESC`, w.args...)
 }
 
 // misfiresOfApp returns the latest misfires of an app: those of many jobs by a walk through the misfires of all apps, as the lists of
 // runs do, and what is before that job by job.
-func (s *store) misfiresOfApp(ctx context.Context, query dispatcher.RunQuery, w conditions) ([]dispatcher.Misfire, error) {
+func (s *Store) misfiresOfApp(ctx context.Context, query dispatcher.RunQuery, w conditions) ([]dispatcher.Misfire, error) {
 	app := dispatcher.AppID(query.App)
 	many, err := s.hasManyJobs(ctx, app, s.walks.jobs)
 	if err != nil {
@@ -121,7 +121,7 @@ func (s *store) misfiresOfApp(ctx context.Context, query dispatcher.RunQuery, w 
 }
 
 // misfiresOfJobs looks for the latest misfires of an app job by job.
-func (s *store) misfiresOfJobs(ctx context.Context, app int64, of conditions, limit int) ([]dispatcher.Misfire, error) {
+func (s *Store) misfiresOfJobs(ctx context.Context, app int64, of conditions, limit int) ([]dispatcher.Misfire, error) {
 	// $1 app
 	jobs, err := collect(ctx, s.read, scanInt, `SELECT id FROM jobs WHERE app_id = $1 ORDER BY id`, app)
 	if err != nil || len(jobs) == 0 {

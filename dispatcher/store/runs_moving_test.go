@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // Runs move from a claim to the live runs and to the history while somebody lists them, page by page: each is listed once,
@@ -40,7 +41,7 @@ func TestRunsAreListedOnceWhileTheyMove(t *testing.T) {
 				want = append(want, key.(dispatcher.RunKey))
 				return true
 			})
-			for what, list := range map[string]func(*testing.T, dispatcher.Store) map[dispatcher.RunKey]int{
+			for what, list := range map[string]func(*testing.T, *store.Store) map[dispatcher.RunKey]int{
 				"runs of the app": listRuns(dispatcher.RunQuery{App: "app"}), "runs of the job": listRuns(dispatcher.RunQuery{App: "app", Job: "job"}),
 				"fires": listFires,
 			} {
@@ -64,7 +65,7 @@ func TestRunsAreListedOnceWhileTheyMove(t *testing.T) {
 }
 
 // move ends some runs by their claim, unfolds it, and ends the others as live runs, some of them after another attempt.
-func move(t *testing.T, s dispatcher.Store, held []dispatcher.HeldRun, token dispatcher.Token) {
+func move(t *testing.T, s *store.Store, held []dispatcher.HeldRun, token dispatcher.Token) {
 	ctx, third := context.WithoutCancel(t.Context()), len(held)/3
 	check := func(err error) {
 		if err != nil {
@@ -87,8 +88,8 @@ func move(t *testing.T, s dispatcher.Store, held []dispatcher.HeldRun, token dis
 }
 
 // listRuns lists all runs of a query, a few on a page.
-func listRuns(query dispatcher.RunQuery) func(*testing.T, dispatcher.Store) map[dispatcher.RunKey]int {
-	return func(t *testing.T, s dispatcher.Store) map[dispatcher.RunKey]int {
+func listRuns(query dispatcher.RunQuery) func(*testing.T, *store.Store) map[dispatcher.RunKey]int {
+	return func(t *testing.T, s *store.Store) map[dispatcher.RunKey]int {
 		t.Helper()
 		listed := map[dispatcher.RunKey]int{}
 		for query.Page = (input.Page{Limit: 20}); ; {
@@ -108,7 +109,7 @@ func listRuns(query dispatcher.RunQuery) func(*testing.T, dispatcher.Store) map[
 }
 
 // listFires lists what verify reads.
-func listFires(t *testing.T, s dispatcher.Store) map[dispatcher.RunKey]int {
+func listFires(t *testing.T, s *store.Store) map[dispatcher.RunKey]int {
 	t.Helper()
 	fires, err := s.Fires(t.Context(), dispatcher.JobID("app", "job"), may1, may1.Add(24*time.Hour), 10_000)
 	must(t, err)

@@ -29,7 +29,7 @@ const (
 
 // runsOfApp returns a page of the runs of all jobs of an app. Of runs in a state in which they are not over it leaves the history
 // alone, which has none of them; those that failed for good have an index of their own.
-func (s *store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of conditions) ([]dispatcher.Run, error) {
+func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of conditions) ([]dispatcher.Run, error) {
 	app := dispatcher.AppID(query.App)
 	if slices.Contains(dispatcher.DeadLetterStates, query.State) {
 		return s.deadOfApp(ctx, query, of, 0, false)
@@ -82,7 +82,7 @@ func unendedOfApp(w conditions, claimed string, app int64, many bool, limit stri
 type look func(w conditions, most int) ([]dispatcher.Run, error)
 
 // lookBack returns a page of the runs of an app, of which it looks through a span of time first.
-func (s *store) lookBack(ctx context.Context, query dispatcher.RunQuery, of conditions, span time.Duration, look look) (
+func (s *Store) lookBack(ctx context.Context, query dispatcher.RunQuery, of conditions, span time.Duration, look look) (
 	[]dispatcher.Run, error,
 ) {
 	latest, err := s.latestInstant(ctx, query)
@@ -112,7 +112,7 @@ func (s *store) lookBack(ctx context.Context, query dispatcher.RunQuery, of cond
 }
 
 // latestInstant returns from where a list looks back. What is scheduled after it belongs to the first look, too.
-func (s *store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (time.Time, error) {
+func (s *Store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (time.Time, error) {
 	latest, err := s.clock(ctx, s.read)
 	if err != nil {
 		return latest, err
@@ -130,12 +130,12 @@ func (s *store) latestInstant(ctx context.Context, query dispatcher.RunQuery) (t
 
 // ofJobs begins a query with the ids of the jobs j that meet a condition as b. PostgreSQL takes them for few, so that it looks into an
 // index for each and never reads the history of all.
-func (s *store) ofJobs(condition string) string {
+func (s *Store) ofJobs(condition string) string {
 	return `WITH b AS MATERIALIZED (SELECT j.id FROM jobs AS j WHERE ` + condition + s.seemingFew(`j.id`) + ` ORDER BY j.id)`
 }
 
 // jobsQuery returns a query for the latest runs of an app, job by job, that meet conditions, and its parameters.
-func (s *store) jobsQuery(w conditions, claimed string, app int64, many bool, most int) (string, []any) {
+func (s *Store) jobsQuery(w conditions, claimed string, app int64, many bool, most int) (string, []any) {
 	ofApp := w
 	addApp(&ofApp, app, many)
 	limit := latestRuns + ` LIMIT ` + strconv.Itoa(most)
@@ -159,7 +159,7 @@ func (s *sqlite) endedOfEach(conditions, limit string) string {
 }
 
 // Fires returns the scheduled runs of a job between two instants, for verify.
-func (s *store) Fires(ctx context.Context, job int64, from, to time.Time, limit int) ([]dispatcher.RunKey, error) {
+func (s *Store) Fires(ctx context.Context, job int64, from, to time.Time, limit int) ([]dispatcher.RunKey, error) {
 	// $1 job, $2 from, $3 to
 	const of = ` AS r WHERE r.job_id = $1 AND r.scheduled_at >= $2 AND r.scheduled_at <= $3 AND r.kind = 1`
 	first := ` ORDER BY r.scheduled_at, r.trigger_id LIMIT ` + strconv.Itoa(limit)

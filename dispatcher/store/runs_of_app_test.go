@@ -25,7 +25,7 @@ func TestRunsOfAnAppAreFoundByItsJobs(t *testing.T) {
 	})
 }
 
-func testRunsOfAppPlan(t *testing.T, s dispatcher.Store, want, unwanted string) {
+func testRunsOfAppPlan(t *testing.T, s *store.Store, want, unwanted string) {
 	t.Helper()
 	declareApp(t, s, "small", days(30))
 	large := declareApp(t, s, "large", days(30))

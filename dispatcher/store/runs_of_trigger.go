@@ -16,7 +16,7 @@ import (
 const lookedThrough = 2000
 
 // LatestFires returns the scheduled times of a trigger's runs among the latest runs of its job, latest first.
-func (s *store) LatestFires(ctx context.Context, job, trigger int64, from, to time.Time, limit int) ([]time.Time, error) {
+func (s *Store) LatestFires(ctx context.Context, job, trigger int64, from, to time.Time, limit int) ([]time.Time, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	// $1 job, $2 trigger, $3 from, $4 to
@@ -40,7 +40,7 @@ func (s *store) LatestFires(ctx context.Context, job, trigger int64, from, to ti
 }
 
 // RunsAt returns the runs of some keys, latest first. Those that do not exist are left out.
-func (s *store) RunsAt(ctx context.Context, keys []dispatcher.RunKey) ([]dispatcher.Run, error) {
+func (s *Store) RunsAt(ctx context.Context, keys []dispatcher.RunKey) ([]dispatcher.Run, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
@@ -61,13 +61,13 @@ const sameKey = `r.scheduled_at = b.scheduled_at AND r.trigger_id = b.trigger_id
 
 // endedOfKeys begins a query with the keys of keysBatch as b, and selects their ended runs. PostgreSQL makes a plan for the days between
 // the first and the last of them only.
-func (s *store) endedOfKeys() string {
+func (s *Store) endedOfKeys() string {
 	// $1 first, $2 last instant, $3 on: the keys
 	return s.rows(0, 3, "", fireKeyColumns...) + s.endedOfEachKey(`r.scheduled_at >= $1 AND r.scheduled_at <= $2 AND `+sameKey)
 }
 
 // keysBatch returns the parameters of endedOfKeys; there is at least one key.
-func (s *store) keysBatch(keys []dispatcher.RunKey) []any {
+func (s *Store) keysBatch(keys []dispatcher.RunKey) []any {
 	var at, trigger, kind []int64
 	for _, key := range keys {
 		at, trigger, kind = append(at, key.ScheduledAt.UnixMilli()), append(trigger, key.TriggerID), append(kind, int64(key.Code()))

@@ -53,7 +53,7 @@ func anyClaim(f flavor) string { return claimedRuns(f, "", "") }
 
 // claimedNow is claimedRuns for the days of the fires that are claimed now. A fire of another day that is claimed later
 // is left out, as if the list had been read before.
-func (s *store) claimedNow(ctx context.Context) (string, error) {
+func (s *Store) claimedNow(ctx context.Context) (string, error) {
 	span := `SELECT min(f.scheduled_at), max(f.scheduled_at) FROM (` + s.claimedFires() + `) AS f`
 	days, _, err := first(ctx, s.read, func(row scanner) (days [2]*int64, err error) {
 		err = row.Scan(&days[0], &days[1])
@@ -130,7 +130,7 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 }
 
 // Runs reads the runs of a job or trigger by its job, and those of all apps by the primary key, backwards.
-func (s *store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Run, error) {
+func (s *Store) Runs(ctx context.Context, query dispatcher.RunQuery) ([]dispatcher.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	of, err := s.idsOf(ctx, query.App, query.Job, query.Trigger)
@@ -232,7 +232,7 @@ type namedIDs struct{ job, trigger int64 }
 
 // idsOf returns the ids of what names stand for, or ErrNotFound if one that is not empty never existed. What was deleted
 // keeps its name until it is purged.
-func (s *store) idsOf(ctx context.Context, app, job, trigger string) (of namedIDs, err error) {
+func (s *Store) idsOf(ctx context.Context, app, job, trigger string) (of namedIDs, err error) {
 	if app == "" {
 		return of, nil
 	}
@@ -251,14 +251,14 @@ func (s *store) idsOf(ctx context.Context, app, job, trigger string) (of namedID
 }
 
 // JobKey returns the id of a job, deleted or not.
-func (s *store) JobKey(ctx context.Context, app, name string) (int64, error) {
+func (s *Store) JobKey(ctx context.Context, app, name string) (int64, error) {
 	// $1 app, $2 name
 	const jobs = `SELECT id FROM jobs WHERE app_id = $1 AND name = $2`
 	return s.idOf(ctx, "job", app+"/"+name, jobs, dispatcher.AppID(app), name)
 }
 
 // idOf returns the id that a query finds, or ErrNotFound of what is shown so.
-func (s *store) idOf(ctx context.Context, kind, shown, query string, args ...any) (int64, error) {
+func (s *Store) idOf(ctx context.Context, kind, shown, query string, args ...any) (int64, error) {
 	id, found, err := first(ctx, s.read, scanInt, query, args...)
 	if err == nil && !found {
 		err = dispatcher.NotFound(kind, shown)
@@ -267,7 +267,7 @@ func (s *store) idOf(ctx context.Context, kind, shown, query string, args ...any
 }
 
 // Run returns a run with its attempts.
-func (s *store) Run(ctx context.Context, id string) (dispatcher.Run, error) {
+func (s *Store) Run(ctx context.Context, id string) (dispatcher.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	run, err := s.findRun(ctx, s.read, id)
@@ -290,7 +290,7 @@ func oneRun(f flavor) string {
 }
 
 // findRun returns a run with its attempts, or ErrNotFound.
-func (s *store) findRun(ctx context.Context, q querier, id string) (dispatcher.Run, error) {
+func (s *Store) findRun(ctx context.Context, q querier, id string) (dispatcher.Run, error) {
 	key, err := dispatcher.ParseRunKey(id)
 	if err != nil {
 		return dispatcher.Run{}, dispatcher.NotFound("run", id)

@@ -17,7 +17,7 @@ const mostResponses = 4 << 20
 
 // recordResponses stores the responses of those of records that have one. If this is interrupted,
 // the caller records them again.
-func (s *store) recordResponses(ctx context.Context, records []dispatcher.Record) error {
+func (s *Store) recordResponses(ctx context.Context, records []dispatcher.Record) error {
 	for len(records) > 0 {
 		size, count := 0, 0
 		for count < len(records) && size < mostResponses {
@@ -35,7 +35,7 @@ func (s *store) recordResponses(ctx context.Context, records []dispatcher.Record
 }
 
 // insertResponses stores the responses of some records.
-func (s *store) insertResponses(ctx context.Context, records []dispatcher.Record) error {
+func (s *Store) insertResponses(ctx context.Context, records []dispatcher.Record) error {
 	var k keys
 	var responses []string
 	for _, r := range records {

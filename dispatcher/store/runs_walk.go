@@ -42,7 +42,7 @@ const ofAppThere = `(SELECT CASE WHEN of.deleted_at IS NULL THEN of.app_id END F
 const ofJobsThere = `(r.job_id IN (SELECT of.id FROM jobs AS of WHERE of.app_id = %s AND of.deleted_at IS NULL)) IS TRUE`
 
 // hasManyJobs tells whether an app has so many jobs, with those that are deleted.
-func (s *store) hasManyJobs(ctx context.Context, app int64, jobs int) (bool, error) {
+func (s *Store) hasManyJobs(ctx context.Context, app int64, jobs int) (bool, error) {
 	// $1 app
 	_, many, err := first(ctx, s.read, scanInt, `SELECT j.app_id FROM jobs AS j WHERE j.app_id = $1 LIMIT 1 OFFSET `+
 		strconv.Itoa(jobs-1), app)
@@ -51,7 +51,7 @@ func (s *store) hasManyJobs(ctx context.Context, app int64, jobs int) (bool, err
 
 // walkEnd returns the time of the last row that a walk past so many comes past, nil if it comes past all. Each table has rows with a time
 // that meet conditions, which are about their keys only.
-func (s *store) walkEnd(ctx context.Context, w conditions, rows int, at string, tables ...string) (*int64, error) {
+func (s *Store) walkEnd(ctx context.Context, w conditions, rows int, at string, tables ...string) (*int64, error) {
 	list := ``
 	for i, table := range tables {
 		if i > 0 {
@@ -75,7 +75,7 @@ type walked struct {
 }
 
 // walkRuns walks through the latest runs of all apps for those of an app that meet conditions.
-func (s *store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of conditions, claimed string) (found walked, err error) {
+func (s *Store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of conditions, claimed string) (found walked, err error) {
 	latest, err := s.latestInstant(ctx, query)
 	if err != nil {
 		return found, err
@@ -107,7 +107,7 @@ func (s *store) walkRuns(ctx context.Context, query dispatcher.RunQuery, of cond
 }
 
 // walkDead is walkRuns of dead letters, which have an index in the order of the page.
-func (s *store) walkDead(ctx context.Context, query dispatcher.RunQuery, of conditions, replayable bool) (found walked, err error) {
+func (s *Store) walkDead(ctx context.Context, query dispatcher.RunQuery, of conditions, replayable bool) (found walked, err error) {
 	keys, err := deadKeys(query)
 	if err != nil {
 		return found, err
@@ -140,7 +140,7 @@ func deadKeys(query dispatcher.RunQuery) (conditions, error) {
 
 // countPastDead counts, up to most, the dead letters of an app that a query selects and that a walk comes past. all tells that these
 // are all, or most.
-func (s *store) countPastDead(ctx context.Context, query dispatcher.DeadLetterQuery, most int) (n int, all bool, err error) {
+func (s *Store) countPastDead(ctx context.Context, query dispatcher.DeadLetterQuery, most int) (n int, all bool, err error) {
 	keys, err := deadKeys(dispatcher.RunQuery{From: query.From, To: query.To})
 	if err != nil {
 		return 0, false, err
@@ -167,7 +167,7 @@ func (s *store) countPastDead(ctx context.Context, query dispatcher.DeadLetterQu
 }
 
 // restOfPage completes a page that a walk began: look finds what is before it.
-func (s *store) restOfPage(ctx context.Context, query dispatcher.RunQuery, of conditions, found walked, look look) (
+func (s *Store) restOfPage(ctx context.Context, query dispatcher.RunQuery, of conditions, found walked, look look) (
 	[]dispatcher.Run, error,
 ) {
 	if found.rest == nil || len(found.runs) == query.Page.Limit {

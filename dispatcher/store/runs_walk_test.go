@@ -30,7 +30,7 @@ func TestListsThatWalkShowWhatOthersDo(t *testing.T) {
 	})
 }
 
-func testWalks(t *testing.T, s dispatcher.Store) {
+func testWalks(t *testing.T, s *store.Store) {
 	t.Helper()
 	end := time.Now().UTC().Truncate(time.Minute)
 	mine, others := walkedHistory(t, s, end)
@@ -65,7 +65,7 @@ func testWalks(t *testing.T, s dispatcher.Store) {
 }
 
 // walkedHistory makes two apps with jobs whose runs and misfires lie between each other, several at the same time.
-func walkedHistory(t *testing.T, s dispatcher.Store, end time.Time) (mine, others string) {
+func walkedHistory(t *testing.T, s *store.Store, end time.Time) (mine, others string) {
 	t.Helper()
 	mine, others = "mine", "others"
 	for _, app := range []string{mine, others} {
@@ -107,7 +107,7 @@ func walkedHistory(t *testing.T, s dispatcher.Store, end time.Time) (mine, other
 }
 
 // walkedLists returns what the lists of an app show, read page by page.
-func walkedLists(t *testing.T, s dispatcher.Store, query dispatcher.RunQuery) map[string][]string {
+func walkedLists(t *testing.T, s *store.Store, query dispatcher.RunQuery) map[string][]string {
 	t.Helper()
 	shown := map[string][]string{}
 	list := func(name string, page func(input.Page) (ids []string)) {

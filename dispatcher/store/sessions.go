@@ -37,7 +37,7 @@ func scanSession(row scanner) (dispatcher.Session, error) {
 }
 
 // CreateSession stores a session, and ends others if there are too many.
-func (s *store) CreateSession(ctx context.Context, session dispatcher.Session, change input.Change) error {
+func (s *Store) CreateSession(ctx context.Context, session dispatcher.Session, change input.Change) error {
 	var identity *string
 	if session.Rules != "" {
 		raw, err := json.Marshal(session.Token)
@@ -115,7 +115,7 @@ func (t *tx) auditEnded(ctx context.Context, ids []string) error {
 func sessionSubject(id string) string { return "session " + id }
 
 // Session returns the session with a hash, and records its use.
-func (s *store) Session(ctx context.Context, hash [32]byte, now time.Time, used bool) (dispatcher.Session, error) {
+func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time, used bool) (dispatcher.Session, error) {
 	none := fmt.Errorf("session: %w", dispatcher.ErrNotFound)
 	if now.IsZero() {
 		var err error
@@ -150,7 +150,7 @@ func (s *store) Session(ctx context.Context, hash [32]byte, now time.Time, used 
 }
 
 // useSession records the use of a session. Of requests at the same time one writes.
-func (s *store) useSession(ctx context.Context, id string, now time.Time) error {
+func (s *Store) useSession(ctx context.Context, id string, now time.Time) error {
 	return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 id, $2 now, $3 the latest use that is to be recorded again
 		const use = `UPDATE sessions SET used_at = $2 WHERE id = $1 AND used_at <= $3`
@@ -160,7 +160,7 @@ func (s *store) useSession(ctx context.Context, id string, now time.Time) error 
 }
 
 // EndSession ends a session.
-func (s *store) EndSession(ctx context.Context, id string, change input.Change) error {
+func (s *Store) EndSession(ctx context.Context, id string, change input.Change) error {
 	return s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// $1 id
 		ended, err := t.execute(ctx, `DELETE FROM sessions WHERE id = $1`, id)
@@ -172,7 +172,7 @@ func (s *store) EndSession(ctx context.Context, id string, change input.Change) 
 }
 
 // EndSessions ends all sessions of a token or of an identity.
-func (s *store) EndSessions(ctx context.Context, tokenID string, change input.Change) (ended int, err error) {
+func (s *Store) EndSessions(ctx context.Context, tokenID string, change input.Change) (ended int, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		// $1 token
 		ids, err := collect(ctx, t, scanText, `DELETE FROM sessions WHERE token_id = $1 RETURNING id`, tokenID)

@@ -11,7 +11,7 @@ import (
 )
 
 // fillSessions stores count sessions of tokens of one app, or of all apps, each used a millisecond after the one before.
-func fillSessions(t *testing.T, s dispatcher.Store, apps string, count int, now time.Time) {
+func fillSessions(t *testing.T, s *store.Store, apps string, count int, now time.Time) {
 	t.Helper()
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
 		INSERT INTO sessions (id, hash, token_id, rules, apps, created_at, used_at, ends_at)

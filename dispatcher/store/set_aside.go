@@ -46,7 +46,7 @@ const asideGrace = 15 * time.Minute
 const asideSeen = time.Minute
 
 // ofStored tells whether an error is about what is stored, and not about the database or the call.
-func (s *store) ofStored(ctx context.Context, err error) bool {
+func (s *Store) ofStored(ctx context.Context, err error) bool {
 	switch {
 	case err == nil, ctx.Err() != nil, errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return false
@@ -56,7 +56,7 @@ func (s *store) ofStored(ctx context.Context, err error) bool {
 
 // inParts calls do with rows. If that fails for what is stored in them, it calls do with each half, and so on, until the rows that
 // fail are alone, which it hands to alone. It ends with the first other error. A panic is an error of the rows.
-func inParts[T any](ctx context.Context, s *store, rows []T, do func([]T) error, alone func(T, error) error) error {
+func inParts[T any](ctx context.Context, s *Store, rows []T, do func([]T) error, alone func(T, error) error) error {
 	if len(rows) == 0 {
 		return nil
 	}
@@ -75,7 +75,7 @@ func inParts[T any](ctx context.Context, s *store, rows []T, do func([]T) error,
 }
 
 // orAside calls do, which works on one row, and hands it to aside if it fails for what is stored.
-func (s *store) orAside(ctx context.Context, do func() error, aside func(why error) error) error {
+func (s *Store) orAside(ctx context.Context, do func() error, aside func(why error) error) error {
 	err := dispatcher.WithoutPanic(do)
 	if s.ofStored(ctx, err) {
 		return aside(err)
@@ -86,7 +86,7 @@ func (s *store) orAside(ctx context.Context, do func() error, aside func(why err
 // inPortions calls do with most, which works on that many rows at the beginning of an order and takes them out of it. If that fails
 // for what is stored in them, do is given fewer, until the first row fails alone; then alone takes it out of the order. It ends when
 // do had fewer rows than it might take, or has had most.
-func inPortions(ctx context.Context, s *store, most int, do func(limit int) (int, error),
+func inPortions(ctx context.Context, s *Store, most int, do func(limit int) (int, error),
 	alone func(why error) (bool, error),
 ) (int, error) {
 	done := 0
@@ -207,7 +207,7 @@ func (a *asides) reportQuarantine(ctx context.Context, trigger dispatcher.SetAsi
 func jobItem(id int64) string { return "job " + strconv.FormatInt(id, 10) }
 
 // withoutAsides returns those of rows that are not left out.
-func withoutAsides[T any](s *store, work dispatcher.Work, rows []T, item func(T) string, now time.Time) []T {
+func withoutAsides[T any](s *Store, work dispatcher.Work, rows []T, item func(T) string, now time.Time) []T {
 	if s.asides.count(work) == 0 {
 		return rows
 	}
@@ -241,12 +241,12 @@ func scanSetAside(row scanner) (one dispatcher.SetAside, err error) {
 }
 
 // setJobAside is setAside of a job.
-func (s *store) setJobAside(ctx context.Context, work dispatcher.Work, job int64, why error, now time.Time) error {
+func (s *Store) setJobAside(ctx context.Context, work dispatcher.Work, job int64, why error, now time.Time) error {
 	return s.setAside(ctx, asideRow{work: work, item: jobItem(job), job: job}, why, now)
 }
 
 // setAppAside is setAside of an app.
-func (s *store) setAppAside(ctx context.Context, work dispatcher.Work, app string, why error, now time.Time) error {
+func (s *Store) setAppAside(ctx context.Context, work dispatcher.Work, app string, why error, now time.Time) error {
 	return s.setAside(ctx, asideRow{work: work, item: appItem(app), app: dispatcher.AppID(app)}, why, now)
 }
 
@@ -260,7 +260,7 @@ func problemOf(why error) string {
 }
 
 // setAside sets a row aside that failed alone. If even that fails, this process leaves the row out all the same.
-func (s *store) setAside(ctx context.Context, row asideRow, why error, now time.Time) error {
+func (s *Store) setAside(ctx context.Context, row asideRow, why error, now time.Time) error {
 	shown := dispatcher.SetAside{Work: row.work, Item: row.item, Problem: problemOf(why)}
 	if row.key.Kind != "" {
 		shown.Run, shown.Item = row.item, ""

@@ -21,7 +21,7 @@ type failedRun struct {
 
 // setRunAside sets a run aside. Somebody else may have taken or ended it meanwhile; then it stays as it is. A run of a deleted job ends
 // instead, as nodes end the others at their next attempt.
-func (s *store) setRunAside(ctx context.Context, run failedRun, now time.Time) error {
+func (s *Store) setRunAside(ctx context.Context, run failedRun, now time.Time) error {
 	var aside *dispatcher.SetAside
 	hide := func(all bool) error {
 		return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) (err error) {
@@ -129,7 +129,7 @@ func asideEntries(condition string) string {
 }
 
 // RetrySetAside lets the runs whose pause is over be found again, and learns which rows other nodes have set aside.
-func (s *store) RetrySetAside(ctx context.Context, limit int, now time.Time) (retried int, err error) {
+func (s *Store) RetrySetAside(ctx context.Context, limit int, now time.Time) (retried int, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if now, err = s.orClock(ctx, now); err != nil {

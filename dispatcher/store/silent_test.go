@@ -123,7 +123,7 @@ func TestCallsEndWhenTheDatabaseFallsSilent(t *testing.T) {
 	}
 	ends := make(chan end)
 	pending := map[string]bool{}
-	calls := reflect.TypeFor[dispatcher.Store]()
+	calls := reflect.TypeFor[*store.Store]()
 	for i := range calls.NumMethod() {
 		method := calls.Method(i)
 		// Listen has no end, by its contract, and Close none to wait for.

@@ -125,7 +125,7 @@ func slotStatementsOf(f flavor) slotStatements {
 const slotsAtOnce = 100
 
 // Acquire gives runs that are about to begin their slots, and returns those that may begin.
-func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted []dispatcher.HeldRun, err error) {
+func (s *Store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted []dispatcher.HeldRun, err error) {
 	for _, run := range runs {
 		s.rollbacks.handedBack(run.RunKey) // it may have to wait
 	}
@@ -144,7 +144,7 @@ func (s *store) Acquire(ctx context.Context, runs []dispatcher.HeldRun) (granted
 }
 
 // ReleaseSlots ends the hold of attempts on their slots, and grants free slots to waiting runs.
-func (s *store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) error {
+func (s *Store) ReleaseSlots(ctx context.Context, runs []dispatcher.HeldRun) error {
 	err := s.decideSlots(ctx, runs, func(ctx context.Context, t *tx, jobs map[int64]lockedJob,
 		some []dispatcher.HeldRun) (func(), error) {
 		if _, err := t.ExecContext(ctx, t.hot.slots.leave, s.slotsOf(some)...); err != nil {
@@ -174,7 +174,7 @@ const (
 
 // decideSlots decides about the jobs of runs in portions. Runs that fail alone are handed to alone. Runs of jobs that stay locked
 // are in its error, a dispatcher.UndecidedError.
-func (s *store) decideSlots(ctx context.Context, runs []dispatcher.HeldRun, do decide, alone func(dispatcher.HeldRun, error) error) error {
+func (s *Store) decideSlots(ctx context.Context, runs []dispatcher.HeldRun, do decide, alone func(dispatcher.HeldRun, error) error) error {
 	left := sortedBy(runs, heldKey)
 	for round := 1; len(left) > 0; round++ {
 		var locked []dispatcher.HeldRun
@@ -200,7 +200,7 @@ func (s *store) decideSlots(ctx context.Context, runs []dispatcher.HeldRun, do d
 }
 
 // decidePart decides about one portion, and returns the runs of jobs that somebody else has locked.
-func (s *store) decidePart(ctx context.Context, part []dispatcher.HeldRun, do decide) (locked []dispatcher.HeldRun, err error) {
+func (s *Store) decidePart(ctx context.Context, part []dispatcher.HeldRun, do decide) (locked []dispatcher.HeldRun, err error) {
 	var done func()
 	err = s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		jobs, err := t.lockJobs(ctx, jobsOf(part))
@@ -229,7 +229,7 @@ func (s *store) decidePart(ctx context.Context, part []dispatcher.HeldRun, do de
 }
 
 // GrantWaiting grants free slots to waiting runs of all jobs. A job that is locked waits for the next round.
-func (s *store) GrantWaiting(ctx context.Context) error {
+func (s *Store) GrantWaiting(ctx context.Context) error {
 	contended, err := collect(ctx, s.read, scanInt, s.hot.slots.contended)
 	if err != nil {
 		return fmt.Errorf("look for slots to grant: %w", err)
@@ -247,7 +247,7 @@ func (s *store) GrantWaiting(ctx context.Context) error {
 }
 
 // grantWaiting grants free slots of some jobs.
-func (s *store) grantWaiting(ctx context.Context, some []int64) error {
+func (s *Store) grantWaiting(ctx context.Context, some []int64) error {
 	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		jobs, err := t.lockJobs(ctx, some)
 		if err != nil || len(jobs) == 0 {
@@ -259,7 +259,7 @@ func (s *store) grantWaiting(ctx context.Context, some []int64) error {
 }
 
 // Slots returns the slots of a job that are taken.
-func (s *store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, error) {
+func (s *Store) Slots(ctx context.Context, app, job string) ([]dispatcher.Slot, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	of, err := s.idsOf(ctx, app, job, "")
@@ -298,7 +298,7 @@ func jobsOf(runs []dispatcher.HeldRun) []int64 {
 }
 
 // slotsOf returns the batch of the slots that runs have, without their nodes.
-func (s *store) slotsOf(runs []dispatcher.HeldRun) []any {
+func (s *Store) slotsOf(runs []dispatcher.HeldRun) []any {
 	all := make([]*contender, len(runs))
 	for i, run := range runs {
 		all[i] = &contender{held: run}

@@ -45,7 +45,7 @@ type ending struct {
 
 // arbitrate decides about the slots of jobs that are locked, and writes its decisions, which it returns. Among begin are
 // only runs that ask.
-func (s *store) arbitrate(ctx context.Context, t *tx, jobs map[int64]lockedJob, q question) (arbitration, error) {
+func (s *Store) arbitrate(ctx context.Context, t *tx, jobs map[int64]lockedJob, q question) (arbitration, error) {
 	r := reading{
 		t: t, jobs: slices.Sorted(maps.Keys(jobs)), all: map[slotKey][]*contender{}, byKey: map[contenderKey]*contender{},
 		atEndpoint: map[dispatcher.RunKey][]*contender{},
@@ -163,7 +163,7 @@ func whySkipped(job dispatcher.Job, all []dispatcher.Contender, verdicts []dispa
 }
 
 // writeDecisions writes what was decided.
-func (s *store) writeDecisions(ctx context.Context, t *tx, c arbitration) error {
+func (s *Store) writeDecisions(ctx context.Context, t *tx, c arbitration) error {
 	slots, now := t.hot.slots, t.now.UnixMilli()
 	if len(c.cancel)+len(c.skip) > 0 && t.by.Now.IsZero() {
 		// The jobs' locks may have been waited for, and the runs in whose favor others end came meanwhile.

@@ -28,7 +28,7 @@ const goneEndpoints = ` SELECT b.id, b.endpoint FROM b WHERE NOT EXISTS (
 	WHERE j.id = b.id AND g.deleted_at IS NULL AND g.definition LIKE '%"dns":{%' LIMIT 1 OFFSET 0)`
 
 // AcquireEndpoints gives runs that are about to send their requests the slots of endpoints.
-func (s *store) AcquireEndpoints(ctx context.Context, requests []dispatcher.EndpointRequest) (
+func (s *Store) AcquireEndpoints(ctx context.Context, requests []dispatcher.EndpointRequest) (
 	grants []dispatcher.EndpointGrant, err error,
 ) {
 	runs, at := make([]dispatcher.HeldRun, len(requests)), make(map[dispatcher.RunKey]dispatcher.EndpointRequest, len(requests))

@@ -25,7 +25,7 @@ func leftSlots(f flavor) string {
 }
 
 // LeftSlots returns slots that a node has for attempts that the database does not give to it.
-func (s *store) LeftSlots(ctx context.Context, node dispatcher.NodeID, after dispatcher.SlotKey, limit int) (
+func (s *Store) LeftSlots(ctx context.Context, node dispatcher.NodeID, after dispatcher.SlotKey, limit int) (
 	left dispatcher.LeftSlots, err error,
 ) {
 	_, err = collect(ctx, s.read, func(row scanner) (struct{}, error) {
@@ -51,7 +51,7 @@ func (s *store) LeftSlots(ctx context.Context, node dispatcher.NodeID, after dis
 }
 
 // ReleaseRun frees the slots of a run that has ended, for an operator who knows that no request of it is in flight.
-func (s *store) ReleaseRun(ctx context.Context, id string, change input.Change) (dispatcher.Run, error) {
+func (s *Store) ReleaseRun(ctx context.Context, id string, change input.Change) (dispatcher.Run, error) {
 	var released dispatcher.HeldRun
 	run, err := s.changeRun(ctx, id, "release", change, func(ctx context.Context, t *tx, run dispatcher.Run, key []any) error {
 		if run.EndedAt == nil {

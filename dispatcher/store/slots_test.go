@@ -14,7 +14,7 @@ import (
 )
 
 // boundedJob declares a job of which one run at a time may execute, and requests and adopts a run.
-func boundedJob(t *testing.T, s dispatcher.Store, name string, token dispatcher.Token) dispatcher.HeldRun {
+func boundedJob(t *testing.T, s *store.Store, name string, token dispatcher.Token) dispatcher.HeldRun {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: may1}
 	job := tick(name, "", may1)
@@ -72,7 +72,7 @@ func TestLockedJobHoldsUpNoOtherJobsSlots(t *testing.T) {
 func TestSlotsOfAJobWithVeryManyRuns(t *testing.T) {
 	need.Step(t, "scale")
 	t.Parallel()
-	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+	onBoth(t, func(t *testing.T, s *store.Store) {
 		const waiting = 20_000
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
 		first := boundedJob(t, s, "job", 20)

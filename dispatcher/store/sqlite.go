@@ -34,7 +34,7 @@ type sqlite struct {
 	prepared map[string]*sql.Stmt // the parts of hot statements that were run
 }
 
-func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error) {
+func openSQLite(ctx context.Context, a address, o Options) (_ *Store, err error) {
 	if err := errors.Join(checkKind(a.path), checkFileSystem(a.path, fileSystem)); err != nil {
 		return nil, err
 	}
@@ -79,7 +79,7 @@ func openSQLite(ctx context.Context, a address, o Options) (_ *store, err error)
 	}
 	flavor := &sqlite{write: write, read: read, file: readers, hub: newHub(), guard: guard, shared: o.Shared, prepared: map[string]*sql.Stmt{}}
 	rollbacks := &rollbackDetector{database: flavor, mark: flavor.mark}
-	return &store{write: write, read: read, heartbeat: write, rollbacks: rollbacks, flavor: flavor, claims: newOpenClaims()}, nil
+	return &Store{write: write, read: read, heartbeat: write, rollbacks: rollbacks, flavor: flavor, claims: newOpenClaims()}, nil
 }
 
 // openReaders opens connections that only read.

@@ -215,7 +215,7 @@ func TestHotStatementsKeepTheirPlans(t *testing.T) {
 
 // fill declares some jobs and gives them a few days of history and live runs, and lets PostgreSQL
 // see how many there are.
-func fill(t *testing.T, s dispatcher.Store) {
+func fill(t *testing.T, s *store.Store) {
 	t.Helper()
 	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 	for node := range dispatcher.NodeID(3) {

@@ -11,7 +11,7 @@ import (
 const defaultStatistics = 30 * 24 * time.Hour
 
 // Statistics returns what the runs of some days came to. Of a day that both passes have counted it takes the final counts.
-func (s *store) Statistics(ctx context.Context, query dispatcher.StatisticsQuery) (found dispatcher.Statistics, err error) {
+func (s *Store) Statistics(ctx context.Context, query dispatcher.StatisticsQuery) (found dispatcher.Statistics, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if query.Now, err = s.orClock(ctx, query.Now); err != nil {

@@ -21,7 +21,7 @@ const (
 )
 
 // noteFailures notes the latest failure of each app. more: the next call goes on.
-func (s *store) noteFailures(ctx context.Context, now time.Time) (more bool, err error) {
+func (s *Store) noteFailures(ctx context.Context, now time.Time) (more bool, err error) {
 	since := now.Add(-dispatcher.AttentionSpan).UnixMilli()
 	type portion struct{ at, count, to int64 }
 	// $1 name of the cursor, $2 since when, $3 how many

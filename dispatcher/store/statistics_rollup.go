@@ -40,7 +40,7 @@ const (
 )
 
 // RollUpStatistics counts a portion for each pass.
-func (s *store) RollUpStatistics(ctx context.Context, now time.Time) (rolled dispatcher.StatisticsRolled, err error) {
+func (s *Store) RollUpStatistics(ctx context.Context, now time.Time) (rolled dispatcher.StatisticsRolled, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if now, err = s.orClock(ctx, now); err != nil {
@@ -72,7 +72,7 @@ func (s *store) RollUpStatistics(ctx context.Context, now time.Time) (rolled dis
 }
 
 // countPortion counts the next portion of a pass before target, without that of some apps, and tells whether there are more.
-func (s *store) countPortion(ctx context.Context, pass statisticsPass, target int64, without []int64, now time.Time) (
+func (s *Store) countPortion(ctx context.Context, pass statisticsPass, target int64, without []int64, now time.Time) (
 	more bool, counted int, err error,
 ) {
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
@@ -118,7 +118,7 @@ var errNotKept = errors.New("the transaction was a trial")
 
 // countPortionOfMost counts a portion that cannot be counted at once: it finds the apps on whose runs it fails, sets them aside, and
 // counts that of the others. What it leaves out is not counted later.
-func (s *store) countPortionOfMost(ctx context.Context, pass statisticsPass, target int64, now time.Time) (
+func (s *Store) countPortionOfMost(ctx context.Context, pass statisticsPass, target int64, now time.Time) (
 	more bool, counted int, err error,
 ) {
 	apps, err := collect(ctx, s.read, scanText, `SELECT name FROM apps ORDER BY id`)

@@ -28,7 +28,7 @@ func orNothing(at int64) *time.Time {
 }
 
 // openSteps returns the objects of a table that have not ended.
-func (s *store) openSteps(ctx context.Context, table string) ([]dispatcher.OpenSteps, error) {
+func (s *Store) openSteps(ctx context.Context, table string) ([]dispatcher.OpenSteps, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	return collect(ctx, s.read, func(row scanner) (one dispatcher.OpenSteps, err error) {
@@ -43,7 +43,7 @@ func (s *store) openSteps(ctx context.Context, table string) ([]dispatcher.OpenS
 
 // setStepAside notes why a step of an object of a table failed, and returns when it is tried again; zero: the error is not about what
 // is stored.
-func (s *store) setStepAside(ctx context.Context, table string, id int64, why error, now time.Time) (at time.Time, err error) {
+func (s *Store) setStepAside(ctx context.Context, table string, id int64, why error, now time.Time) (at time.Time, err error) {
 	if !s.ofStored(ctx, why) {
 		return at, nil
 	}

@@ -59,8 +59,8 @@ const (
 	otherTimeout     = 10 * time.Second
 )
 
-// store is a dispatcher.Store.
-type store struct {
+// Store keeps definitions and the ledger in PostgreSQL or SQLite. Package storetest says what it must do.
+type Store struct {
 	write     *sql.DB // transactions; SQLite has one connection here
 	read      *sql.DB
 	heartbeat *sql.DB // heartbeats, which must not queue behind anything
@@ -77,20 +77,20 @@ type store struct {
 	walks   walks
 	metrics []prometheus.Collector // of a database that is open
 	// requests is the same with connections of its own, nil without Options.Requests; gate is that of apart.
-	requests *store
+	requests *Store
 	gate     chan struct{}
 }
 
 // Open opens a migrated database: postgres://…, postgresql://… or sqlite:PATH. The error is
 // ErrSchemaTooNew if a newer version has migrated it, ErrKeyMissing if it has secrets that the
 // keys do not open.
-func Open(ctx context.Context, database string, o Options) (dispatcher.Store, error) {
+func Open(ctx context.Context, database string, o Options) (*Store, error) {
 	a, err := parse(database)
 	if err != nil {
 		return nil, err
 	}
 	a.login = o.Login
-	var s *store
+	var s *Store
 	if a.path != "" {
 		s, err = openSQLite(ctx, a, o)
 	} else {
@@ -122,7 +122,7 @@ func Open(ctx context.Context, database string, o Options) (dispatcher.Store, er
 }
 
 // Close releases the database.
-func (s *store) Close() error {
+func (s *Store) Close() error {
 	return errors.Join(s.closeRequests(), s.write.Close(), s.read.Close(), s.heartbeat.Close(), s.flavor.close())
 }
 
@@ -135,7 +135,7 @@ func bound(ctx context.Context, most time.Duration) (context.Context, context.Ca
 }
 
 // Listen calls notification for each change that nodes should know of, until ctx ends.
-func (s *store) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
+func (s *Store) Listen(ctx context.Context, notification func(dispatcher.Notification)) error {
 	return s.listen(ctx, notification)
 }
 

@@ -19,14 +19,14 @@ const waitLimit = 5 * time.Minute
 
 func TestSQLite(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) dispatcher.Store {
+	storetest.Run(t, func(t *testing.T) *store.Store {
 		return open(t, newFile(t))
 	})
 }
 
 func TestPostgreSQL(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) dispatcher.Store {
+	storetest.Run(t, func(t *testing.T) *store.Store {
 		return open(t, pgtest.New(t))
 	})
 }
@@ -41,13 +41,13 @@ func newFile(t testing.TB) string {
 	return database
 }
 
-func open(t testing.TB, database string) dispatcher.Store {
+func open(t testing.TB, database string) *store.Store {
 	t.Helper()
 	return openAs(t, database, store.Options{})
 }
 
 // openAs opens a store whose log is that of the test.
-func openAs(t testing.TB, database string, o store.Options) dispatcher.Store {
+func openAs(t testing.TB, database string, o store.Options) *store.Store {
 	t.Helper()
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	s, err := store.Open(t.Context(), database, o)

@@ -30,7 +30,7 @@ type timelineJob struct {
 
 // Timeline returns a page of the jobs of an app with their runs, misfires and planned fires. It takes the same number of
 // statements for each page.
-func (s *store) Timeline(ctx context.Context, query dispatcher.TimelineQuery) (page dispatcher.Timeline, err error) {
+func (s *Store) Timeline(ctx context.Context, query dispatcher.TimelineQuery) (page dispatcher.Timeline, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	page = dispatcher.Timeline{From: query.From, To: query.To, Items: []dispatcher.TimelineRow{}}
@@ -71,7 +71,7 @@ func (s *store) Timeline(ctx context.Context, query dispatcher.TimelineQuery) (p
 }
 
 // timelineJobs returns the jobs of a page and one more, if there is one.
-func (s *store) timelineJobs(ctx context.Context, query dispatcher.TimelineQuery) ([]timelineJob, error) {
+func (s *Store) timelineJobs(ctx context.Context, query dispatcher.TimelineQuery) ([]timelineJob, error) {
 	if _, err := readApp(ctx, s.read, query.App, ""); err != nil {
 		return nil, err
 	}
@@ -107,7 +107,7 @@ func scanTimelineRun(row scanner) (run timelineRun, err error) {
 
 // addTimelineRuns adds the latest runs of each job, those that failed, and those that are not over. Of a run that is in two of
 // these lists, or that moves from one to the other meanwhile, one mark is made.
-func (s *store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query dispatcher.TimelineQuery) error {
+func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query dispatcher.TimelineQuery) error {
 	const (
 		ended = `r.job_id, r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded') AS state, coalesce(r.class, '') AS class,
 			r.ended_at - r.started_ms AS started_at, r.ended_at`
@@ -162,7 +162,7 @@ func (s *sqlite) latestOfEach(columns, table, at, conditions string, limit int) 
 }
 
 // addTimelineMisfires adds the latest misfire decisions of each job.
-func (s *store) addTimelineMisfires(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query dispatcher.TimelineQuery) error {
+func (s *Store) addTimelineMisfires(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query dispatcher.TimelineQuery) error {
 	// $1 the earliest beginning, $2 to, $3 from, $4 on: the jobs
 	list := s.rows(0, 4, "", idColumns...) + ` SELECT m.job_id, t.name, m.from_at, m.to_at, m.count, m.decision FROM (` +
 		s.latestOfEach(`r.*`, `misfires`, `r.from_at`, `r.from_at >= $1 AND r.from_at <= $2 AND r.to_at >= $3`, timelineMisfires) +
@@ -189,7 +189,7 @@ func (s *store) addTimelineMisfires(ctx context.Context, jobs map[int64]*timelin
 }
 
 // addPlanned adds the fires after now of the triggers that nothing keeps from firing. What takes too long to evaluate is left out.
-func (s *store) addPlanned(
+func (s *Store) addPlanned(
 	ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query dispatcher.TimelineQuery, now time.Time, step time.Duration,
 ) error {
 	if !query.To.After(now) {

@@ -26,7 +26,7 @@ type tx struct {
 
 // change runs do in a transaction and sends its notifications to all nodes once it is committed. A
 // transaction that failed for reasons of concurrency is run again, so do must not keep state.
-func (s *store) change(ctx context.Context, by input.Change, do func(context.Context, *tx) error) error {
+func (s *Store) change(ctx context.Context, by input.Change, do func(context.Context, *tx) error) error {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	leave, err := s.enter(ctx)
@@ -73,7 +73,7 @@ func (t *tx) execute(ctx context.Context, statement string, args ...any) (int64,
 }
 
 // announce notifies all nodes of what a statement without a transaction of its own has changed.
-func (s *store) announce(ctx context.Context, notification dispatcher.Notification) error {
+func (s *Store) announce(ctx context.Context, notification dispatcher.Notification) error {
 	return s.change(ctx, input.Change{}, func(_ context.Context, t *tx) error {
 		t.notify(notification)
 		return nil

@@ -21,12 +21,12 @@ func TestUnreadableAppCanBeListedAndDeleted(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			onBoth(t, func(t *testing.T, s dispatcher.Store) { testUnreadableApp(t, s, set) })
+			onBoth(t, func(t *testing.T, s *store.Store) { testUnreadableApp(t, s, set) })
 		})
 	}
 }
 
-func testUnreadableApp(t *testing.T, s dispatcher.Store, set string) {
+func testUnreadableApp(t *testing.T, s *store.Store, set string) {
 	t.Helper()
 	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 	for _, app := range []string{"bad", "good"} {
@@ -73,7 +73,7 @@ func testUnreadableApp(t *testing.T, s dispatcher.Store, set string) {
 // An operator mends an app by putting it with bounds. Nobody else can.
 func TestUnreadableAppIsMendedByAnOperator(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+	onBoth(t, func(t *testing.T, s *store.Store) {
 		change := input.Change{Actor: "test", Now: may1}
 		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "bad", Enabled: true}, change)
 		must(t, err)
@@ -94,7 +94,7 @@ func TestUnreadableAppIsMendedByAnOperator(t *testing.T) {
 // A group, an alert or a calendar that cannot be read is listed with the reason, hides no other, and can be deleted.
 func TestUnreadableDefinitionsCanBeListedAndDeleted(t *testing.T) {
 	t.Parallel()
-	onBoth(t, func(t *testing.T, s dispatcher.Store) {
+	onBoth(t, func(t *testing.T, s *store.Store) {
 		ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 		_, _, err := s.PutJob(ctx, tick("job", "", may1, "a"), change)
 		must(t, err)

@@ -31,7 +31,7 @@ func TestUnreadableJobDoesNotHideOthers(t *testing.T) {
 	}
 }
 
-func testUnreadableJob(t *testing.T, s dispatcher.Store, set string) {
+func testUnreadableJob(t *testing.T, s *store.Store, set string) {
 	t.Helper()
 	change := input.Change{Actor: "test"}
 	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)

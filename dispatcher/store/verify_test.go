@@ -22,7 +22,7 @@ func TestVerifyFindsLostAndDoubledRuns(t *testing.T) {
 	t.Run("PostgreSQL", func(t *testing.T) { t.Parallel(); testVerifyFinds(t, open(t, pgtest.New(t))) })
 }
 
-func testVerifyFinds(t *testing.T, s dispatcher.Store) {
+func testVerifyFinds(t *testing.T, s *store.Store) {
 	change := input.Change{Actor: "test", Now: may1}
 	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
 	must(t, err)

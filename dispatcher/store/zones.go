@@ -19,13 +19,13 @@ func scanZoneSetting(row scanner) (z dispatcher.ZoneSetting, err error) {
 }
 
 // ZoneSetting returns which time zone data all nodes compute with.
-func (s *store) ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error) {
+func (s *Store) ZoneSetting(ctx context.Context) (dispatcher.ZoneSetting, error) {
 	setting, _, err := first(ctx, s.read, scanZoneSetting, zoneSetting)
 	return setting, err
 }
 
 // ZoneArchive returns the data of the setting with a sum.
-func (s *store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
+func (s *Store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	archive, found, err := first(ctx, s.read, func(row scanner) (archive []byte, err error) {
@@ -38,7 +38,7 @@ func (s *store) ZoneArchive(ctx context.Context, sum string) ([]byte, error) {
 }
 
 // SetZones makes all nodes compute with an archive, or each with its own data. The nodes find it in their next round.
-func (s *store) SetZones(ctx context.Context, release string, archive []byte, change input.Change) (
+func (s *Store) SetZones(ctx context.Context, release string, archive []byte, change input.Change) (
 	set dispatcher.ZoneSetting, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
@@ -69,7 +69,7 @@ func (s *store) SetZones(ctx context.Context, release string, archive []byte, ch
 
 // NoteZones notes which release a node computes with. If it was another one, no release counts as that of all fire times any more, so
 // that they are worked out again once all nodes compute with the same.
-func (s *store) NoteZones(ctx context.Context, id dispatcher.NodeID, release string) error {
+func (s *Store) NoteZones(ctx context.Context, id dispatcher.NodeID, release string) error {
 	return s.change(ctx, input.Change{}, func(ctx context.Context, t *tx) error {
 		// $1 node, $2 release
 		const other = `SELECT 1 FROM nodes WHERE id = $1 AND zones <> $2`

@@ -127,7 +127,7 @@ func latenciesAfter(ctx context.Context, wait time.Duration, processes ...*proce
 }
 
 // beginBackfill begins the backfill of a job that fires each minute.
-func (b *bench) beginBackfill(ctx context.Context, s dispatcher.Store) (id string, err error) {
+func (b *bench) beginBackfill(ctx context.Context, s *store.Store) (id string, err error) {
 	to := time.Now().UTC().Truncate(time.Minute).Add(-time.Hour)
 	spec := dispatcher.BackfillSpec{From: to.Add(-time.Duration(b.Instants-1) * time.Minute), To: to, Concurrency: backfillConcurrency,
 		Pace: input.Duration(b.Pace), Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip}
@@ -144,7 +144,7 @@ func (b *bench) beginBackfill(ctx context.Context, s dispatcher.Store) (id strin
 }
 
 // awaitBackfill waits until so many runs of a backfill have succeeded, or it has ended.
-func (b *bench) awaitBackfill(ctx context.Context, s dispatcher.Store, id string, runs int) (f dispatcher.Backfill, err error) {
+func (b *bench) awaitBackfill(ctx context.Context, s *store.Store, id string, runs int) (f dispatcher.Backfill, err error) {
 	for patience := time.Now().Add(backfillPatience); time.Now().Before(patience); {
 		if f, err = s.Backfill(ctx, "past", id); err != nil || f.State.Ended() || f.Succeeded >= runs && runs < b.Instants {
 			return f, err

@@ -20,7 +20,7 @@ import (
 
 // node is a dispatcher node in this process.
 type node struct {
-	store    dispatcher.Store
+	store    *store.Store
 	invoker  *invoke.Invoker // nil: calls do nothing
 	secrets  string          // its directory of secrets
 	registry *prometheus.Registry

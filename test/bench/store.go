@@ -64,7 +64,7 @@ func idleJobs(app string, triggers int) declaration {
 // claimers claim and record the triggers of an app, each its own, from two connections; SQLite
 // has one writer.
 type claimers struct {
-	store dispatcher.Store
+	store *store.Store
 	node  dispatcher.NodeID
 	own   []claimer
 	jobs  map[int64]int64 // by trigger
@@ -76,7 +76,7 @@ type claimer struct {
 }
 
 // jobsOf returns the jobs of triggers.
-func jobsOf(ctx context.Context, s dispatcher.Store, due []dispatcher.DueTrigger) (map[int64]int64, error) {
+func jobsOf(ctx context.Context, s *store.Store, due []dispatcher.DueTrigger) (map[int64]int64, error) {
 	ids := make([]int64, len(due))
 	for i := range due {
 		ids[i] = due[i].ID

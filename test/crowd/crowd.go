@@ -157,7 +157,7 @@ func (c *Crowd) declare(ctx context.Context, database string) error {
 }
 
 // declareOthers declares calendars, groups, alerts and tokens.
-func (c *Crowd) declareOthers(ctx context.Context, s dispatcher.Store, change input.Change) error {
+func (c *Crowd) declareOthers(ctx context.Context, s *store.Store, change input.Change) error {
 	for _, app := range []string{Big, Small} {
 		for n := range 20 {
 			calendar := dispatcher.Calendar{App: app, Name: fmt.Sprintf("calendar-%02d", n)}

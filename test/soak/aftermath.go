@@ -15,7 +15,7 @@ import (
 // look as they do after it; then the times are set back.
 
 // inOld calls do with a store of the old database.
-func (w *world) inOld(ctx context.Context, do func(dispatcher.Store) error) error {
+func (w *world) inOld(ctx context.Context, do func(*store.Store) error) error {
 	s, err := store.Open(ctx, w.old.url, store.Options{})
 	if err != nil {
 		return err
@@ -25,7 +25,7 @@ func (w *world) inOld(ctx context.Context, do func(dispatcher.Store) error) erro
 
 // disable switches an app off.
 func (w *world) disable(ctx context.Context) error {
-	return w.inOld(ctx, func(s dispatcher.Store) error {
+	return w.inOld(ctx, func(s *store.Store) error {
 		app, err := s.App(ctx, disabled)
 		if err != nil {
 			return err
@@ -38,14 +38,14 @@ func (w *world) disable(ctx context.Context) error {
 
 // deleteGone deletes the job that stands for all deleted ones, long ago.
 func (w *world) deleteGone(ctx context.Context) error {
-	err := w.inOld(ctx, func(s dispatcher.Store) error { return s.DeleteJob(ctx, gone, "job-0", bySoak()) })
+	err := w.inOld(ctx, func(s *store.Store) error { return s.DeleteJob(ctx, gone, "job-0", bySoak()) })
 	return errors.Join(err, w.setBack(ctx, gone))
 }
 
 // removeTriggers removes all triggers but one from a job that lives on, long ago.
 func (w *world) removeTriggers(ctx context.Context) error {
 	const app = idle + "-removed"
-	err := w.inOld(ctx, func(s dispatcher.Store) error {
+	err := w.inOld(ctx, func(s *store.Store) error {
 		job, err := s.Job(ctx, app, "job-0")
 		if err != nil {
 			return err
@@ -106,7 +106,7 @@ func (w *world) varyLabels(ctx context.Context) error {
 
 // retire deletes an app that once kept its history for ten years.
 func (w *world) retire(ctx context.Context) error {
-	return w.inOld(ctx, func(s dispatcher.Store) error {
+	return w.inOld(ctx, func(s *store.Store) error {
 		app := dispatcher.App{
 			Name: retired, Enabled: true, Retention: input.Duration(dispatcher.MaxRetention), Bounds: boundless(),
 		}

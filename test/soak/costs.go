@@ -17,7 +17,7 @@ const batchSize = 100
 // bench is a store on one database, with a node of its own, and what its costs are measured with.
 type bench struct {
 	*database
-	store dispatcher.Store
+	store *store.Store
 	node  dispatcher.NodeID
 	apps  []string
 	due   []dispatcher.DueTrigger // of an app, in turns

@@ -9,7 +9,6 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
@@ -104,7 +103,7 @@ func maskPairs(database, otherwise string) string {
 }
 
 // open opens the database for a command of the operator; nodes may use it at the same time. The keys may be nil.
-func (f databaseFlag) open(ctx context.Context, keys *seal.Keys) (dispatcher.Store, error) {
+func (f databaseFlag) open(ctx context.Context, keys *seal.Keys) (*store.Store, error) {
 	s, err := store.Open(ctx, f.Database, store.Options{AlongsideNode: true, Login: f.login(), Keys: keys, Without: f.without()})
 	if err != nil {
 		return nil, f.wrap(err)
@@ -121,7 +120,7 @@ func (f databaseFlag) migrate(ctx context.Context) error {
 }
 
 // in calls do with the database, opened for a command of the operator.
-func (f databaseFlag) in(ctx context.Context, do func(dispatcher.Store) error) error {
+func (f databaseFlag) in(ctx context.Context, do func(*store.Store) error) error {
 	s, err := f.open(ctx, nil)
 	if err != nil {
 		return err

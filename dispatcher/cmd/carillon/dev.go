@@ -17,6 +17,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
@@ -96,7 +97,7 @@ func (d *devCommand) Run(ctx context.Context, c console) error {
 		},
 		target: invoke.Options{Version: version, SecretDir: filepath.Join(d.Dir, "secrets"), Egress: invoke.Egress{Loopback: true},
 			Managers: invoke.SecretManagers{Keep: invoke.DefaultSecretKeep}, Logger: log},
-		ready: func(ctx context.Context, s dispatcher.Store, address string) {
+		ready: func(ctx context.Context, s *store.Store, address string) {
 			apply := terraformRun{devCommand: d, out: out, endpoint: "http://" + address, receiver: "http://" + receiver.Addr().String()}
 			err := apply.showConsole(ctx, s)
 			if err == nil {
@@ -160,7 +161,7 @@ func (s *screen) fire(call dispatcher.Call, o dispatcher.Outcome) {
 }
 
 // watchMisfires shows each misfire decision once, from those since began on.
-func (s *screen) watchMisfires(ctx context.Context, store dispatcher.Store, began time.Time) {
+func (s *screen) watchMisfires(ctx context.Context, store *store.Store, began time.Time) {
 	shown := map[string]bool{}
 	for ; ctx.Err() == nil; pause(ctx, time.Second) {
 		apps, err := store.Apps(ctx, input.Page{Limit: 100})

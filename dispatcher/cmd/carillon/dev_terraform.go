@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // terraformRun applies the example with the provider of --provider.
@@ -21,7 +22,7 @@ type terraformRun struct {
 }
 
 // run applies the example. Of the output it shows only the changes, or the failure.
-func (t terraformRun) run(ctx context.Context, s dispatcher.Store) error {
+func (t terraformRun) run(ctx context.Context, s *store.Store) error {
 	token, err := t.token(ctx, s)
 	if err != nil {
 		return err
@@ -53,7 +54,7 @@ func (t terraformRun) run(ctx context.Context, s dispatcher.Store) error {
 }
 
 // token returns the token of earlier starts, or a new one that is kept for the next.
-func (t terraformRun) token(ctx context.Context, s dispatcher.Store) (string, error) {
+func (t terraformRun) token(ctx context.Context, s *store.Store) (string, error) {
 	file := filepath.Join(t.Dir, "token")
 	if kept, err := os.ReadFile(file); err == nil {
 		return strings.TrimSpace(string(kept)), nil
@@ -70,7 +71,7 @@ func (t terraformRun) token(ctx context.Context, s dispatcher.Store) (string, er
 }
 
 // showConsole says where the console is, and with what to sign in. The token itself is not printed: terminals are recorded.
-func (t terraformRun) showConsole(ctx context.Context, s dispatcher.Store) error {
+func (t terraformRun) showConsole(ctx context.Context, s *store.Store) error {
 	if _, err := t.token(ctx, s); err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ const (
 
 // prepare runs the command of --prepare, if there is one. Meanwhile a built-in job calls the receiver, so that
 // the first fire does not wait for the build of the provider.
-func (t terraformRun) prepare(ctx context.Context, s dispatcher.Store) (err error) {
+func (t terraformRun) prepare(ctx context.Context, s *store.Store) (err error) {
 	if t.Prepare == "" {
 		return nil
 	}

@@ -114,7 +114,7 @@ func newGuardedGroup(t *testing.T) *guardedGroup {
 	if err := store.Migrate(t.Context(), database); err != nil {
 		t.Fatal(err)
 	}
-	s := must[dispatcher.Store](t)(store.Open(t.Context(), database, store.Options{}))
+	s := must[*store.Store](t)(store.Open(t.Context(), database, store.Options{}))
 	t.Cleanup(func() { _ = s.Close() })
 	silent := slog.New(slog.DiscardHandler)
 	server := httptest.NewServer(api.New(s, api.Options{Logger: silent}))

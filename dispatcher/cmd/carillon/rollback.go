@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // rollbackCommand shows and resolves a rollback of the database. It is declared in the database, where no node runs yet.
@@ -84,7 +85,7 @@ type rollbackDeclareCommand struct {
 
 // Run pauses all nodes, including new ones.
 func (r *rollbackDeclareCommand) Run(ctx context.Context, c console) error {
-	return r.in(ctx, func(s dispatcher.Store) error {
+	return r.in(ctx, func(s *store.Store) error {
 		rollback, err := s.DeclareRollback(ctx, r.Reason, byCommandLine())
 		if err != nil {
 			return err

@@ -13,6 +13,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // dstReportCommand lists the effects of daylight saving on triggers in a year, or in the next 12 months.
@@ -82,7 +83,7 @@ func (d *examinedFlags) triggers(ctx context.Context) (found []namedSpec, err er
 	if err := database.Validate(); err != nil {
 		return nil, &usageError{errors.Join(err, errors.New("set --database or --file"))}
 	}
-	err = database.in(ctx, func(s dispatcher.Store) error {
+	err = database.in(ctx, func(s *store.Store) error {
 		found, err = triggersOfStore(ctx, s)
 		return err
 	})
@@ -116,7 +117,7 @@ func triggersOfFile(path string) ([]namedSpec, error) {
 	return found, lines.Err()
 }
 
-func triggersOfStore(ctx context.Context, s dispatcher.Store) ([]namedSpec, error) {
+func triggersOfStore(ctx context.Context, s *store.Store) ([]namedSpec, error) {
 	var found []namedSpec
 	readApps := func(page input.Page) ([]dispatcher.App, error) { return s.Apps(ctx, page) }
 	apps, err := everyPage(readApps, func(a dispatcher.App) string { return a.Name })

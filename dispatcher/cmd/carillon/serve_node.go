@@ -52,11 +52,11 @@ type nodeOptions struct {
 	signals    nodeSignals // what it tells the machine that it runs on
 	ecsAgent   string      // of the task to protect; empty: none
 	// ready is called with the address of the API once it responds; may be nil.
-	ready func(ctx context.Context, s dispatcher.Store, address string)
+	ready func(ctx context.Context, s *store.Store, address string)
 }
 
 // openStore opens the database, and migrates it if wanted. Its errors name the flag.
-func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (dispatcher.Store, error) {
+func openStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (*store.Store, error) {
 	login := o.database.login()
 	if o.migrate {
 		if err := store.MigrateAs(ctx, o.database.Database, login, o.database.without()...); err != nil {
@@ -109,7 +109,7 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	}
 	handler.set(starting)
 	server.Handler = limit.Transfers(&handler)
-	var database dispatcher.Store // the API uses it until it is shut down
+	var database *store.Store // the API uses it until it is shut down
 	defer func() {
 		if database != nil {
 			_ = database.Close() // it is no longer in use
@@ -140,10 +140,10 @@ func serveNode(ctx context.Context, o nodeOptions) error {
 	group.Go(func() error {
 		defer endServing()
 		defer closeServer(requests, server)
-		return dispatch(stopping, o, listener.Addr(), registry, func(s dispatcher.Store, node *engine.Engine, invoker *invoke.Invoker) {
+		return dispatch(stopping, o, listener.Addr(), registry, func(s *store.Store, node *engine.Engine, invoker *invoke.Invoker) {
 			database = s
 			signals.node.Store(node)
-			requests := store.ForRequests(s)
+			requests := s.ForRequests()
 			served := api.New(requests, o.api(ctx, s, groupView{invoker, node}, secure, registry))
 			shown := consoleNode{api: served, sessions: requests, reached: node.Reached}
 			if withConsole, err := o.withConsole(served, shown); err == nil { // it was made once for the start
@@ -184,7 +184,7 @@ func (o *nodeOptions) runIssuers(ctx context.Context, group *errgroup.Group) {
 
 // api returns the options of the API. It has connections of its own to the database, but probes ask over those of the
 // engine, for they tell of the node and not of how many requests it has.
-func (o *nodeOptions) api(ctx context.Context, s dispatcher.Store, node groupView, secure *servedTLS,
+func (o *nodeOptions) api(ctx context.Context, s *store.Store, node groupView, secure *servedTLS,
 	registry *prometheus.Registry) api.Options {
 	options := api.Options{
 		Logger: o.log, Version: o.engine.Version, Region: invoke.NodeRegion(ctx), Metrics: registry, Registerer: registry,
@@ -237,7 +237,7 @@ func (g groupView) GroupStatus(
 // dispatch runs the engine over the database until ctx ends. It calls opened once the database is open,
 // before the engine starts.
 func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *prometheus.Registry,
-	opened func(dispatcher.Store, *engine.Engine, *invoke.Invoker)) error {
+	opened func(*store.Store, *engine.Engine, *invoke.Invoker)) error {
 	s, err := awaitStore(ctx, o, registry)
 	if err != nil {
 		if ctx.Err() != nil {
@@ -267,7 +267,7 @@ func dispatch(ctx context.Context, o nodeOptions, listen net.Addr, registry *pro
 }
 
 // awaitStore opens the database, and waits while it is unreachable. Any other error is an error of the flag.
-func awaitStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (s dispatcher.Store, err error) {
+func awaitStore(ctx context.Context, o nodeOptions, metrics prometheus.Registerer) (s *store.Store, err error) {
 	err = backoff.Pauses{First: 100 * time.Millisecond, Most: 5 * time.Second}.Repeat(ctx, func() (err error) {
 		s, err = openStore(ctx, o, metrics)
 		return err

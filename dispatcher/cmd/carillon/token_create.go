@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // tokenCreateCommand creates a token.
@@ -145,7 +146,7 @@ func (t *tokenCreateCommand) create(ctx context.Context, token dispatcher.APITok
 }
 
 // createToken stores a new token.
-func createToken(ctx context.Context, s dispatcher.Store, token dispatcher.APIToken) (dispatcher.IssuedToken, error) {
+func createToken(ctx context.Context, s *store.Store, token dispatcher.APIToken) (dispatcher.IssuedToken, error) {
 	secret, hash := api.NewToken()
 	token.ID, token.Hash = api.NewTokenID(), hash
 	by := byCommandLine()

@@ -24,7 +24,7 @@ import (
 type world struct {
 	t       *testing.T
 	seed    uint64
-	store   dispatcher.Store
+	store   *store.Store
 	db      *sql.DB // the store's, past it
 	options engine.Options
 	nodes   []*node

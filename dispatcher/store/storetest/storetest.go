@@ -1,4 +1,4 @@
-// Package storetest holds what every dispatcher.Store must do, as one suite of tests.
+// Package storetest holds what a store must do over either database, as one suite of tests.
 //
 // Nothing in it sleeps: each call that depends on time is given its present.
 package storetest
@@ -18,13 +18,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // Run runs the suite, wing by wing: "go test -run TestSQLite/dispatch" runs one alone. open returns a store over a new,
 // migrated database, and sees to it that both are gone after the test.
 //
 // With words it runs only the tests that have one of them in their name, which is "wing/name".
-func Run(t *testing.T, open func(t *testing.T) dispatcher.Store, words ...string) {
+func Run(t *testing.T, open func(t *testing.T) *store.Store, words ...string) {
 	for wing, tests := range wings() {
 		t.Run(wing, func(t *testing.T) {
 			t.Parallel()
@@ -181,7 +182,7 @@ func (f *fixture) inCheck() {
 // fixture is a store with an app "shop" and two active nodes.
 type fixture struct {
 	*testing.T
-	dispatcher.Store
+	*store.Store
 	drawn atomic.Int64
 }
 
@@ -193,7 +194,7 @@ func (f *fixture) token() dispatcher.Token {
 	return token1
 }
 
-func newFixture(t *testing.T, s dispatcher.Store) *fixture {
+func newFixture(t *testing.T, s *store.Store) *fixture {
 	f := &fixture{T: t, Store: s}
 	f.putApp("shop")
 	f.register(nodeA)
