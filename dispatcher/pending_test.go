@@ -29,7 +29,7 @@ func jitter(d time.Duration) func(*dispatcher.Trigger) {
 	return func(t *dispatcher.Trigger) { t.Jitter = input.Duration(d) }
 }
 
-func repeat(n int) func(*dispatcher.Trigger) {
+func repeated(n int) func(*dispatcher.Trigger) {
 	return func(t *dispatcher.Trigger) { t.RepeatCount = n }
 }
 
@@ -105,8 +105,8 @@ func TestPendingFiresSurviveAChange(t *testing.T) {
 			after: 3*time.Minute + 30*time.Second, next: "10:03:40", want: []string{
 				"fire_once 2 10:01:00-10:02:00, run catch_up at 10:03:30", "fire_all 1 10:03:00-10:03:00, run schedule at 10:03:00"}},
 		"an end that has passed but for a fire": {old: with("* * * * *"), declared: with("* * * * *", end(4*time.Minute),
-			repeat(9)), after: 3 * time.Minute},
-		"a repeat count that is used up": {old: with("* * * * *"), declared: with("* * * * *", repeat(2)),
+			repeated(9)), after: 3 * time.Minute},
+		"a repeat count that is used up": {old: with("* * * * *"), declared: with("* * * * *", repeated(2)),
 			after: 4 * time.Minute, next: "none", want: []string{
 				"fire_once 4 10:01:00-10:04:00, run catch_up at 10:04:00"}},
 		"a single time becomes a schedule": {old: with("at(2026-03-02T10:01:00Z)"), declared: with("0 12 * * *"),
@@ -204,18 +204,18 @@ func TestRepeatCountGoesOnThroughAChange(t *testing.T) {
 		left          int
 		anchor        string
 	}{
-		"one more space": {with("* * * * * ?", repeat(3)), with("*  * * * * ?", repeat(3)), 0, "10:00:00"},
-		"a gap": {with("* * * * * ?", repeat(3)), with("* * * * * ?", repeat(3),
+		"one more space": {with("* * * * * ?", repeated(3)), with("*  * * * * ?", repeated(3)), 0, "10:00:00"},
+		"a gap": {with("* * * * * ?", repeated(3)), with("* * * * * ?", repeated(3),
 			func(t *dispatcher.Trigger) { t.Gap = schedule.GapNext }), 0, "10:00:00"},
-		"jitter":             {with("* * * * * ?", repeat(3)), with("* * * * * ?", repeat(3), jitter(time.Second)), 0, "10:00:00"},
-		"one more":           {with("* * * * * ?", repeat(3)), with("* * * * * ?", repeat(4)), 1, "10:00:00"},
-		"one less":           {with("* * * * * ?", repeat(3)), with("* * * * * ?", repeat(2)), 0, "10:00:00"},
-		"one more of a rate": {with("rate(7s)", repeat(3)), with("rate(7s)", repeat(4)), 1, "10:00:00"},
-		"one more of steps":  {with("every 7 seconds", repeat(3)), with("every 7 seconds", repeat(4)), 1, "10:00:00"},
-		"one more, with a start": {with("rate(7s)", repeat(3), startAt(monday.Add(time.Second))), with("rate(7s)",
-			repeat(4), startAt(monday.Add(time.Second))), 1, "10:00:00"},
-		"another schedule": {with("* * * * * ?", repeat(3)), with("0/2 * * * * ?", repeat(3)), 3, "10:10:00"},
-		"another period":   {with("rate(7s)", repeat(3)), with("rate(8s)", repeat(3)), 3, "10:10:00"},
+		"jitter":             {with("* * * * * ?", repeated(3)), with("* * * * * ?", repeated(3), jitter(time.Second)), 0, "10:00:00"},
+		"one more":           {with("* * * * * ?", repeated(3)), with("* * * * * ?", repeated(4)), 1, "10:00:00"},
+		"one less":           {with("* * * * * ?", repeated(3)), with("* * * * * ?", repeated(2)), 0, "10:00:00"},
+		"one more of a rate": {with("rate(7s)", repeated(3)), with("rate(7s)", repeated(4)), 1, "10:00:00"},
+		"one more of steps":  {with("every 7 seconds", repeated(3)), with("every 7 seconds", repeated(4)), 1, "10:00:00"},
+		"one more, with a start": {with("rate(7s)", repeated(3), startAt(monday.Add(time.Second))), with("rate(7s)",
+			repeated(4), startAt(monday.Add(time.Second))), 1, "10:00:00"},
+		"another schedule": {with("* * * * * ?", repeated(3)), with("0/2 * * * * ?", repeated(3)), 3, "10:10:00"},
+		"another period":   {with("rate(7s)", repeated(3)), with("rate(8s)", repeated(3)), 3, "10:10:00"},
 	} {
 		old, _ := revise(t, nil, tt.old, monday)
 		withTrigger(func(t *dispatcher.Trigger) { // its three fires have run

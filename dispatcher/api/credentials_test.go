@@ -17,9 +17,9 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 )
 
-// access is who may use a route, and what happens then. It repeats what routes declare, so that a change of either needs one
+// rights is who may use a route, and what happens then. It repeats what routes declare, so that a change of either needs one
 // of the other.
-type access struct {
+type rights struct {
 	scope dispatcher.Scope // empty: anyone may use the route
 	or    dispatcher.Scope // allows it, too; empty: no other does
 	fleet bool             // only tokens that are bound to no app may
@@ -39,7 +39,7 @@ type access struct {
 }
 
 // accesses has a row for each route. A row of a route that is not served is ignored.
-var accesses = map[string]access{
+var accesses = map[string]rights{
 	"GET /livez":        {ok: 200},
 	"GET /readyz":       {ok: 200},
 	"GET /version":      {ok: 200},
@@ -213,14 +213,14 @@ func TestEachRouteRefusesCredentials(t *testing.T) {
 type routeTrial struct {
 	*world
 	rt        api.Route
-	row       access
+	row       rights
 	run1      dispatcher.Run
 	path      string
 	body      string
 	forbidden []string // texts of crm that are not in the request
 }
 
-func newRouteTrial(t testing.TB, rt api.Route, row access) *routeTrial {
+func newRouteTrial(t testing.TB, rt api.Route, row rights) *routeTrial {
 	t.Helper()
 	invoker := invoke.New(invoke.Options{})
 	t.Cleanup(invoker.Close)

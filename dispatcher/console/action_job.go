@@ -18,13 +18,13 @@ type runJobPage struct {
 }
 
 // showRunJob asks before a job runs by hand.
-func showRunJob(v *visit) (view, error) {
+func showRunJob(v *visit) (content, error) {
 	job, err := v.client.Job(v.Context(), v.PathValue("app"), v.PathValue("job"))
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page := runJobPage{Job: job, Own: string(job.Payload)}
-	return view{Title: v.texts.text("run_job.title", "job", job.App+"/"+job.Name), Data: page}, nil
+	return content{Title: v.texts.text("run_job.title", "job", job.App+"/"+job.Name), Data: page}, nil
 }
 
 // runJob queues a run of a job, and shows it.

@@ -5,12 +5,12 @@ import (
 )
 
 // showCancelRun asks before a run is cancelled: what its target has begun goes on, and the result is not kept.
-func showCancelRun(v *visit) (view, error) {
+func showCancelRun(v *visit) (content, error) {
 	run, err := v.client.Run(v.Context(), v.PathValue("run"))
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
-	return view{Title: v.texts.text("cancel_run.title", "job", run.App+"/"+run.Job), Data: runPage{Run: run}}, nil
+	return content{Title: v.texts.text("cancel_run.title", "job", run.App+"/"+run.Job), Data: runPage{Run: run}}, nil
 }
 
 // cancelRun ends a run that has not ended.

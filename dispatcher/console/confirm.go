@@ -28,10 +28,10 @@ type fact struct {
 type ask struct{ Name, Label, Hint, Value string }
 
 // confirm returns the page that asks. title, text and button are keys of texts; values are for all three.
-func (v *visit) confirm(name string, page confirmPage, values ...any) view {
+func (v *visit) confirm(name string, page confirmPage, values ...any) content {
 	page.Text = v.texts.text(name+".text", values...)
 	page.Button = v.texts.text(name + ".button")
-	return view{Title: v.texts.text(name+".title", values...), Data: page}
+	return content{Title: v.texts.text(name+".title", values...), Data: page}
 }
 
 // fact returns a fact; key is that of the text that names it.

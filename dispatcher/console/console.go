@@ -140,7 +140,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		v.fail(notFound("page", r.URL.Path)) // ServeMux would redirect, and not know of a prefix
 	case c.opts.API == nil && !strings.HasPrefix(at, base+"assets/"):
 		w.Header().Set("Retry-After", "2")
-		v.render("starting", view{Data: outagePage{Since: c.opts.Started}, Status: http.StatusServiceUnavailable})
+		v.render("starting", content{Data: outagePage{Since: c.opts.Started}, Status: http.StatusServiceUnavailable})
 	default:
 		c.admit(v, func() { c.mux.ServeHTTP(w, v.Request) })
 	}

@@ -100,7 +100,7 @@ func (f *fields) all(names ...string) map[string]string {
 }
 
 // filtered returns a page whose filter a person has filled in: what is wrong with the filter is shown in the page.
-func (v *visit) filtered(page view, err error) (view, error) {
+func (v *visit) filtered(page content, err error) (content, error) {
 	if err == nil {
 		return page, nil
 	}

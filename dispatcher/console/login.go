@@ -62,7 +62,7 @@ func (c *Console) showLogin(v *visit) {
 		v.redirect(v.next(v.query("next")))
 		return
 	}
-	v.render("login", view{Data: v.loginPage(v.query("next"))})
+	v.render("login", content{Data: v.loginPage(v.query("next"))})
 }
 
 func (v *visit) loginPage(next string) loginPage {
@@ -96,7 +96,7 @@ func (v *visit) failLogin(err error) {
 	}
 	problem := v.problemOf(err)
 	v.problem = &problem
-	v.render("login", view{Data: v.loginPage(v.FormValue("next")), Status: problem.Status})
+	v.render("login", content{Data: v.loginPage(v.FormValue("next")), Status: problem.Status})
 }
 
 // ownToken asks the API whose token it is that somebody signs in with.

@@ -49,7 +49,7 @@ func (v *visit) showOutage(err error) {
 		page.Since, _ = v.console.opts.Reached()
 	}
 	v.w.Header().Set("Retry-After", outageRetry)
-	v.render("outage", view{Data: page, Status: http.StatusServiceUnavailable})
+	v.render("outage", content{Data: page, Status: http.StatusServiceUnavailable})
 }
 
 // errHeartbeat is why a page that needs no database is not shown: who sees it would have to sign in.

@@ -93,7 +93,7 @@ func (v *visit) fail(err error) {
 		v.console.log.WarnContext(v.Context(), "page of the console failed", "request_id", v.id, "path", v.URL.Path, "err", err)
 	}
 	v.problem = &problem
-	v.render("problem", view{Title: problem.Title, Data: problem, Status: problem.Status})
+	v.render("problem", content{Title: problem.Title, Data: problem, Status: problem.Status})
 }
 
 // limited says that the address has made too many requests.

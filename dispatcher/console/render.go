@@ -109,7 +109,7 @@ type menuItem struct {
 }
 
 // render sends a page. It is whole before the first byte is sent, so that a failure can still be told.
-func (v *visit) render(name string, shown view) {
+func (v *visit) render(name string, shown content) {
 	body, err := v.execute(name, shown)
 	if err != nil {
 		v.console.log.ErrorContext(v.Context(), "page of the console not rendered", "request_id", v.id, "page", name, "err", err)
@@ -137,7 +137,7 @@ func (v *visit) render(name string, shown view) {
 }
 
 // execute returns a page as HTML.
-func (v *visit) execute(name string, shown view) ([]byte, error) {
+func (v *visit) execute(name string, shown content) ([]byte, error) {
 	p := v.console.pages[name]
 	if p == nil {
 		return nil, fmt.Errorf("there is no page %s", name)
@@ -157,7 +157,7 @@ func (v *visit) execute(name string, shown view) ([]byte, error) {
 }
 
 // frame returns what the layout shows around a page.
-func (v *visit) frame(name string, shown view) frame {
+func (v *visit) frame(name string, shown content) frame {
 	f := frame{
 		Name: name, Title: shown.Title, Main: shown.Data, Refresh: shown.Refresh,
 		Language: v.texts.language, Languages: v.console.choices(), Theme: v.theme, Themes: themes(), Zone: v.zone.choice,

@@ -20,7 +20,7 @@ type screen struct {
 	allApps bool
 	// menu is its place in the menu, or in that of the app if it has {app} and no other wildcard; 0: it is in none.
 	menu int
-	show func(*visit) (view, error)
+	show func(*visit) (content, error)
 }
 
 // action is a form that writes. Its route is POST base + path.
@@ -35,8 +35,8 @@ type action struct {
 	do   func(*visit) (done, error)
 }
 
-// view is what a screen shows.
-type view struct {
+// content is what a screen shows.
+type content struct {
 	// Title is that of the page; empty: the text NAME.title.
 	Title string
 	// Data is what the template gets.
@@ -58,7 +58,7 @@ type done struct {
 	values []any
 	// page is shown in place of a redirect, for what can be shown only once; empty: the browser is redirected.
 	page string
-	view view
+	content content
 }
 
 // screens lists all screens.

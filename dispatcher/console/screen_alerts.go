@@ -14,20 +14,20 @@ type alertsPage struct {
 	Events    client.List[dispatcher.AlertEvent]
 }
 
-func showAlerts(v *visit) (view, error) {
+func showAlerts(v *visit) (content, error) {
 	page := alertsPage{App: v.PathValue("app")}
 	var err error
 	if page.List, err = v.client.Alerts(v.Context(), page.App, v.page()); err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page.More = v.more(page.Next)
 	first := input.Page{Limit: 20}
 	page.Firing, err = v.client.AlertStates(v.Context(), dispatcher.AlertStateQuery{App: page.App, Firing: true, Page: first})
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page.Events, err = v.client.AlertEvents(v.Context(), dispatcher.AlertEventQuery{App: page.App, Page: first})
-	return view{Data: page, Refresh: true}, err
+	return content{Data: page, Refresh: true}, err
 }
 
 // alertPage is one alert with what it knows of jobs, and its events.
@@ -42,21 +42,21 @@ type alertPage struct {
 	More   string
 }
 
-func showAlert(v *visit) (view, error) {
+func showAlert(v *visit) (content, error) {
 	app, name := v.PathValue("app"), v.PathValue("alert")
 	alert, err := v.client.Alert(v.Context(), app, name)
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page := alertPage{Alert: alert, Conditions: v.conditionsOf(alert), To: destination(alert.Destination)}
 	first := input.Page{Limit: pageLength}
 	page.States, err = v.client.AlertStates(v.Context(), dispatcher.AlertStateQuery{App: app, Alert: name, Firing: true, Page: first})
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page.Events, err = v.client.AlertEvents(v.Context(), dispatcher.AlertEventQuery{App: app, Alert: name, Page: v.page()})
 	page.More = v.more(page.Events.Next)
-	return view{Title: v.texts.text("alert.title", "alert", name), Data: page, Refresh: true}, err
+	return content{Title: v.texts.text("alert.title", "alert", name), Data: page, Refresh: true}, err
 }
 
 // conditionsOf lists what an alert watches.

@@ -58,10 +58,10 @@ type objectiveRow struct {
 	Attained string
 }
 
-func showApp(v *visit) (view, error) {
+func showApp(v *visit) (content, error) {
 	app, err := v.client.App(v.Context(), v.PathValue("app"))
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page := appPage{App: app, Allowed: allowed(app.Bounds)}
 	objectives, err := v.client.Objectives(v.Context(), app.Name, v.page())
@@ -73,7 +73,7 @@ func showApp(v *visit) (view, error) {
 		page.Objectives = append(page.Objectives, row)
 	}
 	page.More = v.more(objectives.Next)
-	return view{Title: v.texts.text("app.title", "app", app.Name), Data: page, Refresh: true}, err
+	return content{Title: v.texts.text("app.title", "app", app.Name), Data: page, Refresh: true}, err
 }
 
 // page is the page of a list that the URL asks for.
@@ -82,10 +82,10 @@ func (v *visit) page() input.Page {
 }
 
 // showAppSwitch asks before an app is disabled.
-func showAppSwitch(v *visit) (view, error) {
+func showAppSwitch(v *visit) (content, error) {
 	app, err := v.client.App(v.Context(), v.PathValue("app"))
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	return v.confirm("app_disable", confirmPage{Facts: v.appFacts(app), Harm: true, Back: v.link("apps", app.Name)}, "app", app.Name), nil
 }
@@ -108,10 +108,10 @@ func setApp(enabled bool, notice string) func(*visit) (done, error) {
 }
 
 // showAppPause asks for a pause of an app, or of its jobs with some labels.
-func showAppPause(v *visit) (view, error) {
+func showAppPause(v *visit) (content, error) {
 	app, err := v.client.App(v.Context(), v.PathValue("app"))
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	return v.confirm("app_pause", confirmPage{
 		Facts: v.appFacts(app),

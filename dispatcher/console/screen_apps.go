@@ -13,7 +13,7 @@ type appsPage struct {
 	More string
 }
 
-func showApps(v *visit) (view, error) {
+func showApps(v *visit) (content, error) {
 	list, err := v.client.Apps(v.Context(), input.Page{Limit: 100, Cursor: v.query("cursor")})
-	return view{Data: appsPage{List: list, More: v.more(list.Next)}}, err
+	return content{Data: appsPage{List: list, More: v.more(list.Next)}}, err
 }

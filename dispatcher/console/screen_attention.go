@@ -29,16 +29,16 @@ type attentionCount struct {
 }
 
 // showAttention makes the first page that a person on call opens.
-func showAttention(v *visit) (view, error) {
+func showAttention(v *visit) (content, error) {
 	page := attentionPage{App: v.query("app"), AllApps: len(v.token.Apps) == 0}
 	found, err := v.client.Attention(v.Context(), page.App)
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	found.Groups, found.Credentials = fewer(found.Groups), fewer(found.Credentials)
 	page.Attention, page.Found = found, attentionCounts(found)
 	page.addUpcoming(v)
-	return view{Data: page, Refresh: true}, nil
+	return content{Data: page, Refresh: true}, nil
 }
 
 // mostCauses is how many rows the sections have whose rows are long, so that the page stays small.

@@ -18,7 +18,7 @@ type auditPage struct {
 	Filter map[string]string
 }
 
-func showAudit(v *visit) (view, error) {
+func showAudit(v *visit) (content, error) {
 	f := v.fields()
 	names := []string{"app", "actor", "action", "subject", "refused", "from", "to", "order"}
 	query := dispatcher.AuditQuery{Actor: f.text("actor"), Action: f.text("action"), Subject: f.text("subject"), From: f.instant("from"),
@@ -35,7 +35,7 @@ func showAudit(v *visit) (view, error) {
 		page.List, err = v.client.Audit(v.Context(), query)
 	}
 	page.More = v.more(page.Next)
-	return v.filtered(view{Data: page}, err)
+	return v.filtered(content{Data: page}, err)
 }
 
 // auditEntryPage is one entry with what was before and after it.
@@ -44,23 +44,23 @@ type auditEntryPage struct {
 	BeforeText, AfterText string
 }
 
-func showAuditEntry(v *visit) (view, error) {
+func showAuditEntry(v *visit) (content, error) {
 	wanted := v.PathValue("entry")
 	at, id, err := dispatcher.ParseAuditID(wanted)
 	if err != nil {
-		return view{}, notFound("entry", wanted)
+		return content{}, notFound("entry", wanted)
 	}
 	// The entry is the first one after that which would have the id before.
 	list, err := v.client.Audit(v.Context(), dispatcher.AuditQuery{From: at, To: at.Add(time.Millisecond), OldestFirst: true,
 		Page: input.Page{Limit: 1, Cursor: dispatcher.AuditID(at, id-1)}})
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	if len(list.Items) == 0 || list.Items[0].ID != wanted {
-		return view{}, notFound("entry", wanted)
+		return content{}, notFound("entry", wanted)
 	}
 	entry := list.Items[0]
-	return view{Data: auditEntryPage{entry, indented(entry.Before), indented(entry.After)}}, nil
+	return content{Data: auditEntryPage{entry, indented(entry.Before), indented(entry.After)}}, nil
 }
 
 // indented returns JSON as people read it. The numbers stay as they are stored.

@@ -14,11 +14,11 @@ type backfillsPage struct {
 	Filter    map[string]string
 }
 
-func showBackfills(v *visit) (view, error) {
+func showBackfills(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
 	list, err := v.client.Backfills(v.Context(), dispatcher.BackfillQuery{App: app, Job: f.text("job"), Page: v.page()})
 	page := backfillsPage{list, app, v.more(list.Next), f.all("job")}
-	return v.filtered(view{Data: page, Refresh: true}, err)
+	return v.filtered(content{Data: page, Refresh: true}, err)
 }
 
 // backfillPage is one backfill with its progress.
@@ -27,16 +27,16 @@ type backfillPage struct {
 	Bar progress
 }
 
-func showBackfill(v *visit) (view, error) {
+func showBackfill(v *visit) (content, error) {
 	app, id := v.PathValue("app"), v.PathValue("backfill")
 	b, err := v.client.Backfill(v.Context(), app, id)
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page := backfillPage{b, progressBar(b.Total,
 		portion{"succeeded", b.Succeeded}, portion{"failed", b.Failed}, portion{"cancelled", b.Cancelled}, portion{"skipped", b.Skipped},
 		portion{"running", b.Running})}
-	return view{Title: v.texts.text("backfill.title", "job", b.Job), Data: page, Refresh: !b.State.Ended()}, nil
+	return content{Title: v.texts.text("backfill.title", "job", b.Job), Data: page, Refresh: !b.State.Ended()}, nil
 }
 
 // changeBackfill returns the action that pauses, resumes or cancels a backfill.
@@ -49,11 +49,11 @@ func changeBackfill(action dispatcher.BackfillAction) func(*visit) (done, error)
 }
 
 // showBackfillCancel asks before a backfill is cancelled.
-func showBackfillCancel(v *visit) (view, error) {
+func showBackfillCancel(v *visit) (content, error) {
 	app, id := v.PathValue("app"), v.PathValue("backfill")
 	b, err := v.client.Backfill(v.Context(), app, id)
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	return v.confirm("backfill_cancel", confirmPage{
 		Facts: []fact{v.fact("backfill.total", b.Total), v.fact("backfill.queued", b.Queued), v.fact("backfill.running", b.Running)},
@@ -91,14 +91,14 @@ func (f *fields) backfillSpec() dispatcher.BackfillSpec {
 	return spec
 }
 
-func showNewBackfill(v *visit) (view, error) {
+func showNewBackfill(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
 	page := newBackfillPage{
 		App: app, Filter: f.all(backfillFields...),
 		Orders: []dispatcher.BackfillOrder{dispatcher.BackfillOldestFirst, dispatcher.BackfillLatestFirst},
 		Kinds:  []dispatcher.BackfillExisting{dispatcher.ExistingSkip, dispatcher.ExistingFailed, dispatcher.ExistingRun},
 	}
-	shown := view{}
+	shown := content{}
 	spec, err := f.backfillSpec(), error(nil)
 	if wanted := f.text("job") != "" && !spec.From.IsZero() && !spec.To.IsZero(); wanted || f.err() != nil {
 		if err = f.err(); err == nil {

@@ -18,10 +18,10 @@ type bulkListPage struct {
 	App, More string
 }
 
-func showBulkActions(v *visit) (view, error) {
+func showBulkActions(v *visit) (content, error) {
 	app := v.PathValue("app")
 	list, err := v.client.BulkActions(v.Context(), app, v.page())
-	return view{Data: bulkListPage{list, app, v.more(list.Next)}, Refresh: true}, err
+	return content{Data: bulkListPage{list, app, v.more(list.Next)}, Refresh: true}, err
 }
 
 // bulkActionPage is one bulk action with its progress.
@@ -31,13 +31,13 @@ type bulkActionPage struct {
 	Filter []fact
 }
 
-func showBulkAction(v *visit) (view, error) {
+func showBulkAction(v *visit) (content, error) {
 	b, err := v.client.BulkAction(v.Context(), v.PathValue("app"), v.PathValue("bulk"))
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page := bulkActionPage{b, progressBar(b.Total, portion{"succeeded", b.Done}, portion{"skipped", b.Skipped}), v.bulkFacts(b.Filter)}
-	return view{Title: v.texts.text("bulk." + string(b.Action)), Data: page, Refresh: !b.State.Ended()}, nil
+	return content{Title: v.texts.text("bulk." + string(b.Action)), Data: page, Refresh: !b.State.Ended()}, nil
 }
 
 // bulkFacts are what a filter selects by.
@@ -118,10 +118,10 @@ type bulkTarget struct {
 // shownOfBulk is how many jobs or runs a person sees before they agree.
 const shownOfBulk = 10
 
-func showNewBulkAction(v *visit) (view, error) {
+func showNewBulkAction(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
 	if err := v.mayBulk(app); err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page := newBulkPage{App: app, Given: f.all(bulkFields...), Results: dispatcher.FinalRunStates, JobStates: dispatcher.JobStates,
 		Classes:   slices.Sorted(slices.Values(dispatcher.Classes)),
@@ -136,7 +136,7 @@ func showNewBulkAction(v *visit) (view, error) {
 	if err == nil && spec.Action != "" {
 		page.Agree, err = v.bulkAgreement(app, spec, f)
 	}
-	return v.filtered(view{Data: page}, err)
+	return v.filtered(content{Data: page}, err)
 }
 
 // bulkAgreement counts what a bulk action would act on, and names the first.

@@ -18,10 +18,10 @@ type calendarsPage struct {
 	App, More string
 }
 
-func showCalendars(v *visit) (view, error) {
+func showCalendars(v *visit) (content, error) {
 	app := v.PathValue("app")
 	list, err := v.client.Calendars(v.Context(), app, v.page())
-	return view{Data: calendarsPage{list, app, v.more(list.Next)}}, err
+	return content{Data: calendarsPage{list, app, v.more(list.Next)}}, err
 }
 
 // The bounds of the search for fires that a calendar excluded.
@@ -52,24 +52,24 @@ type excludedFire struct {
 	Moved                  schedule.OnExcluded
 }
 
-func showCalendar(v *visit) (view, error) {
+func showCalendar(v *visit) (content, error) {
 	app, name := v.PathValue("app"), v.PathValue("calendar")
 	calendar, err := v.client.Calendar(v.Context(), app, name)
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page := calendarPage{Calendar: calendar, From: v.now.Add(-excludedSpan), To: v.now}
 	all, err := v.client.Calendars(v.Context(), app, input.Page{Limit: dispatcher.MaxCalendars}) // for those that it builds on
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	jobs, err := v.client.Jobs(v.Context(), app, input.Page{Limit: 100, Cursor: v.query("cursor")})
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page.More = v.more(jobs.Next)
 	page.findExcluded(v.Context(), jobs.Items, all.Items)
-	return view{Title: v.texts.text("calendar.title", "calendar", name), Data: page}, nil
+	return content{Title: v.texts.text("calendar.title", "calendar", name), Data: page}, nil
 }
 
 // findExcluded finds the fires of jobs that the calendar, as it is now, excluded.

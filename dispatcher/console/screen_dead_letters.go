@@ -38,7 +38,7 @@ func (f *fields) given(names ...string) url.Values {
 	return values
 }
 
-func showDeadLetters(v *visit) (view, error) {
+func showDeadLetters(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
 	replay := f.given(deadLetterFields...)
 	replay.Set("action", string(dispatcher.BulkRetryRuns))
@@ -51,7 +51,7 @@ func showDeadLetters(v *visit) (view, error) {
 		page.List, err = v.client.DeadLetters(v.Context(), query)
 	}
 	page.More = v.more(page.Next)
-	return v.filtered(view{Data: page, Refresh: true}, err)
+	return v.filtered(content{Data: page, Refresh: true}, err)
 }
 
 // retryDeadLetter replays a single run.

@@ -41,9 +41,9 @@ type explainedStep struct {
 }
 
 // showExplain explains the time that the query names.
-func showExplain(v *visit) (view, error) {
+func showExplain(v *visit) (content, error) {
 	page := explainPage{App: v.PathValue("app"), Job: v.PathValue("job"), Trigger: v.PathValue("trigger"), At: v.query("at")}
-	result := view{Title: v.texts.text("explain.title", "trigger", dispatcher.Identity(page.App, page.Job, page.Trigger))}
+	result := content{Title: v.texts.text("explain.title", "trigger", dispatcher.Identity(page.App, page.Job, page.Trigger))}
 	if page.At == "" {
 		result.Data = page
 		return result, nil
@@ -55,7 +55,7 @@ func showExplain(v *visit) (view, error) {
 	}
 	found, err := v.client.Explain(v.Context(), page.App, page.Job, page.Trigger, at)
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page.Zone = v.zoneOf(page.App, page.Job, page.Trigger)
 	page.Found = &explained{

@@ -11,10 +11,10 @@ type groupsPage struct {
 	App, More string
 }
 
-func showGroups(v *visit) (view, error) {
+func showGroups(v *visit) (content, error) {
 	app := v.PathValue("app")
 	list, err := v.client.Groups(v.Context(), app, v.page())
-	return view{Data: groupsPage{list, app, v.more(list.Next)}}, err
+	return content{Data: groupsPage{list, app, v.more(list.Next)}}, err
 }
 
 // groupPage is one endpoint group with its members, as the node that shows the page sees them.
@@ -32,19 +32,19 @@ type memberRow struct {
 	Status dispatcher.EndpointStatus
 }
 
-func showGroup(v *visit) (view, error) {
+func showGroup(v *visit) (content, error) {
 	app, name := v.PathValue("app"), v.PathValue("group")
 	group, err := v.client.Group(v.Context(), app, name)
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	endpoints, err := v.client.Endpoints(v.Context(), app, name, v.page())
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	status, err := v.client.GroupStatus(v.Context(), app, name)
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	known := map[string]dispatcher.EndpointStatus{}
 	for _, one := range status.Endpoints {
@@ -54,7 +54,7 @@ func showGroup(v *visit) (view, error) {
 	for _, one := range endpoints.Items {
 		page.Members = append(page.Members, memberRow{one, known[one.ID]})
 	}
-	return view{Title: v.texts.text("group.title", "group", name), Data: page, Refresh: true}, nil
+	return content{Title: v.texts.text("group.title", "group", name), Data: page, Refresh: true}, nil
 }
 
 // drainMember returns the action that drains an endpoint, or resumes it.

@@ -63,11 +63,11 @@ const (
 )
 
 // showJob shows one job. It makes the same few requests for any job.
-func showJob(v *visit) (view, error) {
+func showJob(v *visit) (content, error) {
 	app, name := v.PathValue("app"), v.PathValue("job")
 	job, err := v.client.Job(v.Context(), app, name)
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page := jobPage{Job: job, Follows: follows(job), runTable: runTable{zones: map[string]string{}}}
 	page.addTriggers(v)
@@ -75,7 +75,7 @@ func showJob(v *visit) (view, error) {
 	page.addRuns(v)
 	page.addHealth(v)
 	page.addDetails(v)
-	return view{Title: v.texts.text("job.title", "job", app+"/"+name), Data: page, Zone: page.zone(v.query("trigger")), Refresh: true}, nil
+	return content{Title: v.texts.text("job.title", "job", app+"/"+name), Data: page, Zone: page.zone(v.query("trigger")), Refresh: true}, nil
 }
 
 // zone returns the zone of a trigger, or if none is named the one that all triggers of the job share; empty: they have several.

@@ -35,7 +35,7 @@ func (f jobsFilter) Any() bool { return f != jobsFilter{} }
 const pageOfJobs = 50
 
 // showJobs lists jobs of all apps that the token may see.
-func showJobs(v *visit) (view, error) {
+func showJobs(v *visit) (content, error) {
 	filter := jobsFilter{
 		App: v.query("app"), State: v.query("state"), Result: v.query("result"), Name: v.query("name"), Host: v.query("host"),
 		Label: v.query("label"),
@@ -58,7 +58,7 @@ func showJobs(v *visit) (view, error) {
 	if filter.App != "" && v.mayBulk(filter.App) == nil {
 		page.Bulk = v.linkQuery(filter.bulk(), "apps", filter.App, "new-bulk")
 	}
-	return v.filtered(view{Data: page, Refresh: true}, err)
+	return v.filtered(content{Data: page, Refresh: true}, err)
 }
 
 // bulk returns the filter as the form of a bulk action has it.

@@ -12,7 +12,7 @@ type misfiresPage struct {
 	Filter    map[string]string
 }
 
-func showMisfires(v *visit) (view, error) {
+func showMisfires(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
 	query := dispatcher.RunQuery{App: app, Job: f.text("job"), Trigger: f.text("trigger"), From: f.instant("from"), To: f.instant("to"),
 		Page: v.page()}
@@ -22,5 +22,5 @@ func showMisfires(v *visit) (view, error) {
 		page.List, err = v.client.Misfires(v.Context(), query)
 	}
 	page.More = v.more(page.Next)
-	return v.filtered(view{Data: page, Refresh: true}, err)
+	return v.filtered(content{Data: page, Refresh: true}, err)
 }

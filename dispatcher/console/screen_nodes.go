@@ -30,7 +30,7 @@ func (n nodeRow) Shown() string {
 	return string(n.State)
 }
 
-func showNodes(v *visit) (view, error) {
+func showNodes(v *visit) (content, error) {
 	list, err := v.client.Nodes(v.Context())
 	page := nodesPage{}
 	for _, node := range list.Items {
@@ -42,15 +42,15 @@ func showNodes(v *visit) (view, error) {
 			page.Fires += node.Fires
 		}
 	}
-	return view{Data: page, Refresh: true}, err
+	return content{Data: page, Refresh: true}, err
 }
 
 // showNodeState returns the page that asks before a node gets a state.
-func showNodeState(name string) func(*visit) (view, error) {
-	return func(v *visit) (view, error) {
+func showNodeState(name string) func(*visit) (content, error) {
+	return func(v *visit) (content, error) {
 		list, err := v.client.Nodes(v.Context())
 		if err != nil {
-			return view{}, err
+			return content{}, err
 		}
 		active := 0
 		var found *dispatcher.Node
@@ -63,7 +63,7 @@ func showNodeState(name string) func(*visit) (view, error) {
 			}
 		}
 		if found == nil {
-			return view{}, notFound("node", v.PathValue("node"))
+			return content{}, notFound("node", v.PathValue("node"))
 		}
 		return v.confirm(name, confirmPage{
 			Facts: []fact{v.fact("nodes.in_flight", found.InFlight), v.fact("nodes.fires", found.Fires), v.fact("nodes.active", active)},

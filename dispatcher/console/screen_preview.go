@@ -50,7 +50,7 @@ const (
 )
 
 // showPreview shows the form, and the fires of what it has.
-func showPreview(v *visit) (view, error) {
+func showPreview(v *visit) (content, error) {
 	page := previewPage{
 		Expression: v.query("expression"), Dialect: v.query("dialect"), Timezone: v.query("timezone"), App: v.query("app"),
 		Calendar: v.query("calendar"), Count: cmp.Or(v.query("count"), strconv.Itoa(dispatcher.DefaultPreview)), From: v.query("from"),
@@ -63,7 +63,7 @@ func showPreview(v *visit) (view, error) {
 		Overlaps: []schedule.Overlap{schedule.OverlapLast, schedule.OverlapFirst, schedule.OverlapBoth},
 	}
 	if page.Expression == "" {
-		return view{Data: page}, nil
+		return content{Data: page}, nil
 	}
 	asked, err := page.request()
 	if err == nil {
@@ -73,17 +73,17 @@ func showPreview(v *visit) (view, error) {
 			page.add(asked)
 		}
 	}
-	shown := view{Data: page}
+	shown := content{Data: page}
 	if page.Found != nil {
 		shown.Zone = page.Found.Timezone
 	}
 	if err != nil {
 		if !isProblem(err) {
-			return view{}, err
+			return content{}, err
 		}
 		problem := v.problemOf(err)
 		page.Problem = &problem
-		shown = view{Data: page, Status: problem.Status}
+		shown = content{Data: page, Status: problem.Status}
 	}
 	return shown, nil
 }

@@ -9,20 +9,20 @@ import (
 // rollbackPage is the rollback that is not resolved; nil: there is none.
 type rollbackPage struct{ *dispatcher.Rollback }
 
-func showRollback(v *visit) (view, error) {
+func showRollback(v *visit) (content, error) {
 	found, err := v.client.Rollback(v.Context())
 	if errors.Is(err, dispatcher.ErrNotFound) {
-		return view{Data: rollbackPage{}, Refresh: true}, nil
+		return content{Data: rollbackPage{}, Refresh: true}, nil
 	}
-	return view{Data: rollbackPage{&found}, Refresh: true}, err
+	return content{Data: rollbackPage{&found}, Refresh: true}, err
 }
 
 // showRollbackChoice returns the page that asks before a rollback is resolved.
-func showRollbackChoice(name string) func(*visit) (view, error) {
-	return func(v *visit) (view, error) {
+func showRollbackChoice(name string) func(*visit) (content, error) {
+	return func(v *visit) (content, error) {
 		found, err := v.client.Rollback(v.Context())
 		if err != nil {
-			return view{}, err
+			return content{}, err
 		}
 		return v.confirm(name, confirmPage{
 			Facts: []fact{v.fact("rollback.at", v.timeHTML(found.At)), v.fact("rollback.reason", found.Reason)}, Harm: true,

@@ -39,10 +39,10 @@ type tryRow struct {
 }
 
 // showRun shows a run.
-func showRun(v *visit) (view, error) {
+func showRun(v *visit) (content, error) {
 	run, err := v.client.Run(v.Context(), v.PathValue("run"))
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page := runPage{Run: run, Stages: stages(run, v.now), Given: string(run.Payload)}
 	page.TimeZone = v.zoneOf(run.App, run.Job, run.Trigger)
@@ -57,7 +57,7 @@ func showRun(v *visit) (view, error) {
 	}
 	page.addLog(v)
 	title := v.texts.text("run.title", "job", run.App+"/"+run.Job)
-	return view{Title: title, Data: page, Zone: page.TimeZone, Refresh: !page.Ended()}, nil
+	return content{Title: title, Data: page, Zone: page.TimeZone, Refresh: !page.Ended()}, nil
 }
 
 // addTries adds the attempts; the URL says whose response is shown whole, by default the latest.

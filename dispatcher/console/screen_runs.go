@@ -23,7 +23,7 @@ type runsPage struct {
 const pageOfRuns = 50
 
 // showRuns lists runs of an app, the latest scheduled first.
-func showRuns(v *visit) (view, error) {
+func showRuns(v *visit) (content, error) {
 	page := runsPage{
 		App: v.PathValue("app"), Job: v.query("job"), Trigger: v.query("trigger"), State: v.query("state"), From: v.query("from"),
 		To:     v.query("to"),
@@ -46,11 +46,11 @@ func showRuns(v *visit) (view, error) {
 		}
 		*bound.at = at
 	}
-	result := view{Title: v.texts.text("runs.of", "app", page.App), Refresh: true}
+	result := content{Title: v.texts.text("runs.of", "app", page.App), Refresh: true}
 	if len(page.Problems) == 0 {
 		found, err := v.client.Runs(v.Context(), query)
 		if err != nil {
-			return view{}, err
+			return content{}, err
 		}
 		page.Runs = found.Items
 		page.Next, page.First = v.more(found.Next), v.first()

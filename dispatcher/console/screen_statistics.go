@@ -26,7 +26,7 @@ type dayRow struct {
 // statisticsSpans are the numbers of days that a person can choose.
 func statisticsSpans() []int { return []int{7, 30, 90} }
 
-func showStatistics(v *visit) (view, error) {
+func showStatistics(v *visit) (content, error) {
 	f := v.fields()
 	page := statisticsPage{App: f.text("app"), Spans: statisticsSpans(), Span: f.number("days", 30), States: countedStates()}
 	page.Span = min(max(page.Span, 1), 90)
@@ -44,7 +44,7 @@ func showStatistics(v *visit) (view, error) {
 		page.Days = append(page.Days, row)
 	}
 	page.Chart = chartOfDays(page.Days, v.now, page.Span)
-	return v.filtered(view{Data: page}, err)
+	return v.filtered(content{Data: page}, err)
 }
 
 // countedStates are the states that runs end in.

@@ -36,7 +36,7 @@ const (
 )
 
 // showTimeline draws the jobs of an app over time.
-func showTimeline(v *visit) (view, error) {
+func showTimeline(v *visit) (content, error) {
 	page := timelinePage{App: v.query("app"), Job: v.query("job"), GivenFrom: v.query("from"), GivenTo: v.query("to")}
 	if page.App == "" && len(v.token.Apps) == 1 {
 		page.App = v.token.Apps[0]
@@ -44,17 +44,17 @@ func showTimeline(v *visit) (view, error) {
 	if page.App == "" {
 		apps, err := v.client.Apps(v.Context(), input.Page{Limit: 1000})
 		page.Apps = apps.Items
-		return view{Data: page}, err
+		return content{Data: page}, err
 	}
 	page.readSpan(v)
 	if len(page.Problems) > 0 {
-		return view{Data: page}, nil
+		return content{Data: page}, nil
 	}
 	found, err := v.client.Timeline(v.Context(), dispatcher.TimelineQuery{
 		App: page.App, Job: page.Job, From: page.From, To: page.To, Page: input.Page{Limit: rowsOfTimeline, Cursor: v.query("cursor")},
 	})
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	page.From, page.To = found.From, found.To
 	axis := span{found.From, found.To}
@@ -65,7 +65,7 @@ func showTimeline(v *visit) (view, error) {
 	page.Next, page.First = v.more(found.Next), v.first()
 	page.Legend = page.Chart.legend()
 	page.addLinks(v)
-	return view{Data: page, Refresh: true}, nil
+	return content{Data: page, Refresh: true}, nil
 }
 
 // readSpan reads the time that the URL names.

@@ -21,7 +21,7 @@ type tokenRow struct {
 	State string
 }
 
-func showTokens(v *visit) (view, error) {
+func showTokens(v *visit) (content, error) {
 	list, err := v.client.Tokens(v.Context(), v.page())
 	page := tokensPage{More: v.more(list.Next)}
 	for _, token := range list.Items {
@@ -31,7 +31,7 @@ func showTokens(v *visit) (view, error) {
 		}
 		page.Tokens = append(page.Tokens, row)
 	}
-	return view{Data: page}, err
+	return content{Data: page}, err
 }
 
 // newTokenPage asks for a token.
@@ -42,7 +42,7 @@ type scopeChoice struct {
 	Checked bool
 }
 
-func showNewToken(v *visit) (view, error) {
+func showNewToken(v *visit) (content, error) {
 	page := newTokenPage{}
 	for _, scope := range dispatcher.Scopes() {
 		given := dispatcher.APIToken{}
@@ -51,7 +51,7 @@ func showNewToken(v *visit) (view, error) {
 		}
 		page.Scopes = append(page.Scopes, scopeChoice{scope, given.May(scope)})
 	}
-	return view{Data: page}, nil
+	return content{Data: page}, nil
 }
 
 // secretPage shows the secret of a token, once.
@@ -69,15 +69,15 @@ func createToken(v *visit) (done, error) {
 		return done{}, err
 	}
 	issued, err := v.client.PutToken(v.Context(), token, client.Condition{Absent: true})
-	return done{page: "token_secret", view: view{Data: secretPage{issued}}}, err
+	return done{page: "token_secret", content: content{Data: secretPage{issued}}}, err
 }
 
 // tokenConfirm asks before something is done to a token. Its revision is sent with the form, so that what happens to the token
 // is what the person has seen.
-func (v *visit) tokenConfirm(name string, page confirmPage) (view, error) {
+func (v *visit) tokenConfirm(name string, page confirmPage) (content, error) {
 	token, err := v.client.Token(v.Context(), v.PathValue("token"))
 	if err != nil {
-		return view{}, err
+		return content{}, err
 	}
 	scopes := make([]string, len(token.Scopes))
 	for i, scope := range token.Scopes {
@@ -93,7 +93,7 @@ func (v *visit) tokenConfirm(name string, page confirmPage) (view, error) {
 	return v.confirm(name, page, "token", token.Name), nil
 }
 
-func showTokenRotation(v *visit) (view, error) {
+func showTokenRotation(v *visit) (content, error) {
 	return v.tokenConfirm("token_rotate", confirmPage{Asks: []ask{v.ask("overlap", "token_rotate.overlap", "24h")}})
 }
 
@@ -104,10 +104,10 @@ func rotateToken(v *visit) (done, error) {
 		return done{}, err
 	}
 	issued, err := v.client.RotateToken(v.Context(), v.PathValue("token"), rotation)
-	return done{page: "token_secret", view: view{Data: secretPage{issued}}}, err
+	return done{page: "token_secret", content: content{Data: secretPage{issued}}}, err
 }
 
-func showTokenRevocation(v *visit) (view, error) {
+func showTokenRevocation(v *visit) (content, error) {
 	return v.tokenConfirm("token_revoke", confirmPage{})
 }
 

@@ -157,7 +157,7 @@ func (v *visit) serveAction(a action) {
 		return
 	}
 	if result.page != "" {
-		v.render(result.page, result.view)
+		v.render(result.page, result.content)
 		return
 	}
 	if result.notice != "" {

@@ -227,7 +227,7 @@ func (e *Engine) reconcile(ctx context.Context, node dispatcher.NodeID, token di
 	// A shutdown does not end it at once, because the runs that were won should be handed back.
 	asking := withoutCancel(ctx)
 	var held []dispatcher.HeldRun
-	_ = repeat(asking, func() (err error) {
+	_ = persist(asking, func() (err error) {
 		held, err = e.store.Held(asking, node, token)
 		return err
 	}, func(f backoff.Failure) bool {

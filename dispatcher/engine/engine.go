@@ -158,7 +158,7 @@ func New(store Store, invoker Invoker, options Options) *Engine {
 // start-up and later. It returns no later than Drain and Closing after ctx has ended, also if the database
 // does not respond.
 func (e *Engine) Run(ctx context.Context) {
-	err := repeat(ctx, func() error { return e.start(ctx) }, func(f backoff.Failure) bool {
+	err := persist(ctx, func() error { return e.start(ctx) }, func(f backoff.Failure) bool {
 		if ctx.Err() == nil {
 			e.logIf(ctx, "start", f.Err)
 		}

@@ -53,15 +53,15 @@ const shortestPause = 20 * time.Millisecond
 // untilDone calls ask, which asks the database about count things, until it succeeds or ctx
 // ends, and reports whether it succeeded.
 func untilDone(ctx context.Context, log *slog.Logger, step string, count int, ask func() error) bool {
-	return repeat(ctx, ask, func(f backoff.Failure) bool {
+	return persist(ctx, ask, func(f backoff.Failure) bool {
 		log.ErrorContext(ctx, "step failed and is repeated", "step", step, "count", count, "err", f.Err)
 		return true
 	}) == nil
 }
 
-// repeat calls ask, which asks the database, until it succeeds, again refuses another try or ctx ends. Each
+// persist calls ask, which asks the database, until it succeeds, again refuses another try or ctx ends. Each
 // try is progress.
-func repeat(ctx context.Context, ask func() error, again func(backoff.Failure) bool) error {
+func persist(ctx context.Context, ask func() error, again func(backoff.Failure) bool) error {
 	return backoff.Pauses{First: 100 * time.Millisecond, Most: 5 * time.Second}.Repeat(ctx, func() error {
 		turned(ctx)
 		return ask()
