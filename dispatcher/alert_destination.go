@@ -280,27 +280,8 @@ func (d AlertDestination) CheckKept(old AlertDestination) error {
 	return err
 }
 
-// destinationAt is the pointer of the destination in an alert. All secrets of an alert are below it.
-const destinationAt = "/destination"
-
-// Secrets returns the secrets of a by their JSON pointers in it.
-func (a Alert) Secrets() map[string]Secret {
-	all := map[string]Secret{}
-	for path, s := range a.Destination.Secrets() {
-		all[destinationAt+path] = s
-	}
-	return all
-}
-
-// WithSecrets returns a copy of a in which the secrets in with, by their JSON pointers in a, replace those of a.
-func (a Alert) WithSecrets(with map[string]Secret) Alert {
-	below := make(map[string]Secret, len(with))
-	for path, s := range with {
-		below[strings.TrimPrefix(path, destinationAt)] = s
-	}
-	a.Destination = a.Destination.WithSecrets(below)
-	return a
-}
+// DestinationAt is the pointer of the destination in an alert. All secrets of an alert are below it.
+const DestinationAt = "/destination"
 
 // ForWire returns a copy of d whose JSON holds the values of its secrets, only to send it to the API.
 func (d AlertDestination) ForWire() AlertDestination {

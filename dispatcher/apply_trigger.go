@@ -10,7 +10,7 @@ import (
 
 // resolve writes out what was recognised or left out, as parsed has it, so that the stored definition is complete.
 func (t *Trigger) resolve(parsed *schedule.Schedule) {
-	t.Schedule.resolve(parsed)
+	t.Schedule.Resolve(parsed)
 	t.MisfirePolicy = cmp.Or(t.MisfirePolicy, FireOnce)
 	t.CatchUpWindow = cmp.Or(t.CatchUpWindow, MaxCatchUpWindow)
 }

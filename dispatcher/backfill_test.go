@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -42,15 +43,15 @@ func TestBackfillOverDaylightSavingNights(t *testing.T) {
 			}
 			job := dispatcher.Job{App: "shop", Name: "night", Triggers: map[string]dispatcher.Trigger{"berlin": {Schedule: dispatcher.Schedule{
 				Expression: tt.expression, Dialect: schedule.DialectQuartz, Timezone: "Europe/Berlin", Gap: tt.gap, Overlap: tt.overlap}}}}
-			spec := dispatcher.BackfillSpec{From: day, To: day.Add(3*time.Hour - time.Minute)}
-			for _, order := range []dispatcher.BackfillOrder{dispatcher.BackfillOldestFirst, dispatcher.BackfillLatestFirst} {
+			spec := repeat.BackfillSpec{From: day, To: day.Add(3*time.Hour - time.Minute)}
+			for _, order := range []repeat.BackfillOrder{repeat.BackfillOldestFirst, repeat.BackfillLatestFirst} {
 				spec.Order = order
 				plan, err := spec.Plan(t.Context(), job, nil)
 				if err != nil {
 					t.Fatal(err)
 				}
 				want := slices.Clone(tt.want)
-				if order == dispatcher.BackfillLatestFirst {
+				if order == repeat.BackfillLatestFirst {
 					slices.Reverse(want)
 				}
 				if diff := cmp.Diff(want, clockTimes(walk(t, plan, 1))); diff != "" || plan.Total != len(want) {
@@ -62,9 +63,9 @@ func TestBackfillOverDaylightSavingNights(t *testing.T) {
 }
 
 // walk returns the instants of a plan in its order, in pages.
-func walk(t *testing.T, plan dispatcher.BackfillPlan, page int) (all []dispatcher.BackfillInstant) {
+func walk(t *testing.T, plan repeat.BackfillPlan, page int) (all []repeat.BackfillInstant) {
 	t.Helper()
-	for after := (*dispatcher.BackfillInstant)(nil); ; after = &all[len(all)-1] {
+	for after := (*repeat.BackfillInstant)(nil); ; after = &all[len(all)-1] {
 		next, err := plan.Next(t.Context(), plan.Schedules, after, page)
 		if err != nil {
 			t.Fatal(err)
@@ -76,7 +77,7 @@ func walk(t *testing.T, plan dispatcher.BackfillPlan, page int) (all []dispatche
 	}
 }
 
-func clockTimes(instants []dispatcher.BackfillInstant) (times []string) {
+func clockTimes(instants []repeat.BackfillInstant) (times []string) {
 	for _, one := range instants {
 		times = append(times, one.At.Format("15:04"))
 	}
@@ -101,7 +102,7 @@ func TestPagesOfABackfillHaveEachInstantOnce(t *testing.T) {
 		{App: "shop", Name: "nights", Bases: []string{"base"}, Rules: []schedule.CalendarRule{{From: "20:00", To: "00:00"}}},
 		{App: "shop", Name: "unused"},
 	}
-	spec := dispatcher.BackfillSpec{From: from, To: from.Add(48 * time.Hour), Order: dispatcher.BackfillOldestFirst}
+	spec := repeat.BackfillSpec{From: from, To: from.Add(48 * time.Hour), Order: repeat.BackfillOldestFirst}
 	plan, err := spec.Plan(t.Context(), job, calendars)
 	if err != nil {
 		t.Fatal(err)
@@ -119,7 +120,7 @@ func TestPagesOfABackfillHaveEachInstantOnce(t *testing.T) {
 			t.Errorf("in pages of %d (-want +got):\n%s", page, diff)
 		}
 	}
-	plan.Order = dispatcher.BackfillLatestFirst
+	plan.Order = repeat.BackfillLatestFirst
 	slices.Reverse(all)
 	for _, page := range []int{1, 2, 7, 1000} {
 		if diff := cmp.Diff(all, walk(t, plan, page)); diff != "" {
@@ -138,7 +139,7 @@ func TestBackfillOfNoTrigger(t *testing.T) {
 		"again":  `trigger "again" is a fixed delay: its fires depend on when runs end, so a range holds none; run the job by hand`,
 		"again2": `job again has no trigger "again2"; did you mean again?`,
 	} {
-		_, err := dispatcher.BackfillSpec{Trigger: trigger}.Plan(t.Context(), job, nil)
+		_, err := repeat.BackfillSpec{Trigger: trigger}.Plan(t.Context(), job, nil)
 		if problems, is := err.(input.Problems); !is || problems[0].Message != want { //nolint:errorlint // it is returned as it is
 			t.Errorf("trigger %q: %s, want %q", trigger, fmt.Sprint(err), want)
 		}

@@ -8,16 +8,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Two jobs or triggers of one origin would send the same event ids.
 func TestExportRefusesWrongOrigins(t *testing.T) {
 	t.Parallel()
-	one := func(name, origin string, triggers map[string]string) dispatcher.ExportedJob {
+	one := func(name, origin string, triggers map[string]string) access.ExportedJob {
 		j := job(minutely)
 		j.Name = name
-		exported := dispatcher.ExportedJob{Job: j, Origin: origin, Triggers: map[string]dispatcher.ExportedTrigger{}}
+		exported := access.ExportedJob{Job: j, Origin: origin, Triggers: map[string]dispatcher.ExportedTrigger{}}
 		trigger := j.Triggers["t"]
 		exported.Job.Triggers = map[string]dispatcher.Trigger{}
 		for name, origin := range triggers {
@@ -27,21 +28,21 @@ func TestExportRefusesWrongOrigins(t *testing.T) {
 		return exported
 	}
 	for name, tt := range map[string]struct {
-		jobs []dispatcher.ExportedJob
+		jobs []access.ExportedJob
 		want []string
 	}{
-		"names that were swapped": {[]dispatcher.ExportedJob{
+		"names that were swapped": {[]access.ExportedJob{
 			one("a", "b", map[string]string{"x": "y", "y": "x"}), one("b", "a", nil)}, nil},
-		"names that were used again": {[]dispatcher.ExportedJob{
+		"names that were used again": {[]access.ExportedJob{
 			one("a", "a~2", map[string]string{"x": "x~12", "y": ""}), one("b", "a", nil)}, nil},
-		"two jobs of one origin": {[]dispatcher.ExportedJob{one("a", "", nil), one("b", "a", nil)}, []string{"/jobs/1/origin name_mismatch"}},
-		"two triggers of one origin": {[]dispatcher.ExportedJob{one("a", "", map[string]string{"x": "", "y": "x"})},
+		"two jobs of one origin": {[]access.ExportedJob{one("a", "", nil), one("b", "a", nil)}, []string{"/jobs/1/origin name_mismatch"}},
+		"two triggers of one origin": {[]access.ExportedJob{one("a", "", map[string]string{"x": "", "y": "x"})},
 			[]string{"/jobs/0/triggers/y/origin name_mismatch"}},
-		"origins that are none": {[]dispatcher.ExportedJob{one("a", "A", map[string]string{"x": "x~", "y": "y~2~2"})},
+		"origins that are none": {[]access.ExportedJob{one("a", "A", map[string]string{"x": "x~", "y": "y~2~2"})},
 			[]string{"/jobs/0/origin name_format", "/jobs/0/triggers/x/origin name_format", "/jobs/0/triggers/y/origin name_format"}},
 	} {
-		export := dispatcher.Export{Format: dispatcher.ExportFormat, Installation: "i", ExportedAt: exportedAt,
-			App: dispatcher.App{Name: "crm"}, Jobs: tt.jobs}
+		export := access.Export{Format: access.ExportFormat, Installation: "i", ExportedAt: exportedAt,
+			App: access.App{Name: "crm"}, Jobs: tt.jobs}
 		var problems input.Problems
 		errors.As(export.Validate(), &problems)
 		var got []string

@@ -8,14 +8,16 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 var exportedAt = time.Date(2027, 3, 1, 6, 0, 0, 0, time.UTC)
 
 // movingApp is an export of a job "parent", which "child" and a delivery follow, and of an alert "night".
-func movingApp() dispatcher.Export {
-	one := func(name string) dispatcher.ExportedJob {
+func movingApp() access.Export {
+	one := func(name string) access.ExportedJob {
 		trigger := dispatcher.Trigger{}
 		trigger.SetDefaults()
 		trigger.Expression = "rate(10m)"
@@ -23,26 +25,26 @@ func movingApp() dispatcher.Export {
 		job.SetDefaults()
 		job.Target.Webhook = &dispatcher.Webhook{URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
 		(*dispatcher.JobDefaults)(nil).Fill(&job)
-		return dispatcher.ExportedJob{Job: job, Revision: 1, Triggers: map[string]dispatcher.ExportedTrigger{
+		return access.ExportedJob{Job: job, Revision: 1, Triggers: map[string]dispatcher.ExportedTrigger{
 			"t": {State: dispatcher.TriggerWaiting, AnchorAt: exportedAt}}}
 	}
 	parent, child := one("parent"), one("child")
 	target := parent.Job.Target
 	parent.Job.OnFailure = &dispatcher.Follow{Jobs: []string{"child"}, Target: &target}
-	alert := dispatcher.Alert{App: "app", Name: "night",
-		AlertConditionsOf: dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 1}}}
-	alert.Destination.Webhook = &dispatcher.AlertWebhook{}
-	alert.Destination.Webhook.SetDefaults()
-	alert.Destination.Webhook.URL = "https://pager.example.com/"
-	return dispatcher.Export{
-		Format: dispatcher.ExportFormat, Installation: "there", ExportedAt: exportedAt, App: dispatcher.App{Name: "app", Revision: 1},
-		Jobs: []dispatcher.ExportedJob{parent, child}, Alerts: []dispatcher.Alert{alert.Resolved()},
+	a := alert.Alert{App: "app", Name: "night",
+		AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}
+	a.Destination.Webhook = &dispatcher.AlertWebhook{}
+	a.Destination.Webhook.SetDefaults()
+	a.Destination.Webhook.URL = "https://pager.example.com/"
+	return access.Export{
+		Format: access.ExportFormat, Installation: "there", ExportedAt: exportedAt, App: access.App{Name: "app", Revision: 1},
+		Jobs: []access.ExportedJob{parent, child}, Alerts: []alert.Alert{a.Resolved()},
 	}
 }
 
 // waiting is a run of a job that waits. A run with an id of its own has that of key, and says what it comes from.
-func waiting(job string, kind dispatcher.RunKind, key dispatcher.RunKey, input *dispatcher.RunInput) dispatcher.ExportedRun {
-	run := dispatcher.ExportedRun{Job: job, Kind: kind, ScheduledAt: exportedAt, State: dispatcher.RunRetrying, Attempt: 1, Input: input}
+func waiting(job string, kind dispatcher.RunKind, key dispatcher.RunKey, input *dispatcher.RunInput) access.ExportedRun {
+	run := access.ExportedRun{Job: job, Kind: kind, ScheduledAt: exportedAt, State: dispatcher.RunRetrying, Attempt: 1, Input: input}
 	if kind.HasOwnID() {
 		run.Run = key.String()
 	}
@@ -97,7 +99,7 @@ func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 	missed.Kind = ""
 	ofMissed := &dispatcher.RunInput{Missed: own.String(), Cause: &dispatcher.RunCause{On: string(dispatcher.OnMisfire)}}
 	for name, tt := range map[string]struct {
-		run  dispatcher.ExportedRun
+		run  access.ExportedRun
 		want string
 	}{
 		"a run that follows one of the app": {
@@ -146,7 +148,7 @@ func TestImportedRunsBelongToTheirJobs(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			export := movingApp()
-			export.Waiting = []dispatcher.ExportedRun{tt.run}
+			export.Waiting = []access.ExportedRun{tt.run}
 			got := ""
 			for _, one := range problemsOf(t, export.Validate()) {
 				got += one
@@ -166,13 +168,13 @@ func TestImportedRunsHaveIDsMadeWithTheirSalt(t *testing.T) {
 	missed := own
 	missed.Kind = ""
 	condition := dispatcher.AlertFailure
-	runs := func(salt dispatcher.Salt) map[string]dispatcher.ExportedRun {
+	runs := func(salt dispatcher.Salt) map[string]access.ExportedRun {
 		follower := func(of dispatcher.RunKey, on dispatcher.FollowEvent, job string, kind dispatcher.RunKind) dispatcher.RunKey {
 			return dispatcher.FollowerKey(salt, of, on, dispatcher.JobID("app", job), kind)
 		}
 		told := dispatcher.RunKey{ScheduledAt: exportedAt, Kind: dispatcher.KindAlert,
 			TriggerID: dispatcher.AlertStateID(salt, dispatcher.AlertID("app", "night"), dispatcher.JobID("app", "parent"), condition)}
-		return map[string]dispatcher.ExportedRun{
+		return map[string]access.ExportedRun{
 			"a run of a job": waiting("child", dispatcher.KindChain, follower(own, dispatcher.OnFailure, "child", dispatcher.KindChain),
 				cause(own, dispatcher.OnFailure)),
 			"a delivery": waiting("parent.on_failure", dispatcher.KindFollow,
@@ -194,7 +196,7 @@ func TestImportedRunsHaveIDsMadeWithTheirSalt(t *testing.T) {
 	} {
 		for kind, run := range runs(tt.made) {
 			export := movingApp()
-			export.Salt, export.Waiting = tt.file, []dispatcher.ExportedRun{run}
+			export.Salt, export.Waiting = tt.file, []access.ExportedRun{run}
 			if got := strings.Join(problemsOf(t, export.Validate()), ", "); got != tt.want {
 				t.Errorf("%s with an id of %s: problems are %q, want %q", kind, name, got, tt.want)
 			}
@@ -205,15 +207,15 @@ func TestImportedRunsHaveIDsMadeWithTheirSalt(t *testing.T) {
 // Every number and every instant of an export is one that a database can hold and that a node can count on from.
 func TestNumbersOfAnImportAreBounded(t *testing.T) {
 	t.Parallel()
-	manual := func(change func(*dispatcher.ExportedRun)) func(*dispatcher.Export) {
-		return func(e *dispatcher.Export) {
+	manual := func(change func(*access.ExportedRun)) func(*access.Export) {
+		return func(e *access.Export) {
 			run := waiting("child", dispatcher.KindManual, dispatcher.RunKey{}, nil)
 			change(&run)
-			e.Waiting = []dispatcher.ExportedRun{run}
+			e.Waiting = []access.ExportedRun{run}
 		}
 	}
-	trigger := func(change func(*dispatcher.ExportedTrigger)) func(*dispatcher.Export) {
-		return func(e *dispatcher.Export) {
+	trigger := func(change func(*dispatcher.ExportedTrigger)) func(*access.Export) {
+		return func(e *access.Export) {
 			one := e.Jobs[1].Triggers["t"]
 			change(&one)
 			e.Jobs[1].Triggers["t"] = one
@@ -221,42 +223,42 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 	}
 	year := func(y int) time.Time { return time.Date(y, 1, 1, 0, 0, 0, 0, time.UTC) }
 	for name, tt := range map[string]struct {
-		change func(*dispatcher.Export)
+		change func(*access.Export)
 		want   string
 	}{
-		"as it was exported": {func(*dispatcher.Export) {}, ""},
-		"the most attempts":  {manual(func(r *dispatcher.ExportedRun) { r.Attempt = dispatcher.MostRunAttempts }), ""},
+		"as it was exported": {func(*access.Export) {}, ""},
+		"the most attempts":  {manual(func(r *access.ExportedRun) { r.Attempt = access.MostRunAttempts }), ""},
 		"too many attempts": {
-			manual(func(r *dispatcher.ExportedRun) { r.Attempt = 1<<31 - 1 }), "count_range /waiting_runs/0/attempt",
+			manual(func(r *access.ExportedRun) { r.Attempt = 1<<31 - 1 }), "count_range /waiting_runs/0/attempt",
 		},
 		"one attempt too many": {
-			manual(func(r *dispatcher.ExportedRun) { r.Attempt = dispatcher.MostRunAttempts + 1 }), "count_range /waiting_runs/0/attempt",
+			manual(func(r *access.ExportedRun) { r.Attempt = access.MostRunAttempts + 1 }), "count_range /waiting_runs/0/attempt",
 		},
 		"fewer attempts than none": {
-			manual(func(r *dispatcher.ExportedRun) { r.Attempt = -1 }), "count_range /waiting_runs/0/attempt",
+			manual(func(r *access.ExportedRun) { r.Attempt = -1 }), "count_range /waiting_runs/0/attempt",
 		},
 		"fewer failures than none": {
-			manual(func(r *dispatcher.ExportedRun) { r.Failures = -1 }), "count_range /waiting_runs/0/failures",
+			manual(func(r *access.ExportedRun) { r.Failures = -1 }), "count_range /waiting_runs/0/failures",
 		},
 		"more failures than attempts": {
-			manual(func(r *dispatcher.ExportedRun) { r.Failures = 2 }), "count_range /waiting_runs/0/failures",
+			manual(func(r *access.ExportedRun) { r.Failures = 2 }), "count_range /waiting_runs/0/failures",
 		},
 		"a run before Unix time": {
-			manual(func(r *dispatcher.ExportedRun) { r.ScheduledAt = year(1969) }), "time_range /waiting_runs/0/scheduled_at",
+			manual(func(r *access.ExportedRun) { r.ScheduledAt = year(1969) }), "time_range /waiting_runs/0/scheduled_at",
 		},
 		"a part of a millisecond": {
-			manual(func(r *dispatcher.ExportedRun) { r.ScheduledAt = exportedAt.Add(1) }), "time_range /waiting_runs/0/scheduled_at",
+			manual(func(r *access.ExportedRun) { r.ScheduledAt = exportedAt.Add(1) }), "time_range /waiting_runs/0/scheduled_at",
 		},
 		"an attempt in year 1": {
-			manual(func(r *dispatcher.ExportedRun) { r.NextAttemptAt = new(year(1)) }), "time_range /waiting_runs/0/next_attempt_at",
+			manual(func(r *access.ExportedRun) { r.NextAttemptAt = new(year(1)) }), "time_range /waiting_runs/0/next_attempt_at",
 		},
 		"retries until year 12000": {
-			manual(func(r *dispatcher.ExportedRun) { r.RetryUntil = new(year(12000)) }), "time_range /waiting_runs/0/retry_until",
+			manual(func(r *access.ExportedRun) { r.RetryUntil = new(year(12000)) }), "time_range /waiting_runs/0/retry_until",
 		},
-		"a negative revision of a job":   {func(e *dispatcher.Export) { e.Jobs[1].Revision = -1 }, "count_range /jobs/1/revision"},
-		"a revision beyond JSON":         {func(e *dispatcher.Export) { e.Jobs[1].Revision = 1 << 53 }, "count_range /jobs/1/revision"},
-		"a negative revision of the app": {func(e *dispatcher.Export) { e.App.Revision = -1 }, "count_range /app/revision"},
-		"the largest revision":           {func(e *dispatcher.Export) { e.App.Revision = 1<<63 - 1 }, "count_range /app/revision"},
+		"a negative revision of a job":   {func(e *access.Export) { e.Jobs[1].Revision = -1 }, "count_range /jobs/1/revision"},
+		"a revision beyond JSON":         {func(e *access.Export) { e.Jobs[1].Revision = 1 << 53 }, "count_range /jobs/1/revision"},
+		"a negative revision of the app": {func(e *access.Export) { e.App.Revision = -1 }, "count_range /app/revision"},
+		"the largest revision":           {func(e *access.Export) { e.App.Revision = 1<<63 - 1 }, "count_range /app/revision"},
 		"fewer fires than none": {
 			trigger(func(t *dispatcher.ExportedTrigger) { t.Fired = -1 }), "count_range /jobs/1/triggers/t/fired",
 		},
@@ -276,20 +278,20 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 			trigger(func(t *dispatcher.ExportedTrigger) { t.PausedUntil = new(year(12000)) }), "time_range /jobs/1/triggers/t/paused_until",
 		},
 		"a pause of a job in year 1": {
-			func(e *dispatcher.Export) { e.Jobs[1].PausedUntil = new(year(1)) }, "time_range /jobs/1/paused_until",
+			func(e *access.Export) { e.Jobs[1].PausedUntil = new(year(1)) }, "time_range /jobs/1/paused_until",
 		},
-		"an export of no time": {func(e *dispatcher.Export) { e.ExportedAt = time.Time{} }, "time_range /exported_at"},
+		"an export of no time": {func(e *access.Export) { e.ExportedAt = time.Time{} }, "time_range /exported_at"},
 		"a state that triggers have not": {
 			trigger(func(t *dispatcher.ExportedTrigger) { t.State = "gone" }), "enum /jobs/1/triggers/t/state",
 		},
-		"a mute in year 1": {func(e *dispatcher.Export) { e.Alerts[0].Muted = &dispatcher.AlertMute{Until: new(year(1))} },
+		"a mute in year 1": {func(e *access.Export) { e.Alerts[0].Muted = &alert.Mute{Until: new(year(1))} },
 			"time_range /alerts/0/muted/until"},
-		"a salt":       {func(e *dispatcher.Export) { e.Salt = dispatcher.NewSalt() }, ""},
-		"a short salt": {func(e *dispatcher.Export) { e.Salt = dispatcher.NewSalt()[1:] }, "count_range /salt"},
-		"a long salt":  {func(e *dispatcher.Export) { e.Salt = make(dispatcher.Salt, 1<<20) }, "count_range /salt"},
-		"a run twice": {func(e *dispatcher.Export) {
+		"a salt":       {func(e *access.Export) { e.Salt = dispatcher.NewSalt() }, ""},
+		"a short salt": {func(e *access.Export) { e.Salt = dispatcher.NewSalt()[1:] }, "count_range /salt"},
+		"a long salt":  {func(e *access.Export) { e.Salt = make(dispatcher.Salt, 1<<20) }, "count_range /salt"},
+		"a run twice": {func(e *access.Export) {
 			run := waiting("child", dispatcher.KindManual, dispatcher.RunKey{}, nil)
-			e.Waiting = []dispatcher.ExportedRun{run, run}
+			e.Waiting = []access.ExportedRun{run, run}
 		}, "enum /waiting_runs/1"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -311,12 +313,12 @@ func TestNumbersOfAnImportAreBounded(t *testing.T) {
 func TestValidateOfAnExportStopsAtManyProblems(t *testing.T) {
 	t.Parallel()
 	const many = 5000
-	for what, fill := range map[string]func(*dispatcher.Export){
-		"jobs":      func(e *dispatcher.Export) { e.Jobs = make([]dispatcher.ExportedJob, many) },
-		"alerts":    func(e *dispatcher.Export) { e.Alerts = make([]dispatcher.Alert, many) },
-		"groups":    func(e *dispatcher.Export) { e.Groups = make([]dispatcher.EndpointGroup, many) },
-		"calendars": func(e *dispatcher.Export) { e.Calendars = make([]dispatcher.Calendar, many) },
-		"runs":      func(e *dispatcher.Export) { e.Waiting = make([]dispatcher.ExportedRun, many) },
+	for what, fill := range map[string]func(*access.Export){
+		"jobs":      func(e *access.Export) { e.Jobs = make([]access.ExportedJob, many) },
+		"alerts":    func(e *access.Export) { e.Alerts = make([]alert.Alert, many) },
+		"groups":    func(e *access.Export) { e.Groups = make([]dispatcher.EndpointGroup, many) },
+		"calendars": func(e *access.Export) { e.Calendars = make([]dispatcher.Calendar, many) },
+		"runs":      func(e *access.Export) { e.Waiting = make([]access.ExportedRun, many) },
 	} {
 		export := movingApp()
 		fill(&export)

@@ -214,7 +214,7 @@ func (j Job) Attached(event FollowEvent) Job {
 	job := Job{App: j.App, Name: j.Name + suffix}
 	job.SetDefaults()
 	job.LeaveToApp()
-	job.Origin = originOf(j.CreatedAs()+suffix, job.Name)
+	job.Origin = OriginOf(j.CreatedAs()+suffix, job.Name)
 	for of, follow := range j.EachFollow() {
 		if of == event && follow.Target != nil {
 			job.Target = *follow.Target

@@ -168,7 +168,7 @@ func (j Job) Validate() error {
 	if j.Delivery != "" {
 		input.CheckEnum(&problems, "/delivery", "delivery", j.Delivery, []Delivery{AtLeastOnce, AtMostOnce})
 	}
-	j.Retry.check(&problems, "/retry")
+	j.Retry.Check(&problems, "/retry")
 	j.checkConcurrency(&problems)
 	j.checkCarryState(&problems)
 	j.checkObjective(&problems)

@@ -81,8 +81,8 @@ func (d *JobDefaults) Normal() *JobDefaults {
 	return d
 }
 
-// check adds everything wrong with d, by the rules for what it is filled into.
-func (d *JobDefaults) check(problems *input.Problems, at string) {
+// Check adds everything wrong with d, by the rules for what it is filled into.
+func (d *JobDefaults) Check(problems *input.Problems, at string) {
 	const trigger = "any"
 	hook := Webhook{URL: "https://example.com"}
 	hook.SetDefaults()
@@ -127,7 +127,7 @@ func (j Job) CheckTimezones() error {
 // at, which may name an offset instead.
 func (s Schedule) CheckTimezone() error {
 	var wrong input.Problems
-	s.check(&wrong, "any")
+	s.Check(&wrong, "any")
 	if !s.NeedsTimezone() || slices.ContainsFunc(wrong, func(p input.Problem) bool { return p.Code == input.CodeTimeZoneMissing }) {
 		return nil
 	}

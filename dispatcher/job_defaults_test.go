@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
@@ -86,7 +87,7 @@ func TestDefaultsAreCheckedAsWhatTheyFill(t *testing.T) {
 			MisfirePolicy: dispatcher.Skip, ConcurrencyPolicy: dispatcher.ConcurrencyForbid}, ""},
 	} {
 		var problems input.Problems
-		err := dispatcher.App{Name: "shop", Defaults: &tt.defaults}.Validate()
+		err := access.App{Name: "shop", Defaults: &tt.defaults}.Validate()
 		switch errors.As(err, &problems); {
 		case tt.want == "" && err == nil:
 		case len(problems) != 1 || problems[0].Path+" "+problems[0].Code != tt.want:

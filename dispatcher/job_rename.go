@@ -46,11 +46,11 @@ func (r JobRename) Apply(job Job, now time.Time) (Job, error) {
 	renamed := job
 	renamed.Revision, renamed.UpdatedAt = job.Revision+1, now
 	renamed.Name = cmp.Or(r.Name, job.Name)
-	renamed.Origin = originOf(job.CreatedAs(), renamed.Name)
+	renamed.Origin = OriginOf(job.CreatedAs(), renamed.Name)
 	renamed.Triggers = make(map[string]Trigger, len(job.Triggers))
 	for name, t := range job.Triggers {
 		to := r.trigger(name)
-		t.Origin = originOf(job.triggerOrigin(name), to)
+		t.Origin = OriginOf(job.TriggerOrigin(name), to)
 		renamed.Triggers[to] = t
 	}
 	return renamed, nil

@@ -17,18 +17,18 @@ func (j Job) Key() int64 { return JobID(j.App, j.CreatedAs()) }
 
 // TriggerKey returns the key of the row of one of the job's triggers, or of one that it would get.
 func (j Job) TriggerKey(name string) int64 {
-	return TriggerID(j.App, j.CreatedAs(), j.triggerOrigin(name))
+	return TriggerID(j.App, j.CreatedAs(), j.TriggerOrigin(name))
 }
 
 // Identity returns what H in the expression of one of the job's triggers and its jitter hash.
 func (j Job) Identity(name string) string {
-	return Identity(j.App, j.CreatedAs(), j.triggerOrigin(name))
+	return Identity(j.App, j.CreatedAs(), j.TriggerOrigin(name))
 }
 
-func (j Job) triggerOrigin(name string) string { return cmp.Or(j.Triggers[name].Origin, name) }
+func (j Job) TriggerOrigin(name string) string { return cmp.Or(j.Triggers[name].Origin, name) }
 
-// originOf is the origin of what is called name now, as Origin of a Job or Trigger holds it.
-func originOf(origin, name string) string {
+// OriginOf is the origin of what is called name now, as Origin of a Job or Trigger holds it.
+func OriginOf(origin, name string) string {
 	if origin == name {
 		return ""
 	}

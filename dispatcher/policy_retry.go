@@ -56,8 +56,8 @@ func (r Retry) orDefault() Retry {
 	return r
 }
 
-// check adds everything wrong with r.
-func (r Retry) check(problems *input.Problems, path string) {
+// Check adds everything wrong with r.
+func (r Retry) Check(problems *input.Problems, path string) {
 	if r.IsZero() {
 		return
 	}

@@ -9,13 +9,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // A preview would be worth nothing if the declared trigger fired at other times.
 func TestPreviewMatchesADeclaredTrigger(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{minutely, "rate(7 minutes)", "at(2026-03-02T10:00:01Z)", "0 0 12 ? * MON#2"} {
-		asked := dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: expression}, From: &monday, Count: 1}
+		asked := view.PreviewRequest{Schedule: dispatcher.Schedule{Expression: expression}, From: &monday, Count: 1}
 		preview, err := asked.Preview(t.Context(), nil, monday.Add(time.Hour))
 		if err != nil {
 			t.Fatal(err)
@@ -31,7 +32,7 @@ func TestPreviewMatchesADeclaredTrigger(t *testing.T) {
 func TestPreviewRefusesInvalidSchedules(t *testing.T) {
 	t.Parallel()
 	for _, expression := range []string{"", "delay(30d)", "0 0 30 2 *"} {
-		asked := dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: expression}, Count: 1}
+		asked := view.PreviewRequest{Schedule: dispatcher.Schedule{Expression: expression}, Count: 1}
 		declared := job(minutely, withTrigger(func(t *dispatcher.Trigger) { t.Expression = expression }))
 		var preview input.Problems
 		preview.AddError("/triggers/t", asked.Validate())
@@ -43,11 +44,11 @@ func TestPreviewRefusesInvalidSchedules(t *testing.T) {
 
 func TestPreviewResolvesAndEnds(t *testing.T) {
 	t.Parallel()
-	asked := dispatcher.PreviewRequest{
+	asked := view.PreviewRequest{
 		Schedule: dispatcher.Schedule{Expression: minutely, RepeatCount: 2}, Count: 5,
 	}
 	got, err := asked.Preview(t.Context(), nil, monday)
-	want := dispatcher.Preview{
+	want := view.Preview{
 		Schedule: dispatcher.Schedule{Expression: minutely, Dialect: schedule.DialectUnix, Timezone: "UTC", RepeatCount: 2},
 		From:     monday, FireTimes: []time.Time{monday.Add(time.Minute), monday.Add(2 * time.Minute)},
 	}

@@ -116,7 +116,7 @@ func (h *TriggerHistory) Spans() []Span {
 		if one.NextFireTime == nil {
 			continue
 		}
-		s := Span{Revision: one, From: *one.NextFireTime, Until: endOfTime}
+		s := Span{Revision: one, From: *one.NextFireTime, Until: EndOfTime}
 		if i+1 < len(h.Revisions) {
 			s.Until = h.Revisions[i+1].Settled
 		} else {
@@ -129,8 +129,8 @@ func (h *TriggerHistory) Spans() []Span {
 	return all
 }
 
-// endOfTime is after every fire of every schedule.
-var endOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
+// EndOfTime is after every fire of every schedule.
+var EndOfTime = time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC)
 
 // At returns the revision that decides about a time, and the span that contains the time. The span
 // is nil if the revision did not schedule then; the revision is nil before the first one.

@@ -49,8 +49,8 @@ func (s *Salt) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// check adds a problem if s is no salt. The problem does not tell the salt.
-func (s Salt) check(problems *input.Problems, at string) {
+// Check adds a problem if s is no salt. The problem does not tell the salt.
+func (s Salt) Check(problems *input.Problems, at string) {
 	if len(s) != 0 && len(s) != SaltBytes {
 		problems.Add(at, input.CodeCountRange, "the salt has %d bytes, and not %d; take the file as carillon app export wrote it", len(s),
 			SaltBytes)

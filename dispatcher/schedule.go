@@ -84,8 +84,8 @@ func (s Schedule) IsDelay() bool {
 	return delayed
 }
 
-// check adds everything wrong with s; it does not look at the calendar's content.
-func (s Schedule) check(problems *input.Problems, identity string) {
+// Check adds everything wrong with s; it does not look at the calendar's content.
+func (s Schedule) Check(problems *input.Problems, identity string) {
 	_, err := s.Parse(identity, time.Time{}, nil)
 	problems.AddError("", err)
 	switch {
@@ -97,8 +97,8 @@ func (s Schedule) check(problems *input.Problems, identity string) {
 	}
 }
 
-// resolve writes out what was recognised or defaulted, so that the stored definition is complete.
-func (s *Schedule) resolve(parsed *schedule.Schedule) {
+// Resolve writes out what was recognised or defaulted, so that the stored definition is complete.
+func (s *Schedule) Resolve(parsed *schedule.Schedule) {
 	spec := parsed.Spec()
 	s.Dialect, s.Timezone, s.Gap, s.Overlap = spec.Dialect, spec.Timezone, spec.Gap, spec.Overlap
 }

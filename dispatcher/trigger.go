@@ -70,7 +70,7 @@ func (t *Trigger) SetDefaults() {
 
 // check adds everything wrong with t, which is named identity.
 func (t Trigger) check(problems *input.Problems, identity string) {
-	t.Schedule.check(problems, identity)
+	t.Schedule.Check(problems, identity)
 	t.MisfireAfter.CheckRange(problems, "/misfire_after", time.Second, input.MaxDuration)
 	t.checkMisfires(problems)
 }

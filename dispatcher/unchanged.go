@@ -2,7 +2,6 @@ package dispatcher
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/json"
 	"time"
 )
@@ -32,7 +31,7 @@ func (j Job) Declares(declared Job) bool {
 		return false
 	}
 	is, err := declared.declared()
-	return err == nil && sameJSON(was, is)
+	return err == nil && SameJSON(was, is)
 }
 
 // declared returns j as Apply resolves it, without what is read-only.
@@ -59,32 +58,10 @@ func (j Job) declared() (Job, error) {
 	return j, nil
 }
 
-// Declares tells whether a, which is stored, is what declared would become. Without bounds, declared leaves them.
-func (a App) Declares(declared App) bool {
-	if declared.Bounds == nil {
-		declared.Bounds = a.Bounds
-	}
-	return sameJSON(a.declared(), declared.declared())
-}
-
-// declared returns a with its defaults, without what is read-only.
-func (a App) declared() App {
-	a.Retention = cmp.Or(a.Retention, DefaultRetention)
-	a.Defaults = a.Defaults.Normal()
-	if a.Bounds != nil {
-		bounds := a.Bounds.WithoutDefaults(a.Name).WithDefaults(a.Name)
-		bounds.Suspension = Suspension{}
-		a.Bounds = &bounds
-	}
-	a.Pauses = nil
-	a.AWSExternalID, a.Usage, a.Breaks, a.Revision, a.CreatedAt, a.UpdatedAt = "", nil, nil, 0, time.Time{}, time.Time{}
-	return a
-}
-
 // Declares tells whether c, which is stored, is what declared would become. A calendar that goes with its last use stays
 // if it is declared again.
 func (c Calendar) Declares(declared Calendar) bool {
-	return c.Err == nil && c.RemovalRequestedAt == nil && sameJSON(c.declared(), declared.declared())
+	return c.Err == nil && c.RemovalRequestedAt == nil && SameJSON(c.declared(), declared.declared())
 }
 
 // declared returns c without what is read-only.
@@ -101,7 +78,7 @@ func (g EndpointGroup) Declares(declared EndpointGroup) bool {
 			return false
 		}
 	}
-	return sameJSON(g.declared(), declared.declared())
+	return SameJSON(g.declared(), declared.declared())
 }
 
 // declared returns g with its defaults, without what is read-only.
@@ -111,7 +88,7 @@ func (g EndpointGroup) declared() EndpointGroup {
 	return g
 }
 
-func sameJSON(a, b any) bool {
+func SameJSON(a, b any) bool {
 	was, err := json.Marshal(a)
 	if err != nil {
 		return false

@@ -7,10 +7,11 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // upcoming returns a trigger with its first fire after now.
-func upcoming(t *testing.T, name string, s dispatcher.Schedule, now time.Time) dispatcher.UpcomingTrigger {
+func upcoming(t *testing.T, name string, s dispatcher.Schedule, now time.Time) view.UpcomingTrigger {
 	t.Helper()
 	anchor := now.Add(-time.Hour)
 	parsed, err := s.Parse("app/job/"+name, anchor, nil)
@@ -21,7 +22,7 @@ func upcoming(t *testing.T, name string, s dispatcher.Schedule, now time.Time) d
 	if !ok {
 		t.Fatalf("%s has no fire after %s", s.Expression, now)
 	}
-	return dispatcher.UpcomingTrigger{App: "app", Identity: "app/job/" + name,
+	return view.UpcomingTrigger{App: "app", Identity: "app/job/" + name,
 		Trigger: dispatcher.Trigger{Schedule: s, AnchorAt: anchor, NextFireTime: &next}}
 }
 
@@ -44,7 +45,7 @@ func TestUpcomingCountsEachStep(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			now := time.Date(2026, 10, 24, 22, 3, 21, 0, time.UTC) // the clocks of Berlin go back at 01:00
-			counter := dispatcher.NewUpcomingCounter(now)
+			counter := view.NewUpcomingCounter(now)
 			one := upcoming(t, name, s, now)
 			counter.Add(one, nil)
 			counter.Add(one, nil) // as another job with the same schedule
@@ -55,7 +56,7 @@ func TestUpcomingCountsEachStep(t *testing.T) {
 			}
 			want := make([]int64, len(got.Counts))
 			for _, at := range parsed.Between(now, counter.Until().Add(-time.Millisecond), 1_000_000) {
-				step := int(at.Add(parsed.Delay(at)).Sub(got.From) / dispatcher.UpcomingStep)
+				step := int(at.Add(parsed.Delay(at)).Sub(got.From) / view.UpcomingStep)
 				want[min(step, len(want)-1)] += 2
 			}
 			if len(got.Counts) != 288 || got.Partial || !got.From.Equal(time.Date(2026, 10, 24, 22, 0, 0, 0, time.UTC)) {
@@ -74,13 +75,13 @@ func TestUpcomingCountsEachStep(t *testing.T) {
 func TestUpcomingCountsWhatIsKnownOfDelaysAndOverdueFires(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 10, 2, 0, 0, time.UTC)
-	counter := dispatcher.NewUpcomingCounter(now)
+	counter := view.NewUpcomingCounter(now)
 	next := now.Add(time.Hour)
-	counter.Add(dispatcher.UpcomingTrigger{App: "app", Trigger: dispatcher.Trigger{
+	counter.Add(view.UpcomingTrigger{App: "app", Trigger: dispatcher.Trigger{
 		Schedule: dispatcher.Schedule{Expression: "delay(1m)"}, NextFireTime: &next}}, nil)
 	overdue := upcoming(t, "late", dispatcher.Schedule{Expression: "0 * * * *", Timezone: "UTC"}, now.Add(-3*time.Hour))
 	counter.Add(overdue, nil)
-	counter.Add(dispatcher.UpcomingTrigger{App: "app"}, nil) // nothing is due
+	counter.Add(view.UpcomingTrigger{App: "app"}, nil) // nothing is due
 	got := counter.Fires(now).Counts
 	if got[0] != 3 || got[12] != 2 {
 		t.Errorf("the first step has %d fires and the thirteenth %d, want 3 overdue ones, and a delay and a fire", got[0], got[12])
@@ -91,7 +92,7 @@ func TestUpcomingCountsWhatIsKnownOfDelaysAndOverdueFires(t *testing.T) {
 func TestUpcomingIsBounded(t *testing.T) {
 	t.Parallel()
 	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
-	counter := dispatcher.NewUpcomingCounter(now)
+	counter := view.NewUpcomingCounter(now)
 	for n := range 60 {
 		// A schedule by the second whose names differ shares nothing.
 		one := upcoming(t, fmt.Sprint("t", n), dispatcher.Schedule{Expression: "0/1 * * * * ?", Timezone: "UTC", Jitter: 1}, now)

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -59,8 +60,8 @@ type alertTopicModel struct {
 }
 
 // expandAlert returns the alert that a model describes.
-func expandAlert(ctx context.Context, e *expander, m alertModel) dispatcher.Alert {
-	var a dispatcher.Alert
+func expandAlert(ctx context.Context, e *expander, m alertModel) alert.Alert {
+	var a alert.Alert
 	a.SetDefaults()
 	a.App = e.string("/app", m.App)
 	a.Name = e.string("/name", m.Name)
@@ -124,21 +125,21 @@ func flattenAlertTopic(ctx context.Context, diags *diag.Diagnostics, t *dispatch
 	})
 }
 
-func expandFailures(ctx context.Context, e *expander, object types.Object) *dispatcher.AlertFailures {
+func expandFailures(ctx context.Context, e *expander, object types.Object) *alert.Failures {
 	var m alertFailureModel
 	if !e.object(ctx, "/failure", object, &m) {
 		return nil
 	}
-	var f dispatcher.AlertFailures
+	var f alert.Failures
 	f.SetDefaults()
 	f.After = e.whole("/failure/after", m.After, f.After, input.CodeCountRange, "give a whole number, at least 1")
 	f.RepeatEvery = e.whole("/failure/repeat_every", m.RepeatEvery, 0, input.CodeCountRange, "give a whole number, or 0 for never")
 	return &f
 }
 
-func expandMute(ctx context.Context, e *expander, pointer string, object types.Object) dispatcher.AlertMuteWindow {
+func expandMute(ctx context.Context, e *expander, pointer string, object types.Object) alert.MuteWindow {
 	var m muteModel
-	var w dispatcher.AlertMuteWindow
+	var w alert.MuteWindow
 	if !e.object(ctx, pointer, object, &m) {
 		return w
 	}
@@ -162,10 +163,10 @@ func (e *expander) optionalTime(pointer string, v durationString) input.Duration
 
 // flattenAlert returns the model of an alert from the API. prior is the plan or state that it replaces; flatten.go says why
 // that matters.
-func flattenAlert(ctx context.Context, diags *diag.Diagnostics, a dispatcher.Alert, prior alertModel) alertModel {
+func flattenAlert(ctx context.Context, diags *diag.Diagnostics, a alert.Alert, prior alertModel) alertModel {
 	var before alertDestinationModel
 	(&expander{}).object(ctx, "", prior.Destination, &before)
-	var leftOut dispatcher.Alert
+	var leftOut alert.Alert
 	leftOut.SetDefaults()
 	return alertModel{
 		ID:           types.StringValue(a.App + "/" + a.Name),
@@ -209,7 +210,7 @@ func flattenSomeTime(d input.Duration) durationString {
 	return flattenDuration(d)
 }
 
-func flattenFailures(ctx context.Context, diags *diag.Diagnostics, f *dispatcher.AlertFailures) types.Object {
+func flattenFailures(ctx context.Context, diags *diag.Diagnostics, f *alert.Failures) types.Object {
 	of := failureAttribute().GetType().(types.ObjectType)
 	if f == nil {
 		return nullObject(of)
@@ -220,7 +221,7 @@ func flattenFailures(ctx context.Context, diags *diag.Diagnostics, f *dispatcher
 }
 
 func flattenMutes(
-	ctx context.Context, diags *diag.Diagnostics, mutes []dispatcher.AlertMuteWindow, prior types.List,
+	ctx context.Context, diags *diag.Diagnostics, mutes []alert.MuteWindow, prior types.List,
 ) types.List {
 	of := mutesAttribute().GetType().(types.ListType).ElemType
 	if len(mutes) == 0 && (prior.IsNull() || prior.IsUnknown() || len(prior.Elements()) > 0) {

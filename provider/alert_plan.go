@@ -10,6 +10,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -114,7 +115,7 @@ func (r *alertResource) warnOfUnknownJobs(ctx context.Context, diags *diag.Diagn
 
 // alertSecretsToWrite is secretsToWrite for an alert.
 func alertSecretsToWrite(
-	ctx context.Context, e *expander, alert dispatcher.Alert, config alertModel, state *alertModel,
+	ctx context.Context, e *expander, alert alert.Alert, config alertModel, state *alertModel,
 ) map[string]dispatcher.Secret {
 	var before expander
 	var stored map[string]dispatcher.Secret

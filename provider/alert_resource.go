@@ -6,7 +6,7 @@ import (
 
 	"github.com/hashicorp/terraform-plugin-framework/resource"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -124,7 +124,7 @@ func (r *alertResource) ImportState(
 
 // plannedAlert returns the alert to write with the secrets that must be sent, and the problems that could not be found at
 // plan because their values were unknown. state is nil for a new alert.
-func plannedAlert(ctx context.Context, plan, config alertModel, state *alertModel) (dispatcher.Alert, input.Problems) {
+func plannedAlert(ctx context.Context, plan, config alertModel, state *alertModel) (alert.Alert, input.Problems) {
 	var e expander
 	alert := expandAlert(ctx, &e, plan)
 	alert = alert.WithSecrets(alertSecretsToWrite(ctx, &e, alert, config, state))

@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -33,10 +33,10 @@ func TestAlertStory(t *testing.T) {
 	golden(t, alertDir+"plan.txt", d.must(t, "plan"))
 	mustSay(t, d.must(t, "apply", "-auto-approve"), "The alert selects no job: billing/on-call")
 	mustChangeNothing(t, d)
-	alert, err := f.outside.Alert(t.Context(), "billing", "default")
-	if err != nil || alert.Failure.After != 2 || !alert.Missed || alert.LateAfter != input.Duration(5*time.Minute) || alert.Recovery ||
-		len(alert.Mutes) != 2 || alert.Retry.MaxAttempts != 5 || !alert.IsDefault() {
-		t.Errorf("alert = %+v, %v", alert, err)
+	a, err := f.outside.Alert(t.Context(), "billing", "default")
+	if err != nil || a.Failure.After != 2 || !a.Missed || a.LateAfter != input.Duration(5*time.Minute) || a.Recovery ||
+		len(a.Mutes) != 2 || a.Retry.MaxAttempts != 5 || !a.IsDefault() {
+		t.Errorf("alert = %+v, %v", a, err)
 	}
 
 	d.must(t, "state", "rm", "carillon_alert.default", "carillon_alert.on_call")
@@ -45,16 +45,16 @@ func TestAlertStory(t *testing.T) {
 	d.must(t, "apply", "-auto-approve") // value_version of the imported one is not known
 	mustChangeNothing(t, d)
 
-	if _, err := f.outside.MuteAlert(t.Context(), "billing", "default", dispatcher.AlertMute{Reason: "a night off"}); err != nil {
+	if _, err := f.outside.MuteAlert(t.Context(), "billing", "default", alert.Mute{Reason: "a night off"}); err != nil {
 		t.Fatal(err)
 	}
 	mustChangeNothing(t, d)
-	if alert, err = f.outside.Alert(t.Context(), "billing", "default"); err != nil || alert.Muted == nil {
-		t.Errorf("alert = %+v, %v, want it to stay muted", alert, err)
+	if a, err = f.outside.Alert(t.Context(), "billing", "default"); err != nil || a.Muted == nil {
+		t.Errorf("alert = %+v, %v, want it to stay muted", a, err)
 	}
 
-	alert.Missed, alert.Failure, alert.LateAfter = false, nil, alert.LateAfter*2
-	if _, err := f.outside.PutAlert(t.Context(), alert, client.Condition{Existing: true}); err != nil {
+	a.Missed, a.Failure, a.LateAfter = false, nil, a.LateAfter*2
+	if _, err := f.outside.PutAlert(t.Context(), a, client.Condition{Existing: true}); err != nil {
 		t.Fatal(err)
 	}
 	golden(t, alertDir+"drift.txt", planOf(t, d.must(t, "plan")))
@@ -138,7 +138,7 @@ func TestAlertDataSource(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	f.directory(t, contents(t, alertDir+"main.tf"), providerBlock("")).must(t, "apply", "-auto-approve")
-	if _, err := f.outside.MuteAlert(t.Context(), "billing", "on-call", dispatcher.AlertMute{Reason: "a night off"}); err != nil {
+	if _, err := f.outside.MuteAlert(t.Context(), "billing", "on-call", alert.Mute{Reason: "a night off"}); err != nil {
 		t.Fatal(err)
 	}
 	d := f.directory(t, `data "carillon_alert" "on_call" {

@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -302,11 +303,11 @@ func boundsModelOf(ctx context.Context, diags *diag.Diagnostics, b dispatcher.Bo
 // knownApps are apps as the API has them, each read once by those of its jobs that are planned.
 type knownApps struct {
 	mu   sync.Mutex
-	apps map[string]*dispatcher.App // nil: it could not be read
+	apps map[string]*access.App // nil: it could not be read
 }
 
 // appOf returns an app as it is stored; nil: it cannot be read now.
-func (c *connection) appOf(ctx context.Context, name string) *dispatcher.App {
+func (c *connection) appOf(ctx context.Context, name string) *access.App {
 	if c == nil || len(c.unknown) > 0 || name == "" {
 		return nil
 	}
@@ -316,7 +317,7 @@ func (c *connection) appOf(ctx context.Context, name string) *dispatcher.App {
 		return app
 	}
 	if c.apps.apps == nil {
-		c.apps.apps = map[string]*dispatcher.App{}
+		c.apps.apps = map[string]*access.App{}
 	}
 	c.apps.apps[name] = nil // apply reports the error, if it still is so
 	if app, err := c.App(ctx, name); err == nil {

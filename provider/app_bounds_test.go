@@ -11,6 +11,8 @@ import (
 	tfstate "github.com/hashicorp/terraform-plugin-testing/terraform"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -95,7 +97,7 @@ func TestBoundsOfAnAppAreDeclaredAndReadBack(t *testing.T) {
 		},
 		resource.TestStep{ // an operator changes them elsewhere
 			PreConfig: do(t, func(ctx context.Context) error {
-				heavier := dispatcher.App{Name: "crm", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 9}}
+				heavier := access.App{Name: "crm", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 9}}
 				_, err := f.outside.PutApp(ctx, heavier, client.Condition{Existing: true})
 				return err
 			}),
@@ -208,11 +210,11 @@ func TestJobsThatAChangeOfBoundsBreaksAreShown(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	alert := dispatcher.Alert{App: "crm", Name: "on-call"}
-	alert.Failure = &dispatcher.AlertFailures{}
-	alert.Destination.Webhook = &dispatcher.AlertWebhook{Webhook: dispatcher.Webhook{URL: "https://alerts.example.com/"}}
-	alert.Destination.Webhook.SetDefaults()
-	if _, err := f.outside.PutAlert(t.Context(), alert, client.Condition{}); err != nil {
+	a := alert.Alert{App: "crm", Name: "on-call"}
+	a.Failure = &alert.Failures{}
+	a.Destination.Webhook = &dispatcher.AlertWebhook{Webhook: dispatcher.Webhook{URL: "https://alerts.example.com/"}}
+	a.Destination.Webhook.SetDefaults()
+	if _, err := f.outside.PutAlert(t.Context(), a, client.Condition{}); err != nil {
 		t.Fatal(err)
 	}
 	bounded := `resource "carillon_app" "crm" {

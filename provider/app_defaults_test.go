@@ -11,6 +11,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/statecheck"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -148,7 +149,7 @@ func TestDefaultsOfAnAppElsewhereAreRead(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
-	app := dispatcher.App{Name: "crm", Enabled: true, Defaults: &dispatcher.JobDefaults{
+	app := access.App{Name: "crm", Enabled: true, Defaults: &dispatcher.JobDefaults{
 		Timezone: "Asia/Kolkata", Headers: map[string]string{"X-Team": "crm"},
 	}}
 	if _, err := f.outside.PutApp(t.Context(), app, client.Condition{}); err != nil {

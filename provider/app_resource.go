@@ -15,6 +15,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/types"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -165,7 +166,7 @@ func (r *appResource) Read(ctx context.Context, req resource.ReadRequest, resp *
 }
 
 // stored sets the state after a change, and warns of the jobs and alerts that it breaks.
-func (r *appResource) stored(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, app dispatcher.App, plan appModel) {
+func (r *appResource) stored(ctx context.Context, state *tfsdk.State, diags *diag.Diagnostics, app access.App, plan appModel) {
 	r.conn.bounds.set(app.Name, app.Bounds)
 	r.conn.defaults.set(app.Name, plannedDefaults{app.Defaults, true})
 	warnOfBreaks(diags, app)
@@ -173,7 +174,7 @@ func (r *appResource) stored(ctx context.Context, state *tfsdk.State, diags *dia
 }
 
 // warnOfBreaks warns of what a change of bounds breaks.
-func warnOfBreaks(diags *diag.Diagnostics, app dispatcher.App) {
+func warnOfBreaks(diags *diag.Diagnostics, app access.App) {
 	if app.Breaks.None() {
 		return
 	}
@@ -248,8 +249,8 @@ func (r *appResource) ImportState(
 }
 
 // expandApp returns the app that a model describes.
-func expandApp(ctx context.Context, e *expander, m appModel) dispatcher.App {
-	var app dispatcher.App
+func expandApp(ctx context.Context, e *expander, m appModel) access.App {
+	var app access.App
 	app.SetDefaults()
 	app.Name = e.string("/name", m.Name)
 	app.Description = e.string("/description", m.Description)
@@ -265,7 +266,7 @@ func expandApp(ctx context.Context, e *expander, m appModel) dispatcher.App {
 }
 
 // flattenApp returns the model of an app from the API. prior is the plan or state that it replaces.
-func flattenApp(ctx context.Context, diags *diag.Diagnostics, app dispatcher.App, prior appModel) appModel {
+func flattenApp(ctx context.Context, diags *diag.Diagnostics, app access.App, prior appModel) appModel {
 	bounds := dispatcher.Bounds{}.WithDefaults(app.Name)
 	if app.Bounds != nil {
 		bounds = *app.Bounds

@@ -9,6 +9,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/plancheck"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -43,7 +44,7 @@ func TestAppIsCreatedChangedAndImported(t *testing.T) {
 		},
 		resource.TestStep{
 			PreConfig: do(t, func(ctx context.Context) error {
-				edited := dispatcher.App{Name: "crm", Description: "edited outside", Enabled: true}
+				edited := access.App{Name: "crm", Description: "edited outside", Enabled: true}
 				_, err := f.outside.PutApp(ctx, edited, client.Condition{Existing: true})
 				return err
 			}),

@@ -18,6 +18,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -54,7 +55,7 @@ func newFixture(t *testing.T) *fixture {
 	server := httptest.NewServer(api.New(s, api.Options{Logger: slog.New(slog.DiscardHandler)}))
 	t.Cleanup(server.Close)
 	f := &fixture{store: s, endpoint: server.URL}
-	f.token = f.newToken(t, dispatcher.APIToken{Name: "terraform", Scopes: dispatcher.Scopes()})
+	f.token = f.newToken(t, access.APIToken{Name: "terraform", Scopes: access.Scopes()})
 	f.outside, err = client.New(f.endpoint, f.token, client.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -62,7 +63,7 @@ func newFixture(t *testing.T) *fixture {
 	return f
 }
 
-func (f *fixture) newToken(t *testing.T, token dispatcher.APIToken) string {
+func (f *fixture) newToken(t *testing.T, token access.APIToken) string {
 	t.Helper()
 	secret, hash := api.NewToken()
 	token.ID, token.Hash = api.NewTokenID(), hash

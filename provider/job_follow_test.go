@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -129,7 +130,7 @@ func TestCyclesOfFollowersAreToldAtPlan(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
-	if _, err := f.outside.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, client.Condition{Absent: true}); err != nil {
+	if _, err := f.outside.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{Absent: true}); err != nil {
 		t.Fatal(err)
 	}
 	chain := followed("a", "carillon_job.b.name") + followed("b", "carillon_job.c.name")

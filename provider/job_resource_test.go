@@ -17,6 +17,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-testing/tfjsonpath"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -268,7 +269,7 @@ func TestChangeBetweenPlanAndApplyIsRefused(t *testing.T) {
 		return f.outside.DeleteJob(ctx, "crm", "nightly", client.Condition{Existing: true})
 	})
 	editApp := between(func(ctx context.Context) error {
-		edited := dispatcher.App{Name: "crm", Description: "edited outside", Enabled: true}
+		edited := access.App{Name: "crm", Description: "edited outside", Enabled: true}
 		_, err := f.outside.PutApp(ctx, edited, client.Condition{Existing: true})
 		return err
 	})
@@ -314,7 +315,7 @@ func TestExistingJobIsNotOverwritten(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t)
 	create := between(func(ctx context.Context) error {
-		_, err := f.outside.PutApp(ctx, dispatcher.App{Name: "crm", Enabled: true}, client.Condition{})
+		_, err := f.outside.PutApp(ctx, access.App{Name: "crm", Enabled: true}, client.Condition{})
 		return err
 	})
 	createJob := between(func(ctx context.Context) error {

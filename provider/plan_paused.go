@@ -12,6 +12,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-framework/path"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -94,7 +95,7 @@ func by(who string, since, until *time.Time, reason string) string {
 }
 
 // warnOfApp says that no job of an app runs, and why.
-func (c *connection) warnOfApp(diags *diag.Diagnostics, app *dispatcher.App) {
+func (c *connection) warnOfApp(diags *diag.Diagnostics, app *access.App) {
 	if app == nil {
 		return
 	}

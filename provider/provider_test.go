@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -94,7 +94,7 @@ func TestReadOnlyTokenIsReported(t *testing.T) {
 	need.Step(t, "provider")
 	t.Parallel()
 	f := newFixture(t)
-	token := f.newToken(t, dispatcher.APIToken{ID: "reader", Name: "reader", Scopes: []dispatcher.Scope{dispatcher.ScopeRead}})
+	token := f.newToken(t, access.APIToken{ID: "reader", Name: "reader", Scopes: []access.Scope{access.ScopeRead}})
 	f.directory(t, providerBlock(""), app).with("CARILLON_TOKEN="+token).mustFail(t, []string{"apply", "-auto-approve"},
 		"The token does not allow this (403)", `Could not create app "crm"`, "the scopes read and write")
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 var _ datasource.DataSourceWithConfigure = (*scheduleDataSource)(nil)
@@ -76,7 +77,7 @@ func (d *scheduleDataSource) Schema(_ context.Context, _ datasource.SchemaReques
 			},
 			"fires": schema.NumberAttribute{
 				Optional: true, MarkdownDescription: fmt.Sprintf("How many fires are wanted, 1 to %d. Default: `%d`.",
-					dispatcher.MaxPreview, dispatcher.DefaultPreview),
+					view.MaxPreview, view.DefaultPreview),
 			},
 			"description": computedString("What the expression means, in words, with the zone's offset at `from`."),
 			"fire_times": schema.ListAttribute{
@@ -130,8 +131,8 @@ func localTime(s *schedule.Schedule, at time.Time) string {
 	return s.In(at).Format("Mon 2006-01-02 15:04:05 -07:00")
 }
 
-func expandPreview(e *expander, m scheduleModel) dispatcher.PreviewRequest {
-	asked := dispatcher.PreviewRequest{
+func expandPreview(e *expander, m scheduleModel) view.PreviewRequest {
+	asked := view.PreviewRequest{
 		App: e.string("/app", m.App), Identity: e.string("/identity", m.Identity), From: e.instant("/from", m.From),
 		Schedule: dispatcher.Schedule{
 			Expression: e.string("/expression", m.Expression), Timezone: e.string("/timezone", m.Timezone),
@@ -142,11 +143,11 @@ func expandPreview(e *expander, m scheduleModel) dispatcher.PreviewRequest {
 	expandOptional(e, "/gap", m.Gap, &asked.Gap)
 	expandOptional(e, "/overlap", m.Overlap, &asked.Overlap)
 	expandOptional(e, "/on_excluded", m.OnExcluded, &asked.OnExcluded)
-	rule := fmt.Sprintf("give a number from 1 to %d", dispatcher.MaxPreview)
-	asked.Count = e.whole("/fires", m.Count, dispatcher.DefaultPreview, input.CodeCountRange, rule)
-	if asked.Count < 1 || asked.Count > dispatcher.MaxPreview {
+	rule := fmt.Sprintf("give a number from 1 to %d", view.MaxPreview)
+	asked.Count = e.whole("/fires", m.Count, view.DefaultPreview, input.CodeCountRange, rule)
+	if asked.Count < 1 || asked.Count > view.MaxPreview {
 		e.problems.Add("/fires", input.CodeCountRange, "fires %d is out of range; %s", asked.Count, rule)
-		asked.Count = dispatcher.DefaultPreview
+		asked.Count = view.DefaultPreview
 	}
 	return asked
 }

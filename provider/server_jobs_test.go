@@ -13,6 +13,7 @@ import (
 	"github.com/hashicorp/terraform-plugin-go/tftypes"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/provider"
@@ -34,7 +35,7 @@ func newTwin(t *testing.T, s tfprotov6.ProviderServer) *twin {
 	t.Helper()
 	f := newFixture(t)
 	for _, name := range []string{"crm", "shop"} {
-		a := dispatcher.App{Name: name, Enabled: true, Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"}}
+		a := access.App{Name: name, Enabled: true, Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"}}
 		if _, err := f.outside.PutApp(t.Context(), a, client.Condition{Absent: true}); err != nil {
 			t.Fatal(err)
 		}

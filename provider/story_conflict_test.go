@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -21,7 +22,7 @@ func TestStoryConflictsSayWhoChangedWhatAndWhen(t *testing.T) {
 		main := contents(t, dir+"main.tf")
 		d := f.directory(t, main, providerBlock(""))
 		d.must(t, "apply", "-auto-approve")
-		ann, err := client.New(f.endpoint, f.newToken(t, dispatcher.APIToken{Name: "ann", Scopes: dispatcher.Scopes()}), client.Options{})
+		ann, err := client.New(f.endpoint, f.newToken(t, access.APIToken{Name: "ann", Scopes: access.Scopes()}), client.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,7 +60,7 @@ func TestStoryConflictsSayWhoChangedWhatAndWhen(t *testing.T) {
 			must(ann.DeleteJob(t.Context(), "crm", "weekly", existing))
 		}))
 		golden(t, dir+"app_refused.txt", refused("app", func() {
-			_, err := ann.PutApp(t.Context(), dispatcher.App{Name: "crm", Enabled: true, Description: "Ann's"}, existing)
+			_, err := ann.PutApp(t.Context(), access.App{Name: "crm", Enabled: true, Description: "Ann's"}, existing)
 			must(err)
 		}))
 		stored, err := f.outside.App(t.Context(), "crm")

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listAlerts(r *request) (response, error) {
-	name := func(alert dispatcher.Alert) string { return alert.Name }
-	return pagedByName(r, name, func(page input.Page) ([]dispatcher.Alert, error) {
+	name := func(alert alert.Alert) string { return alert.Name }
+	return pagedByName(r, name, func(page input.Page) ([]alert.Alert, error) {
 		return a.store.Alerts(r.Context(), r.PathValue("app"), page)
 	})
 }
@@ -22,11 +23,11 @@ func (a *API) getAlert(r *request) (response, error) {
 }
 
 func (a *API) putAlert(r *request) (response, error) {
-	alert := dispatcher.Alert{App: r.PathValue("app"), Name: r.PathValue("alert")}
-	problems := r.decode(&alert)
-	mustMatch(&problems, "/app", alert.App, r.PathValue("app"))
-	mustMatch(&problems, "/name", alert.Name, r.PathValue("alert"))
-	return put(a, r, alert, problems, a.store.PutAlert, func(stored dispatcher.Alert) int64 { return stored.Revision })
+	one := alert.Alert{App: r.PathValue("app"), Name: r.PathValue("alert")}
+	problems := r.decode(&one)
+	mustMatch(&problems, "/app", one.App, r.PathValue("app"))
+	mustMatch(&problems, "/name", one.Name, r.PathValue("alert"))
+	return put(a, r, one, problems, a.store.PutAlert, func(stored alert.Alert) int64 { return stored.Revision })
 }
 
 func (a *API) deleteAlert(r *request) (response, error) {
@@ -37,7 +38,7 @@ func (a *API) deleteAlert(r *request) (response, error) {
 
 // muteAlert has no condition, as all that follow: a mute and an acknowledgement are no revision.
 func (a *API) muteAlert(r *request) (response, error) {
-	var mute dispatcher.AlertMute
+	var mute alert.Mute
 	problems := r.decodeIfAny(&mute)
 	addInvalid(&problems, mute.Validate())
 	if err := r.acceptable(problems); err != nil {
@@ -58,7 +59,7 @@ func (a *API) unmuteAlert(r *request) (response, error) {
 }
 
 func (a *API) acknowledgeAlert(r *request) (response, error) {
-	var asked dispatcher.AlertAcknowledgement
+	var asked alert.Acknowledgement
 	problems := r.decode(&asked)
 	addInvalid(&problems, asked.Validate())
 	if err := r.acceptable(problems); err != nil {
@@ -79,7 +80,7 @@ type alertWithdrawal struct {
 func (a *API) withdrawAcknowledgement(r *request) (response, error) {
 	var asked alertWithdrawal
 	problems := r.decode(&asked)
-	addInvalid(&problems, dispatcher.AlertAcknowledgement{Job: asked.Job, Condition: asked.Condition}.Validate())
+	addInvalid(&problems, alert.Acknowledgement{Job: asked.Job, Condition: asked.Condition}.Validate())
 	if err := r.acceptable(problems); err != nil {
 		return response{}, err
 	}
@@ -114,7 +115,7 @@ func (r *request) acceptable(problems input.Problems) error {
 func (a *API) listAlertStates(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
-	query := dispatcher.AlertStateQuery{
+	query := alert.StateQuery{
 		App: r.PathValue("app"), Alert: values.Get("alert"), Job: values.Get("job"), Page: r.page(&problems, isAlertStateCursor),
 	}
 	r.checkNames(&problems, "alert", "job")
@@ -128,8 +129,8 @@ func (a *API) listAlertStates(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	key := func(s dispatcher.AlertState) string { return s.Cursor() }
-	return paged(query.Page, key, func(page input.Page) ([]dispatcher.AlertState, error) {
+	key := func(s alert.State) string { return s.Cursor() }
+	return paged(query.Page, key, func(page input.Page) ([]alert.State, error) {
 		query.Page = page
 		return a.store.AlertStates(r.Context(), query)
 	})
@@ -138,7 +139,7 @@ func (a *API) listAlertStates(r *request) (response, error) {
 func (a *API) listAlertEvents(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
-	query := dispatcher.AlertEventQuery{
+	query := alert.EventQuery{
 		App: r.PathValue("app"), Alert: values.Get("alert"), Job: values.Get("job"),
 		From: r.instant(&problems, "from"), To: r.instant(&problems, "to"), Page: r.page(&problems, isAlertEventCursor),
 	}
@@ -147,8 +148,8 @@ func (a *API) listAlertEvents(r *request) (response, error) {
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	key := func(e dispatcher.AlertEvent) string { return e.Cursor }
-	return paged(query.Page, key, func(page input.Page) ([]dispatcher.AlertEvent, error) {
+	key := func(e alert.Event) string { return e.Cursor }
+	return paged(query.Page, key, func(page input.Page) ([]alert.Event, error) {
 		query.Page = page
 		return a.store.AlertEvents(r.Context(), query)
 	})

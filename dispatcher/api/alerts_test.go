@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 )
 
@@ -22,16 +23,16 @@ func TestPutReturnsTheResolvedAlert(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
 	got := w.must(http.StatusCreated, "PUT", oneAlert, validAlert)
-	alert := into[dispatcher.Alert](got)
-	if alert.Failure == nil || alert.Failure.After != 1 || !alert.Recovery || alert.Retry.MaxAttempts == 0 || alert.Revision != 1 ||
-		alert.Destination.Webhook.Format != dispatcher.AlertFormatCarillon || alert.Destination.Webhook.Method != "POST" {
-		t.Errorf("alert is %+v, want the defaults", alert)
+	a := into[alert.Alert](got)
+	if a.Failure == nil || a.Failure.After != 1 || !a.Recovery || a.Retry.MaxAttempts == 0 || a.Revision != 1 ||
+		a.Destination.Webhook.Format != dispatcher.AlertFormatCarillon || a.Destination.Webhook.Method != "POST" {
+		t.Errorf("alert is %+v, want the defaults", a)
 	}
-	read := into[dispatcher.Alert](w.must(http.StatusOK, "GET", oneAlert, ""))
-	if diff := cmp.Diff(alert, read); diff != "" {
+	read := into[alert.Alert](w.must(http.StatusOK, "GET", oneAlert, ""))
+	if diff := cmp.Diff(a, read); diff != "" {
 		t.Errorf("GET differs from what PUT returned (-put +get):\n%s", diff)
 	}
-	listed := into[struct{ Items []dispatcher.Alert }](w.must(http.StatusOK, "GET", oneApp+"/alerts", ""))
+	listed := into[struct{ Items []alert.Alert }](w.must(http.StatusOK, "GET", oneApp+"/alerts", ""))
 	if len(listed.Items) != 1 || listed.Items[0].Name != "on-call" {
 		t.Errorf("alerts are %+v", listed.Items)
 	}
@@ -78,17 +79,17 @@ func TestMutesAreNoRevision(t *testing.T) {
 	w.must(http.StatusCreated, "PUT", oneApp, `{}`)
 	w.must(http.StatusCreated, "PUT", oneAlert, validAlert)
 	until := time.Now().Add(time.Hour).UTC().Truncate(time.Millisecond)
-	muted := into[dispatcher.Alert](w.must(http.StatusOK, "POST", oneAlert+"/mute",
+	muted := into[alert.Alert](w.must(http.StatusOK, "POST", oneAlert+"/mute",
 		`{"reason":"we know","until":"`+until.Format(time.RFC3339Nano)+`"}`))
 	if mute := muted.Muted; muted.Revision != 1 || mute == nil || mute.Reason != "we know" || mute.By == "" || !mute.Until.Equal(until) {
 		t.Errorf("muted alert is %+v", muted)
 	}
 	w.do("POST", oneAlert+"/mute", `{}`, `If-Match: "1"`).refused(http.StatusPreconditionFailed, " precondition_failed")
 	w.must(http.StatusOK, "PUT", oneAlert, strings.Replace(validAlert, "{", `{"description":"x",`, 1), `If-Match: "1"`)
-	if got := into[dispatcher.Alert](w.must(http.StatusOK, "GET", oneAlert, "")); got.Muted == nil || got.Revision != 2 {
+	if got := into[alert.Alert](w.must(http.StatusOK, "GET", oneAlert, "")); got.Muted == nil || got.Revision != 2 {
 		t.Errorf("alert is %+v, want a change that leaves the mute alone", got)
 	}
-	if got := into[dispatcher.Alert](w.must(http.StatusOK, "POST", oneAlert+"/unmute", "")); got.Muted != nil {
+	if got := into[alert.Alert](w.must(http.StatusOK, "POST", oneAlert+"/unmute", "")); got.Muted != nil {
 		t.Errorf("alert is %+v, want no mute", got)
 	}
 	w.do("POST", oneApp+"/alerts/none/mute", "").refused(http.StatusNotFound, " not_found")

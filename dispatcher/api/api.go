@@ -13,9 +13,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // Options tunes an API. The zero value works.
@@ -58,7 +62,7 @@ type Identities interface {
 	// Identify returns the token that stands for the identity, with an id that begins with "oidc:". An error with a
 	// method BadToken, which says why, means that the JWT is not valid or that no rule fits it. Any other one
 	// means that it could not be checked. No error holds the JWT or a part of it.
-	Identify(ctx context.Context, jwt string, now time.Time) (dispatcher.APIToken, error)
+	Identify(ctx context.Context, jwt string, now time.Time) (access.APIToken, error)
 }
 
 // Executors asks executors of groups of kind xxl_job. The calls name the group with the values of its secrets.
@@ -139,7 +143,7 @@ func New(store Store, o Options) *API {
 	tokens := newTokenCache(store, bounds.TokenCache)
 	a := &API{store: tokens, tokens: tokens, opts: o, log: o.Logger, limits: bounds, refusals: newRefusals(store, o.Logger),
 		registrations: newRegistrations(o.Logger), forecasts: newForecasts(store, o.Logger),
-		evaluations: newEvaluations(), work: newWork(), strays: newStrays(), outage: outageTokens{byHash: map[[32]byte]dispatcher.APIToken{}}}
+		evaluations: newEvaluations(), work: newWork(), strays: newStrays(), outage: outageTokens{byHash: map[[32]byte]access.APIToken{}}}
 	a.mux = a.newMux()
 	a.transfers = limit.Transfers(http.HandlerFunc(a.serve))
 	a.notFound = a.handle(route{path: "/", serve: (*API).unknownRoute})
@@ -197,33 +201,33 @@ func Starting(o Options) http.Handler {
 // Store is what the API asks of a store. The interfaces of package dispatcher say what the methods
 // do.
 type Store interface {
-	dispatcher.Definitions
+	access.Definitions
 	dispatcher.AppPauses
 	dispatcher.Groups
-	dispatcher.Alerts
-	dispatcher.Exports
+	alert.Alerts
+	access.Exports
 	dispatcher.Ledger
-	dispatcher.DeadLetters
+	repeat.DeadLetters
 	dispatcher.Callbacks
-	dispatcher.Backfills
-	dispatcher.BulkActions
+	repeat.Backfills
+	repeat.BulkActions
 	CarriedState(ctx context.Context, app, job string) (dispatcher.CarriedState, error)
 	SetCarriedState(ctx context.Context, app, job string, state json.RawMessage, change input.Change) (dispatcher.CarriedState, error)
 	ObjectiveStatus(ctx context.Context, app, job string) (dispatcher.ObjectiveStatus, error)
 	ObjectiveStatuses(ctx context.Context, app string, page input.Page) ([]dispatcher.ObjectiveStatus, error)
-	dispatcher.AuditLog
-	dispatcher.Overview
-	dispatcher.Timelines
-	Statistics(ctx context.Context, query dispatcher.StatisticsQuery) (dispatcher.Statistics, error)
+	access.AuditLog
+	view.Overview
+	view.Timelines
+	Statistics(ctx context.Context, query view.StatisticsQuery) (view.Statistics, error)
 	verify.Reader
 
 	// Of dispatcher.Credentials:
-	PutToken(ctx context.Context, token dispatcher.APIToken, change input.Change) (dispatcher.APIToken, bool, error)
-	RotateToken(ctx context.Context, name string, rotation dispatcher.TokenRotation, change input.Change) (
-		dispatcher.APIToken, error)
-	Token(ctx context.Context, name string) (dispatcher.APIToken, error)
-	TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error)
-	Tokens(ctx context.Context, page input.Page) ([]dispatcher.APIToken, error)
+	PutToken(ctx context.Context, token access.APIToken, change input.Change) (access.APIToken, bool, error)
+	RotateToken(ctx context.Context, name string, rotation access.TokenRotation, change input.Change) (
+		access.APIToken, error)
+	Token(ctx context.Context, name string) (access.APIToken, error)
+	TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error)
+	Tokens(ctx context.Context, page input.Page) ([]access.APIToken, error)
 	UseTokens(ctx context.Context, used map[string]time.Time) error
 	DeleteToken(ctx context.Context, name string, change input.Change) error
 

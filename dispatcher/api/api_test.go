@@ -18,6 +18,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -71,20 +72,20 @@ func newWorldAt(t testing.TB, o api.Options, of store.Options, dsn string) *worl
 		o.Limits.TokenCache = -1 // so that what a test does to the store counts at once
 	}
 	w.api = api.New(s, o)
-	w.token = w.newToken("admin", dispatcher.Scopes())
+	w.token = w.newToken("admin", access.Scopes())
 	return w
 }
 
 // Scopes of tokens.
 var (
-	reads  = []dispatcher.Scope{dispatcher.ScopeRead}
-	writes = []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}
+	reads  = []access.Scope{access.ScopeRead}
+	writes = []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite}
 )
 
-func (w *world) newToken(name string, scopes []dispatcher.Scope, apps ...string) string {
+func (w *world) newToken(name string, scopes []access.Scope, apps ...string) string {
 	w.t.Helper()
 	secret, hash := api.NewToken()
-	token := dispatcher.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}
+	token := access.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}
 	if err := w.store.CreateToken(w.t.Context(), token); err != nil {
 		w.t.Fatal(err)
 	}

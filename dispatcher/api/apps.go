@@ -7,21 +7,22 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listApps(r *request) (response, error) {
-	read := func(page input.Page) ([]dispatcher.App, error) { return a.store.Apps(r.Context(), page) }
+	read := func(page input.Page) ([]access.App, error) { return a.store.Apps(r.Context(), page) }
 	if bound := r.token.Apps; len(bound) > 0 {
-		read = func(page input.Page) ([]dispatcher.App, error) { return a.boundApps(r.Context(), bound, page) }
+		read = func(page input.Page) ([]access.App, error) { return a.boundApps(r.Context(), bound, page) }
 	}
-	return pagedByName(r, func(app dispatcher.App) string { return app.Name }, read)
+	return pagedByName(r, func(app access.App) string { return app.Name }, read)
 }
 
 // boundApps lists those apps among names that exist. A token is bound to a handful of apps, so reading
 // them one by one is cheaper than searching all apps.
-func (a *API) boundApps(ctx context.Context, names []string, page input.Page) ([]dispatcher.App, error) {
-	var apps []dispatcher.App
+func (a *API) boundApps(ctx context.Context, names []string, page input.Page) ([]access.App, error) {
+	var apps []access.App
 	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
 		if name <= page.Cursor || len(apps) == page.Limit {
 			continue
@@ -44,10 +45,10 @@ func (a *API) getApp(r *request) (response, error) {
 }
 
 func (a *API) putApp(r *request) (response, error) {
-	app := dispatcher.App{Name: r.PathValue("app")}
+	app := access.App{Name: r.PathValue("app")}
 	problems := r.decode(&app)
 	mustMatch(&problems, "/name", app.Name, r.PathValue("app"))
-	return put(a, r, app, problems, a.store.PutApp, func(stored dispatcher.App) int64 { return stored.Revision })
+	return put(a, r, app, problems, a.store.PutApp, func(stored access.App) int64 { return stored.Revision })
 }
 
 // patchApp enables or disables an app and leaves the rest of it unchanged.

@@ -1,7 +1,7 @@
 package api
 
 import (
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -24,10 +24,10 @@ func (a *API) listAudit(r *request) (response, error) {
 }
 
 // auditQuery reads the parameters of the audit log.
-func (r *request) auditQuery() (dispatcher.AuditQuery, error) {
+func (r *request) auditQuery() (access.AuditQuery, error) {
 	var problems input.Problems
 	values := r.URL.Query()
-	query := dispatcher.AuditQuery{
+	query := access.AuditQuery{
 		Actor: values.Get("actor"), Action: values.Get("action"), Subject: values.Get("subject"),
 		From: r.instant(&problems, "from"), To: r.instant(&problems, "to"), Page: r.page(&problems, isAuditID),
 	}
@@ -71,6 +71,6 @@ func (r *request) auditQuery() (dispatcher.AuditQuery, error) {
 }
 
 func isAuditID(text string) bool {
-	_, _, err := dispatcher.ParseAuditID(text)
+	_, _, err := access.ParseAuditID(text)
 	return err == nil
 }

@@ -13,13 +13,14 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
 // auditPage is a response of the route.
 type auditPage struct {
-	Items []dispatcher.AuditEntry
+	Items []access.AuditEntry
 	Next  string
 }
 
@@ -119,7 +120,7 @@ func TestRefusedChangesAreInTheAuditLog(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
-	reader, runner := w.newToken("reader", reads), w.newToken("runner", []dispatcher.Scope{dispatcher.ScopeRun}, "crm")
+	reader, runner := w.newToken("reader", reads), w.newToken("runner", []access.Scope{access.ScopeRun}, "crm")
 	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	for _, one := range []struct {
 		method, path, body, header string
@@ -181,7 +182,7 @@ func TestFloodOfRefusalsIsCounted(t *testing.T) {
 // deaf is a store whose audit log cannot be written.
 type deaf struct{ *store.Store }
 
-func (deaf) RecordRefusal(ctx context.Context, _ dispatcher.AuditEntry) error {
+func (deaf) RecordRefusal(ctx context.Context, _ access.AuditEntry) error {
 	<-ctx.Done()
 	return ctx.Err()
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -72,25 +73,25 @@ func (a *API) authorize(rt route, r *request) error {
 	return nil
 }
 
-func notBound(token dispatcher.APIToken, app string) error {
+func notBound(token access.APIToken, app string) error {
 	return refuse(input.CodeForbidden, "token %s is not bound to app %s", input.Echo(token.Name),
 		input.Echo(app))
 }
 
 // caller finds out whose bearer token it is. The error is the same for every kind of bad token; the log says which it is.
-func (a *API) caller(rt route, r *request) (dispatcher.APIToken, error) {
+func (a *API) caller(rt route, r *request) (access.APIToken, error) {
 	unauthorized := refuse(input.CodeUnauthorized,
 		`a valid bearer token is needed: create one with "carillon token create" and send it as "Authorization: Bearer carillon_…"`)
-	if token, inProcess := r.Context().Value(asKey{}).(dispatcher.APIToken); inProcess {
+	if token, inProcess := r.Context().Value(asKey{}).(access.APIToken); inProcess {
 		if token.Expired(r.now) {
-			return dispatcher.APIToken{}, unauthorized
+			return access.APIToken{}, unauthorized
 		}
 		a.uses.note(token.ID, r.now)
 		return token, nil
 	}
 	secret := r.bearer()
 	if secret == "" {
-		return dispatcher.APIToken{}, unauthorized
+		return access.APIToken{}, unauthorized
 	}
 	find := a.stored
 	if a.opts.Identities != nil && isJWT(secret) {
@@ -98,11 +99,11 @@ func (a *API) caller(rt route, r *request) (dispatcher.APIToken, error) {
 	}
 	token, bad, err := find(rt, r, secret)
 	if err != nil {
-		return dispatcher.APIToken{}, err
+		return access.APIToken{}, err
 	}
 	if bad != "" {
 		r.token, r.bad = token, bad
-		return dispatcher.APIToken{}, unauthorized
+		return access.APIToken{}, unauthorized
 	}
 	a.uses.note(token.ID, r.now)
 	return token, nil
@@ -133,7 +134,7 @@ const (
 // stored finds a token that was made by this installation. The look-up is by hash, so its timing does not reveal which
 // tokens exist. What it finds is
 // kept for a moment: a token that another node revoked stops within Limits.TokenCache.
-func (a *API) stored(rt route, r *request, secret string) (token dispatcher.APIToken, bad string, err error) {
+func (a *API) stored(rt route, r *request, secret string) (token access.APIToken, bad string, err error) {
 	hash := HashToken(secret)
 	if rt.outage {
 		token, err = a.outage.find(r.Context(), a.store, hash, r.now)
@@ -154,7 +155,7 @@ func (a *API) stored(rt route, r *request, secret string) (token dispatcher.APIT
 }
 
 // identified finds the identity that a JWT proves.
-func (a *API) identified(_ route, r *request, jwt string) (token dispatcher.APIToken, bad string, err error) {
+func (a *API) identified(_ route, r *request, jwt string) (token access.APIToken, bad string, err error) {
 	token, err = a.opts.Identities.Identify(r.Context(), jwt, r.now)
 	if why, isBad := errors.AsType[interface {
 		error
@@ -180,7 +181,7 @@ func (r *request) by() input.Change {
 	address, _, _ := net.SplitHostPort(r.RemoteAddr)
 	return input.Change{
 		Actor: r.token.Name, TokenID: r.token.ID, Address: address, RequestID: r.id,
-		Operator: r.token.May(dispatcher.ScopeAdmin) && len(r.token.Apps) == 0, Traceparent: r.traceparent(),
+		Operator: r.token.May(access.ScopeAdmin) && len(r.token.Apps) == 0, Traceparent: r.traceparent(),
 	}
 }
 

@@ -8,13 +8,14 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 // outageTokens are the tokens that were last accepted for a route that also serves while the database is
 // unreachable. Metrics are wanted most then, and a scraper that gets no response sees a dead node instead.
 type outageTokens struct {
 	mu     sync.Mutex
-	byHash map[[32]byte]dispatcher.APIToken
+	byHash map[[32]byte]access.APIToken
 }
 
 const (
@@ -27,7 +28,7 @@ const (
 // find returns the token with this hash as the database has it. If the database does not respond, it returns
 // the token as the database had it last, with its expiry and the end of its rotation, which the caller checks. A token
 // that was revoked or rotated meanwhile is refused as soon as the database responds again.
-func (o *outageTokens) find(ctx context.Context, store Store, hash [32]byte, now time.Time) (dispatcher.APIToken, error) {
+func (o *outageTokens) find(ctx context.Context, store Store, hash [32]byte, now time.Time) (access.APIToken, error) {
 	o.mu.Lock()
 	known, isKnown := o.byHash[hash]
 	o.mu.Unlock()
@@ -40,7 +41,7 @@ func (o *outageTokens) find(ctx context.Context, store Store, hash [32]byte, now
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if len(o.byHash) >= outageTokenLimit {
-		maps.DeleteFunc(o.byHash, func(_ [32]byte, old dispatcher.APIToken) bool { return old.Expired(now) })
+		maps.DeleteFunc(o.byHash, func(_ [32]byte, old access.APIToken) bool { return old.Expired(now) })
 	}
 	switch {
 	case errors.Is(err, dispatcher.ErrNotFound):

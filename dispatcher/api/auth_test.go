@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -107,12 +108,12 @@ func TestBoundTokenSeesOnlyItsApps(t *testing.T) {
 	w.do("PUT", oneJob, validJob).refused(http.StatusForbidden, " forbidden")
 	w.do("GET", "/v1/nodes", "").refused(http.StatusForbidden, " forbidden")
 	for _, path := range []string{"/v1/apps", "/v1/apps?limit=2"} {
-		got := into[page[dispatcher.App]](w.must(http.StatusOK, "GET", path, ""))
+		got := into[page[access.App]](w.must(http.StatusOK, "GET", path, ""))
 		if names := appNames(got.Items); !cmp.Equal(names, []string{"billing", "shop"}) || got.Next != "" {
 			t.Errorf("GET %s lists %v with next %q, want its own two", path, names, got.Next)
 		}
 	}
-	got := into[page[dispatcher.App]](w.must(http.StatusOK, "GET", "/v1/apps?limit=1", ""))
+	got := into[page[access.App]](w.must(http.StatusOK, "GET", "/v1/apps?limit=1", ""))
 	if names := appNames(got.Items); !cmp.Equal(names, []string{"billing"}) || got.Next == "" {
 		t.Errorf("first page of one lists %v with next %q", names, got.Next)
 	}
@@ -143,10 +144,10 @@ func TestNewTokensAreDistinctAndPrefixed(t *testing.T) {
 func TestMetricsAreReadWhileTheDatabaseIsUnreachable(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
-	prometheus := "Authorization: Bearer " + w.newToken("prometheus", dispatcher.Scopes())
-	bound := "Authorization: Bearer " + w.newToken("bound", dispatcher.Scopes(), "shop")
-	unused := "Authorization: Bearer " + w.newToken("unused", dispatcher.Scopes())
-	revoked := "Authorization: Bearer " + w.newToken("revoked", dispatcher.Scopes())
+	prometheus := "Authorization: Bearer " + w.newToken("prometheus", access.Scopes())
+	bound := "Authorization: Bearer " + w.newToken("bound", access.Scopes(), "shop")
+	unused := "Authorization: Bearer " + w.newToken("unused", access.Scopes())
+	revoked := "Authorization: Bearer " + w.newToken("revoked", access.Scopes())
 	w.must(http.StatusOK, "GET", "/metrics", "", prometheus)
 	w.must(http.StatusOK, "GET", "/metrics", "", revoked)
 	w.do("GET", "/metrics", "", bound).refused(http.StatusForbidden, " forbidden")

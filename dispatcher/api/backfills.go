@@ -6,22 +6,23 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 func (a *API) listBackfills(r *request) (response, error) {
 	var problems input.Problems
 	page := r.page(&problems, func(cursor string) bool {
-		_, err := dispatcher.ParseBackfillID(cursor)
+		_, err := repeat.ParseBackfillID(cursor)
 		return err == nil
 	})
-	query := dispatcher.BackfillQuery{App: r.PathValue("app"), Job: r.URL.Query().Get("job")}
+	query := repeat.BackfillQuery{App: r.PathValue("app"), Job: r.URL.Query().Get("job")}
 	if query.Job != "" {
 		input.CheckName(&problems, "/job", query.Job)
 	}
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	return paged(page, func(b dispatcher.Backfill) string { return b.ID }, func(page input.Page) ([]dispatcher.Backfill, error) {
+	return paged(page, func(b repeat.Backfill) string { return b.ID }, func(page input.Page) ([]repeat.Backfill, error) {
 		query.Page = page
 		return a.store.Backfills(r.Context(), query)
 	})
@@ -35,7 +36,7 @@ func (a *API) getBackfill(r *request) (response, error) {
 // createBackfill counts the instants of the range, and begins the backfill unless that is all that is wanted.
 func (a *API) createBackfill(r *request) (response, error) {
 	app, name := r.PathValue("app"), r.PathValue("job")
-	asked := dispatcher.BackfillRequest{}
+	asked := repeat.BackfillRequest{}
 	asked.SetDefaults()
 	problems := r.decode(&asked)
 	asked.From, asked.To = asked.From.UTC().Truncate(time.Millisecond), asked.To.UTC().Truncate(time.Millisecond)
@@ -74,7 +75,7 @@ func (a *API) createBackfill(r *request) (response, error) {
 }
 
 // planBackfill counts the instants of the range by the schedules of the job as it is now.
-func (a *API) planBackfill(r *request, job dispatcher.Job, spec dispatcher.BackfillSpec) (plan dispatcher.BackfillPlan, err error) {
+func (a *API) planBackfill(r *request, job dispatcher.Job, spec repeat.BackfillSpec) (plan repeat.BackfillPlan, err error) {
 	_, calendars, err := a.store.AppCalendars(r.Context(), job.App)
 	if err != nil {
 		return plan, err
@@ -88,7 +89,7 @@ func (a *API) planBackfill(r *request, job dispatcher.Job, spec dispatcher.Backf
 }
 
 // changeBackfill serves pause, resume and cancel.
-func changeBackfill(action dispatcher.BackfillAction) func(*API, *request) (response, error) {
+func changeBackfill(action repeat.BackfillAction) func(*API, *request) (response, error) {
 	return func(a *API, r *request) (response, error) {
 		changed, err := a.store.ChangeBackfill(r.Context(), r.PathValue("app"), r.PathValue("backfill"), action, r.by())
 		if err != nil {

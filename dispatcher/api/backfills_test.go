@@ -7,13 +7,14 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 func TestBackfillIsCountedBegunAndChanged(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declare()
-	count := into[dispatcher.BackfillCount](w.must(http.StatusOK, "POST", oneJob+"/backfill", dryBackfill))
+	count := into[repeat.BackfillCount](w.must(http.StatusOK, "POST", oneJob+"/backfill", dryBackfill))
 	if count.Total != 3 || input.FormatInstant(*count.First) != "2026-01-01T02:00:00.000Z" ||
 		input.FormatInstant(*count.Last) != "2026-01-03T02:00:00.000Z" {
 		t.Errorf("counted %+v, want the three nights", count)
@@ -23,21 +24,21 @@ func TestBackfillIsCountedBegunAndChanged(t *testing.T) {
 	}
 	got := w.must(http.StatusAccepted, "POST", oneJob+"/backfill",
 		`{"from":"2026-01-01T00:00:00Z","to":"2026-01-03T23:59:59Z","trigger":"nightly","payload":{"again":true},"reason":"a gap"}`)
-	begun := into[dispatcher.Backfill](got)
+	begun := into[repeat.Backfill](got)
 	path := oneApp + "/backfills/" + begun.ID
-	if got.Header().Get("Location") != path || begun.Total != 3 || begun.State != dispatcher.BackfillRunning || begun.CreatedBy == "" ||
-		begun.Concurrency != 1 || begun.Order != dispatcher.BackfillOldestFirst || begun.Existing != dispatcher.ExistingSkip {
+	if got.Header().Get("Location") != path || begun.Total != 3 || begun.State != repeat.BackfillRunning || begun.CreatedBy == "" ||
+		begun.Concurrency != 1 || begun.Order != repeat.BackfillOldestFirst || begun.Existing != repeat.ExistingSkip {
 		t.Errorf("begun %+v at %s", begun, got.Header().Get("Location"))
 	}
 	w.do("POST", oneJob+"/backfill", `{"from":"2026-01-01T00:00:00Z","to":"2026-01-03T23:59:59Z"}`).refused(409, " state_conflict")
 	for _, step := range []struct {
 		verb string
-		want dispatcher.BackfillState
+		want repeat.BackfillState
 	}{
-		{"pause", dispatcher.BackfillPaused}, {"pause", dispatcher.BackfillPaused}, {"resume", dispatcher.BackfillRunning},
-		{"cancel", dispatcher.BackfillCancelling},
+		{"pause", repeat.BackfillPaused}, {"pause", repeat.BackfillPaused}, {"resume", repeat.BackfillRunning},
+		{"cancel", repeat.BackfillCancelling},
 	} {
-		if b := into[dispatcher.Backfill](w.must(http.StatusOK, "POST", path+"/"+step.verb, "")); b.State != step.want {
+		if b := into[repeat.Backfill](w.must(http.StatusOK, "POST", path+"/"+step.verb, "")); b.State != step.want {
 			t.Errorf("after %s it is %s, want %s", step.verb, b.State, step.want)
 		}
 	}

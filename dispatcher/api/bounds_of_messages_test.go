@@ -6,7 +6,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -76,7 +76,7 @@ func TestMessagesAboutRunsAreWithinTheBoundsOfTheApp(t *testing.T) {
 					w.do("PUT", path, body).refused(http.StatusUnprocessableEntity, problem)
 					w.must(http.StatusOK, "PUT", appA, `{"bounds":`+tt.allowed+`}`, operator)
 					w.must(http.StatusCreated, "PUT", path, body)
-					app := into[dispatcher.App](w.must(http.StatusOK, "PUT", appA, narrow, operator))
+					app := into[access.App](w.must(http.StatusOK, "PUT", appA, narrow, operator))
 					if got := broken(app.Breaks, event == "alert"); !slices.Equal(got, []string{"told " + problem}) {
 						t.Errorf("narrower bounds break %q, want %q", got, "told "+problem)
 					}
@@ -88,7 +88,7 @@ func TestMessagesAboutRunsAreWithinTheBoundsOfTheApp(t *testing.T) {
 }
 
 // broken returns what of the alerts or the jobs of an app a change of bounds breaks, as "name pointer code".
-func broken(breaks *dispatcher.Breaks, alerts bool) (all []string) {
+func broken(breaks *access.Breaks, alerts bool) (all []string) {
 	if breaks == nil {
 		return nil
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -38,7 +39,7 @@ func TestTokenOfAnAppCannotLiftItsLimits(t *testing.T) {
 		"PATCH enabled": func() reply { return w.must(http.StatusOK, "PATCH", appA, `{"enabled":true}`) },
 		"PUT enabled":   func() reply { return w.must(http.StatusOK, "PUT", appA, `{"enabled":true}`) },
 	} {
-		if app := into[dispatcher.App](write()); !app.Bounds.Suspended {
+		if app := into[access.App](write()); !app.Bounds.Suspended {
 			t.Errorf("%s by the app's token lifts the suspension", name)
 		}
 	}
@@ -119,7 +120,7 @@ func TestChangeOfBoundsShowsTheJobsItBreaks(t *testing.T) {
 			fmt.Sprintf(`{"target":{"webhook":{"url":"https://%s.example.com/"}},"triggers":{}}`, host))
 	}
 	const tight = `{"bounds":{"egress":{"hosts":["two.example.com"]}}}`
-	app := into[dispatcher.App](w.must(http.StatusOK, "PUT", appA, tight, operator))
+	app := into[access.App](w.must(http.StatusOK, "PUT", appA, tight, operator))
 	if app.Breaks == nil || app.Breaks.Count != 1 || app.Breaks.Jobs[0].Job != "one" {
 		t.Errorf("breaks: %+v, want job one", app.Breaks)
 	}
@@ -148,7 +149,7 @@ func TestQuotasNameTheBoundTheFigureAndTheWayOut(t *testing.T) {
 	}
 	again.refused(http.StatusTooManyRequests, " bound_quota")
 	again.says("quotas.manual_runs_per_minute")
-	if app := into[dispatcher.App](w.must(http.StatusOK, "GET", appA, "")); app.Usage == nil || app.Usage.Jobs != 1 {
+	if app := into[access.App](w.must(http.StatusOK, "GET", appA, "")); app.Usage == nil || app.Usage.Jobs != 1 {
 		t.Errorf("usage %+v, want 1 job", app.Usage)
 	}
 }

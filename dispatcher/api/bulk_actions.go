@@ -4,21 +4,21 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 func (a *API) listBulkActions(r *request) (response, error) {
 	var problems input.Problems
 	page := r.page(&problems, func(cursor string) bool {
-		_, err := dispatcher.ParseBulkActionID(cursor)
+		_, err := repeat.ParseBulkActionID(cursor)
 		return err == nil
 	})
 	if err := problems.Err(); err != nil {
 		return response{}, err
 	}
-	key := func(b dispatcher.BulkAction) string { return b.ID }
-	return paged(page, key, func(page input.Page) ([]dispatcher.BulkAction, error) {
+	key := func(b repeat.BulkAction) string { return b.ID }
+	return paged(page, key, func(page input.Page) ([]repeat.BulkAction, error) {
 		return a.store.BulkActions(r.Context(), r.PathValue("app"), page)
 	})
 }
@@ -30,7 +30,7 @@ func (a *API) getBulkAction(r *request) (response, error) {
 
 // createBulkAction counts what the filter selects, and begins the action unless that is all that is wanted.
 func (a *API) createBulkAction(r *request) (response, error) {
-	var asked dispatcher.BulkRequest
+	var asked repeat.BulkRequest
 	problems := r.decode(&asked)
 	asked.Filter.From, asked.Filter.To = asked.Filter.From.UTC().Truncate(time.Millisecond), asked.Filter.To.UTC().Truncate(time.Millisecond)
 	addInvalid(&problems, asked.Validate())
@@ -41,7 +41,7 @@ func (a *API) createBulkAction(r *request) (response, error) {
 		return response{}, err
 	}
 	app := r.PathValue("app")
-	if asked.Action == dispatcher.BulkRunJobs || asked.Action == dispatcher.BulkRetryRuns {
+	if asked.Action == repeat.BulkRunJobs || asked.Action == repeat.BulkRetryRuns {
 		if err := a.checkEnabled(r, app); err != nil {
 			return response{}, err
 		}
@@ -59,7 +59,7 @@ func (a *API) createBulkAction(r *request) (response, error) {
 }
 
 // mayBulk refuses a token without the scope that the same request about a single job or run needs.
-func mayBulk(r *request, action dispatcher.BulkVerb) error {
+func mayBulk(r *request, action repeat.BulkVerb) error {
 	if r.token.May(action.Scope()) {
 		return nil
 	}

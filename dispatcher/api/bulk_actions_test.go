@@ -4,8 +4,8 @@ import (
 	"net/http"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 func TestBulkActionIsRefusedIfTheNumberThatWasAgreedToHasChanged(t *testing.T) {
@@ -13,7 +13,7 @@ func TestBulkActionIsRefusedIfTheNumberThatWasAgreedToHasChanged(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	bulk := oneApp + "/bulk"
-	count := into[dispatcher.BulkCount](w.must(http.StatusOK, "POST", bulk, `{"action":"run_jobs","dry_run":true,"expected":7}`))
+	count := into[repeat.BulkCount](w.must(http.StatusOK, "POST", bulk, `{"action":"run_jobs","dry_run":true,"expected":7}`))
 	if count.Total != 1 || count.More {
 		t.Fatalf("counted %+v, want the one job", count)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 const (
@@ -101,7 +102,7 @@ func TestPreviewUsesCalendarsHashesAndJitter(t *testing.T) {
 	w.declare()
 	w.must(http.StatusCreated, "PUT", oneCalendar, `{"rules":[{"dates":["2026-05-02/2026-05-04"]}]}`)
 	const preview = "/v1/schedules/preview"
-	got := into[dispatcher.Preview](w.must(http.StatusOK, "POST", preview, `{"expression":"0 H * * *","timezone":"UTC",
+	got := into[view.Preview](w.must(http.StatusOK, "POST", preview, `{"expression":"0 H * * *","timezone":"UTC",
 		"identity":"crm/sync/n","app":"crm",
 		"calendar":"holidays","jitter":"10m","from":"2026-05-01T00:00:00Z","count":2}`))
 	if len(got.FireTimes) != 2 || got.FireTimes[1].Sub(got.FireTimes[0]) != 96*time.Hour || len(got.DueTimes) != 2 ||

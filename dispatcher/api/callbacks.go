@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -54,7 +55,7 @@ func (a *API) authorizeCallback(r *request) error {
 		return wrong()
 	}
 	r.attempt, r.app = attempt, run.App
-	r.token = dispatcher.APIToken{Name: dispatcher.ActorCallback, Apps: []string{run.App}}
+	r.token = access.APIToken{Name: dispatcher.ActorCallback, Apps: []string{run.App}}
 	return nil
 }
 

@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -83,7 +83,7 @@ func (a *API) lastChange(r *request, d defined) lastChange {
 		return lastChange{}
 	}
 	refused := false
-	page, err := a.store.AuditEntries(r.Context(), dispatcher.AuditQuery{
+	page, err := a.store.AuditEntries(r.Context(), access.AuditQuery{
 		Apps: []string{r.PathValue("app")}, From: d.changedAt, To: d.changedAt.Add(time.Millisecond), Refused: &refused,
 		Page: input.Page{Limit: changesLooked},
 	})
@@ -104,7 +104,7 @@ const deletionLooked = 24 * time.Hour
 // deletion looks up who deleted what is in the path.
 func (a *API) deletion(r *request) lastChange {
 	refused := false
-	page, err := a.store.AuditEntries(r.Context(), dispatcher.AuditQuery{
+	page, err := a.store.AuditEntries(r.Context(), access.AuditQuery{
 		Apps: []string{r.PathValue("app")}, Action: "delete", Subject: subject(r), From: r.now.Add(-deletionLooked), Refused: &refused,
 		Page: input.Page{Limit: 1},
 	})

@@ -10,7 +10,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -168,7 +168,7 @@ func TestPatchChangesOnlyEnabled(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneApp, `{"description":"customers"}`)
-	got := into[dispatcher.App](w.must(http.StatusOK, "PATCH", oneApp, `{"enabled":false}`))
+	got := into[access.App](w.must(http.StatusOK, "PATCH", oneApp, `{"enabled":false}`))
 	if got.Enabled || got.Description != "customers" || got.Revision != 2 {
 		t.Errorf("app after PATCH is %+v", got)
 	}

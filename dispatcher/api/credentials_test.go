@@ -12,17 +12,19 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // rights is who may use a route, and what happens then. It repeats what routes declare, so that a change of either needs one
 // of the other.
 type rights struct {
-	scope dispatcher.Scope // empty: anyone may use the route
-	or    dispatcher.Scope // allows it, too; empty: no other does
-	fleet bool             // only tokens that are bound to no app may
+	scope access.Scope // empty: anyone may use the route
+	or    access.Scope // allows it, too; empty: no other does
+	fleet bool         // only tokens that are bound to no app may
 	// anyScope permits the route to every token.
 	anyScope bool
 	ok       int // the status for a token that may
@@ -44,83 +46,83 @@ var accesses = map[string]rights{
 	"GET /readyz":       {ok: 200},
 	"GET /version":      {ok: 200},
 	"GET /openapi.json": {ok: 200},
-	"GET /metrics":      {ok: 200, scope: dispatcher.ScopeMetrics, fleet: true},
-	"GET /metrics/jobs": {ok: 200, scope: dispatcher.ScopeMetrics, foreign: 200},
+	"GET /metrics":      {ok: 200, scope: access.ScopeMetrics, fleet: true},
+	"GET /metrics/jobs": {ok: 200, scope: access.ScopeMetrics, foreign: 200},
 
-	"GET /v1/apps":               {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},
-	"GET /v1/apps/{app}":         {ok: 200, scope: dispatcher.ScopeRead},
-	"PUT /v1/apps/{app}":         {ok: 200, scope: dispatcher.ScopeWrite, body: `{"enabled":true,"description":"changed"}`},
-	"PATCH /v1/apps/{app}":       {ok: 200, scope: dispatcher.ScopeWrite, body: `{"enabled":true}`},
-	"DELETE /v1/apps/{app}":      {ok: 204, scope: dispatcher.ScopeWrite, prepare: (*world).emptyApp},
-	"GET /v1/apps/{app}/export":  {ok: 200, scope: dispatcher.ScopeExport, prepare: (*world).disableApp},
-	"POST /v1/apps/{app}/import": {ok: 200, scope: dispatcher.ScopeImport, prepare: (*world).takeApp, suspended: 412},
+	"GET /v1/apps":               {ok: 200, scope: access.ScopeRead, foreign: 200},
+	"GET /v1/apps/{app}":         {ok: 200, scope: access.ScopeRead},
+	"PUT /v1/apps/{app}":         {ok: 200, scope: access.ScopeWrite, body: `{"enabled":true,"description":"changed"}`},
+	"PATCH /v1/apps/{app}":       {ok: 200, scope: access.ScopeWrite, body: `{"enabled":true}`},
+	"DELETE /v1/apps/{app}":      {ok: 204, scope: access.ScopeWrite, prepare: (*world).emptyApp},
+	"GET /v1/apps/{app}/export":  {ok: 200, scope: access.ScopeExport, prepare: (*world).disableApp},
+	"POST /v1/apps/{app}/import": {ok: 200, scope: access.ScopeImport, prepare: (*world).takeApp, suspended: 412},
 
-	"GET /v1/apps/{app}/pauses":            {ok: 200, scope: dispatcher.ScopeRead},
-	"POST /v1/apps/{app}/pauses":           {ok: 201, scope: dispatcher.ScopeWrite, unconditional: true},
-	"DELETE /v1/apps/{app}/pauses/{pause}": {ok: 204, scope: dispatcher.ScopeWrite, unconditional: true, prepare: (*world).pauseApp},
+	"GET /v1/apps/{app}/pauses":            {ok: 200, scope: access.ScopeRead},
+	"POST /v1/apps/{app}/pauses":           {ok: 201, scope: access.ScopeWrite, unconditional: true},
+	"DELETE /v1/apps/{app}/pauses/{pause}": {ok: 204, scope: access.ScopeWrite, unconditional: true, prepare: (*world).pauseApp},
 
-	"GET /v1/apps/{app}/jobs":             {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/jobs/{job}":       {ok: 200, scope: dispatcher.ScopeRead},
-	"PUT /v1/apps/{app}/jobs/{job}":       {ok: 200, scope: dispatcher.ScopeWrite, body: validJob},
-	"DELETE /v1/apps/{app}/jobs/{job}":    {ok: 204, scope: dispatcher.ScopeWrite},
-	"GET /v1/apps/{app}/jobs/{job}/slots": {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/jobs/{job}/state": {ok: 200, scope: dispatcher.ScopeRead},
+	"GET /v1/apps/{app}/jobs":             {ok: 200, scope: access.ScopeRead},
+	"GET /v1/apps/{app}/jobs/{job}":       {ok: 200, scope: access.ScopeRead},
+	"PUT /v1/apps/{app}/jobs/{job}":       {ok: 200, scope: access.ScopeWrite, body: validJob},
+	"DELETE /v1/apps/{app}/jobs/{job}":    {ok: 204, scope: access.ScopeWrite},
+	"GET /v1/apps/{app}/jobs/{job}/slots": {ok: 200, scope: access.ScopeRead},
+	"GET /v1/apps/{app}/jobs/{job}/state": {ok: 200, scope: access.ScopeRead},
 	"PUT /v1/apps/{app}/jobs/{job}/state": {
-		ok: 200, scope: dispatcher.ScopeWrite, body: `{"state":{"n":1}}`, prepare: (*world).carryState,
+		ok: 200, scope: access.ScopeWrite, body: `{"state":{"n":1}}`, prepare: (*world).carryState,
 	},
-	"DELETE /v1/apps/{app}/jobs/{job}/state":                   {ok: 204, scope: dispatcher.ScopeWrite},
-	"GET /v1/apps/{app}/jobs/{job}/objective":                  {ok: 200, scope: dispatcher.ScopeRead, prepare: (*world).carryState},
-	"GET /v1/apps/{app}/objectives":                            {ok: 200, scope: dispatcher.ScopeRead},
-	"POST /v1/apps/{app}/jobs/{job}/run":                       {ok: 202, scope: dispatcher.ScopeRun, suspended: 409},
-	"POST /v1/apps/{app}/jobs/{job}/backfill":                  {ok: 200, scope: dispatcher.ScopeRun, suspended: 409, body: dryBackfill},
-	"POST /v1/apps/{app}/jobs/{job}/pause":                     {ok: 200, scope: dispatcher.ScopeWrite},
-	"POST /v1/apps/{app}/jobs/{job}/resume":                    {ok: 200, scope: dispatcher.ScopeWrite},
-	"POST /v1/apps/{app}/jobs/{job}/rename":                    {ok: 200, scope: dispatcher.ScopeWrite, body: `{"name":"renamed"}`},
-	"POST /v1/apps/{app}/jobs/{job}/triggers/{trigger}/pause":  {ok: 200, scope: dispatcher.ScopeWrite},
-	"POST /v1/apps/{app}/jobs/{job}/triggers/{trigger}/resume": {ok: 200, scope: dispatcher.ScopeWrite},
-	"GET /v1/apps/{app}/jobs/{job}/triggers/{trigger}/explain": {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/jobs/{job}/triggers/{trigger}/strip":   {ok: 200, scope: dispatcher.ScopeRead},
+	"DELETE /v1/apps/{app}/jobs/{job}/state":                   {ok: 204, scope: access.ScopeWrite},
+	"GET /v1/apps/{app}/jobs/{job}/objective":                  {ok: 200, scope: access.ScopeRead, prepare: (*world).carryState},
+	"GET /v1/apps/{app}/objectives":                            {ok: 200, scope: access.ScopeRead},
+	"POST /v1/apps/{app}/jobs/{job}/run":                       {ok: 202, scope: access.ScopeRun, suspended: 409},
+	"POST /v1/apps/{app}/jobs/{job}/backfill":                  {ok: 200, scope: access.ScopeRun, suspended: 409, body: dryBackfill},
+	"POST /v1/apps/{app}/jobs/{job}/pause":                     {ok: 200, scope: access.ScopeWrite},
+	"POST /v1/apps/{app}/jobs/{job}/resume":                    {ok: 200, scope: access.ScopeWrite},
+	"POST /v1/apps/{app}/jobs/{job}/rename":                    {ok: 200, scope: access.ScopeWrite, body: `{"name":"renamed"}`},
+	"POST /v1/apps/{app}/jobs/{job}/triggers/{trigger}/pause":  {ok: 200, scope: access.ScopeWrite},
+	"POST /v1/apps/{app}/jobs/{job}/triggers/{trigger}/resume": {ok: 200, scope: access.ScopeWrite},
+	"GET /v1/apps/{app}/jobs/{job}/triggers/{trigger}/explain": {ok: 200, scope: access.ScopeRead},
+	"GET /v1/apps/{app}/jobs/{job}/triggers/{trigger}/strip":   {ok: 200, scope: access.ScopeRead},
 
-	"GET /v1/apps/{app}/bulk": {ok: 200, scope: dispatcher.ScopeRead},
-	"POST /v1/apps/{app}/bulk": {ok: 200, scope: dispatcher.ScopeRun, or: dispatcher.ScopeWrite,
+	"GET /v1/apps/{app}/bulk": {ok: 200, scope: access.ScopeRead},
+	"POST /v1/apps/{app}/bulk": {ok: 200, scope: access.ScopeRun, or: access.ScopeWrite,
 		suspended: 409, body: dryBulk},
-	"GET /v1/apps/{app}/bulk/{bulk}":                  {ok: 200, scope: dispatcher.ScopeRead},
-	"POST /v1/apps/{app}/bulk/{bulk}/cancel":          {ok: 200, scope: dispatcher.ScopeRun, or: dispatcher.ScopeWrite},
-	"GET /v1/apps/{app}/backfills":                    {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/backfills/{backfill}":         {ok: 200, scope: dispatcher.ScopeRead},
-	"POST /v1/apps/{app}/backfills/{backfill}/pause":  {ok: 200, scope: dispatcher.ScopeRun},
-	"POST /v1/apps/{app}/backfills/{backfill}/resume": {ok: 200, scope: dispatcher.ScopeRun},
-	"POST /v1/apps/{app}/backfills/{backfill}/cancel": {ok: 200, scope: dispatcher.ScopeRun},
+	"GET /v1/apps/{app}/bulk/{bulk}":                  {ok: 200, scope: access.ScopeRead},
+	"POST /v1/apps/{app}/bulk/{bulk}/cancel":          {ok: 200, scope: access.ScopeRun, or: access.ScopeWrite},
+	"GET /v1/apps/{app}/backfills":                    {ok: 200, scope: access.ScopeRead},
+	"GET /v1/apps/{app}/backfills/{backfill}":         {ok: 200, scope: access.ScopeRead},
+	"POST /v1/apps/{app}/backfills/{backfill}/pause":  {ok: 200, scope: access.ScopeRun},
+	"POST /v1/apps/{app}/backfills/{backfill}/resume": {ok: 200, scope: access.ScopeRun},
+	"POST /v1/apps/{app}/backfills/{backfill}/cancel": {ok: 200, scope: access.ScopeRun},
 
-	"GET /v1/apps/{app}/calendars":               {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/calendars/{calendar}":    {ok: 200, scope: dispatcher.ScopeRead},
-	"PUT /v1/apps/{app}/calendars/{calendar}":    {ok: 200, scope: dispatcher.ScopeWrite, body: `{"rules":[{"weekdays":["SAT"]}]}`},
-	"DELETE /v1/apps/{app}/calendars/{calendar}": {ok: 204, scope: dispatcher.ScopeWrite},
+	"GET /v1/apps/{app}/calendars":               {ok: 200, scope: access.ScopeRead},
+	"GET /v1/apps/{app}/calendars/{calendar}":    {ok: 200, scope: access.ScopeRead},
+	"PUT /v1/apps/{app}/calendars/{calendar}":    {ok: 200, scope: access.ScopeWrite, body: `{"rules":[{"weekdays":["SAT"]}]}`},
+	"DELETE /v1/apps/{app}/calendars/{calendar}": {ok: 204, scope: access.ScopeWrite},
 
-	"GET /v1/apps/{app}/groups":                   {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/groups/{group}":           {ok: 200, scope: dispatcher.ScopeRead},
-	"PUT /v1/apps/{app}/groups/{group}":           {ok: 200, scope: dispatcher.ScopeWrite, body: `{}`},
-	"DELETE /v1/apps/{app}/groups/{group}":        {ok: 204, scope: dispatcher.ScopeWrite},
-	"GET /v1/apps/{app}/groups/{group}/status":    {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/groups/{group}/endpoints": {ok: 200, scope: dispatcher.ScopeRead},
-	"PUT /v1/apps/{app}/groups/{group}/endpoints/{endpoint}": {ok: 200, scope: dispatcher.ScopeRegister, or: dispatcher.ScopeWrite,
+	"GET /v1/apps/{app}/groups":                   {ok: 200, scope: access.ScopeRead},
+	"GET /v1/apps/{app}/groups/{group}":           {ok: 200, scope: access.ScopeRead},
+	"PUT /v1/apps/{app}/groups/{group}":           {ok: 200, scope: access.ScopeWrite, body: `{}`},
+	"DELETE /v1/apps/{app}/groups/{group}":        {ok: 204, scope: access.ScopeWrite},
+	"GET /v1/apps/{app}/groups/{group}/status":    {ok: 200, scope: access.ScopeRead},
+	"GET /v1/apps/{app}/groups/{group}/endpoints": {ok: 200, scope: access.ScopeRead},
+	"PUT /v1/apps/{app}/groups/{group}/endpoints/{endpoint}": {ok: 200, scope: access.ScopeRegister, or: access.ScopeWrite,
 		unconditional: true, body: `{"url":"http://10.0.0.2:8080"}`},
-	"DELETE /v1/apps/{app}/groups/{group}/endpoints/{endpoint}": {ok: 204, scope: dispatcher.ScopeRegister, or: dispatcher.ScopeWrite,
+	"DELETE /v1/apps/{app}/groups/{group}/endpoints/{endpoint}": {ok: 204, scope: access.ScopeRegister, or: access.ScopeWrite,
 		unconditional: true},
-	"POST /v1/apps/{app}/groups/{group}/endpoints/{endpoint}/drain":  {ok: 200, scope: dispatcher.ScopeWrite},
-	"POST /v1/apps/{app}/groups/{group}/endpoints/{endpoint}/resume": {ok: 200, scope: dispatcher.ScopeWrite},
+	"POST /v1/apps/{app}/groups/{group}/endpoints/{endpoint}/drain":  {ok: 200, scope: access.ScopeWrite},
+	"POST /v1/apps/{app}/groups/{group}/endpoints/{endpoint}/resume": {ok: 200, scope: access.ScopeWrite},
 
-	"GET /v1/apps/{app}/alerts":                        {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/alerts/{alert}":                {ok: 200, scope: dispatcher.ScopeRead},
-	"PUT /v1/apps/{app}/alerts/{alert}":                {ok: 200, scope: dispatcher.ScopeWrite, body: validAlert},
-	"DELETE /v1/apps/{app}/alerts/{alert}":             {ok: 204, scope: dispatcher.ScopeWrite},
-	"POST /v1/apps/{app}/alerts/{alert}/mute":          {ok: 200, scope: dispatcher.ScopeWrite, body: `{"reason":"tired"}`},
-	"POST /v1/apps/{app}/alerts/{alert}/unmute":        {ok: 200, scope: dispatcher.ScopeWrite},
-	"POST /v1/apps/{app}/alerts/{alert}/acknowledge":   {ok: 409, scope: dispatcher.ScopeRun, body: `{"job":"sync"}`}, // nothing holds
-	"POST /v1/apps/{app}/alerts/{alert}/unacknowledge": {ok: 409, scope: dispatcher.ScopeRun, body: `{"job":"sync"}`},
-	"POST /v1/apps/{app}/alerts/{alert}/test":          {ok: 202, scope: dispatcher.ScopeRun, suspended: 409},
-	"GET /v1/apps/{app}/alert-states":                  {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/alert-events":                  {ok: 200, scope: dispatcher.ScopeRead},
+	"GET /v1/apps/{app}/alerts":                        {ok: 200, scope: access.ScopeRead},
+	"GET /v1/apps/{app}/alerts/{alert}":                {ok: 200, scope: access.ScopeRead},
+	"PUT /v1/apps/{app}/alerts/{alert}":                {ok: 200, scope: access.ScopeWrite, body: validAlert},
+	"DELETE /v1/apps/{app}/alerts/{alert}":             {ok: 204, scope: access.ScopeWrite},
+	"POST /v1/apps/{app}/alerts/{alert}/mute":          {ok: 200, scope: access.ScopeWrite, body: `{"reason":"tired"}`},
+	"POST /v1/apps/{app}/alerts/{alert}/unmute":        {ok: 200, scope: access.ScopeWrite},
+	"POST /v1/apps/{app}/alerts/{alert}/acknowledge":   {ok: 409, scope: access.ScopeRun, body: `{"job":"sync"}`}, // nothing holds
+	"POST /v1/apps/{app}/alerts/{alert}/unacknowledge": {ok: 409, scope: access.ScopeRun, body: `{"job":"sync"}`},
+	"POST /v1/apps/{app}/alerts/{alert}/test":          {ok: 202, scope: access.ScopeRun, suspended: 409},
+	"GET /v1/apps/{app}/alert-states":                  {ok: 200, scope: access.ScopeRead},
+	"GET /v1/apps/{app}/alert-events":                  {ok: 200, scope: access.ScopeRead},
 
 	// Executors have the token of their group, of which every other one is refused with code 500.
 	"POST /xxl-job/{app}/{group}/api/registry": {
@@ -131,55 +133,55 @@ var accesses = map[string]rights{
 	},
 	"POST /xxl-job/{app}/{group}/api/callback": {ok: 200, body: `[{"logId":1,"handleCode":200}]`},
 
-	"GET /v1/apps/{app}/runs":     {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/misfires": {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/timeline": {ok: 200, scope: dispatcher.ScopeRead},
-	"GET /v1/apps/{app}/verify":   {ok: 200, scope: dispatcher.ScopeRead},
+	"GET /v1/apps/{app}/runs":     {ok: 200, scope: access.ScopeRead},
+	"GET /v1/apps/{app}/misfires": {ok: 200, scope: access.ScopeRead},
+	"GET /v1/apps/{app}/timeline": {ok: 200, scope: access.ScopeRead},
+	"GET /v1/apps/{app}/verify":   {ok: 200, scope: access.ScopeRead},
 
-	"GET /v1/apps/{app}/dead-letters":         {ok: 200, scope: dispatcher.ScopeRead},
-	"POST /v1/apps/{app}/dead-letters/replay": {ok: 200, scope: dispatcher.ScopeRun, suspended: 409, body: `{}`},
+	"GET /v1/apps/{app}/dead-letters":         {ok: 200, scope: access.ScopeRead},
+	"POST /v1/apps/{app}/dead-letters/replay": {ok: 200, scope: access.ScopeRun, suspended: 409, body: `{}`},
 
-	"GET /v1/runs/{run}":         {ok: 200, scope: dispatcher.ScopeRead, foreign: 404},
-	"GET /v1/runs/{run}/request": {ok: 200, scope: dispatcher.ScopeRead, foreign: 404},
-	"GET /v1/runs/{run}/log":     {ok: 409, scope: dispatcher.ScopeRead, foreign: 404}, // no executor has it
-	"POST /v1/runs/{run}/cancel": {ok: 200, scope: dispatcher.ScopeRun, foreign: 404},
+	"GET /v1/runs/{run}":         {ok: 200, scope: access.ScopeRead, foreign: 404},
+	"GET /v1/runs/{run}/request": {ok: 200, scope: access.ScopeRead, foreign: 404},
+	"GET /v1/runs/{run}/log":     {ok: 409, scope: access.ScopeRead, foreign: 404}, // no executor has it
+	"POST /v1/runs/{run}/cancel": {ok: 200, scope: access.ScopeRun, foreign: 404},
 	// Its job bounds nothing, so the run has no slot.
-	"POST /v1/runs/{run}/release": {ok: 409, scope: dispatcher.ScopeRun, foreign: 404, prepare: (*world).cancelRun},
-	"POST /v1/runs/{run}/retry":   {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, suspended: 409, prepare: (*world).cancelRun},
+	"POST /v1/runs/{run}/release": {ok: 409, scope: access.ScopeRun, foreign: 404, prepare: (*world).cancelRun},
+	"POST /v1/runs/{run}/retry":   {ok: 200, scope: access.ScopeRun, foreign: 404, suspended: 409, prepare: (*world).cancelRun},
 
-	"POST /v1/runs/{run}/complete":  {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, prepare: (*world).acceptRun},
-	"POST /v1/runs/{run}/fail":      {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, prepare: (*world).acceptRun},
-	"POST /v1/runs/{run}/heartbeat": {ok: 200, scope: dispatcher.ScopeRun, foreign: 404, prepare: (*world).acceptRun},
+	"POST /v1/runs/{run}/complete":  {ok: 200, scope: access.ScopeRun, foreign: 404, prepare: (*world).acceptRun},
+	"POST /v1/runs/{run}/fail":      {ok: 200, scope: access.ScopeRun, foreign: 404, prepare: (*world).acceptRun},
+	"POST /v1/runs/{run}/heartbeat": {ok: 200, scope: access.ScopeRun, foreign: 404, prepare: (*world).acceptRun},
 
-	"GET /v1/nodes":                {ok: 200, scope: dispatcher.ScopeRead, fleet: true},
-	"POST /v1/nodes/{node}/pause":  {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true},
-	"POST /v1/nodes/{node}/resume": {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true},
-	"POST /v1/nodes/{node}/drain":  {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true},
+	"GET /v1/nodes":                {ok: 200, scope: access.ScopeRead, fleet: true},
+	"POST /v1/nodes/{node}/pause":  {ok: 200, scope: access.ScopeAdmin, fleet: true},
+	"POST /v1/nodes/{node}/resume": {ok: 200, scope: access.ScopeAdmin, fleet: true},
+	"POST /v1/nodes/{node}/drain":  {ok: 200, scope: access.ScopeAdmin, fleet: true},
 
-	"GET /v1/rollback":         {ok: 200, scope: dispatcher.ScopeRead, fleet: true, prepare: (*world).rollBack},
-	"POST /v1/rollback/skip":   {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true, prepare: (*world).rollBack},
-	"POST /v1/rollback/replay": {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true, prepare: (*world).rollBack},
+	"GET /v1/rollback":         {ok: 200, scope: access.ScopeRead, fleet: true, prepare: (*world).rollBack},
+	"POST /v1/rollback/skip":   {ok: 200, scope: access.ScopeAdmin, fleet: true, prepare: (*world).rollBack},
+	"POST /v1/rollback/replay": {ok: 200, scope: access.ScopeAdmin, fleet: true, prepare: (*world).rollBack},
 
-	"GET /v1/zones":        {ok: 200, scope: dispatcher.ScopeRead, fleet: true},
-	"POST /v1/zones/use":   {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true, body: zonesBody()},
-	"POST /v1/zones/reset": {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true},
+	"GET /v1/zones":        {ok: 200, scope: access.ScopeRead, fleet: true},
+	"POST /v1/zones/use":   {ok: 200, scope: access.ScopeAdmin, fleet: true, body: zonesBody()},
+	"POST /v1/zones/reset": {ok: 200, scope: access.ScopeAdmin, fleet: true},
 
 	"POST /v1/schedules/preview": {
-		ok: 200, scope: dispatcher.ScopeRead, foreign: 403,
+		ok: 200, scope: access.ScopeRead, foreign: 403,
 		body: `{"expression":"0 0 2 * * ?","timezone":"UTC","app":"crm","calendar":"holidays"}`,
 	},
 
-	"GET /v1/jobs":                   {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},
-	"GET /v1/attention":              {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},
-	"GET /v1/upcoming":               {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},
-	"GET /v1/statistics":             {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},
-	"GET /v1/audit":                  {ok: 200, scope: dispatcher.ScopeRead, foreign: 200},
-	"GET /v1/token":                  {ok: 200, scope: dispatcher.ScopeRead, anyScope: true, foreign: 200},
-	"GET /v1/tokens":                 {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true},
-	"GET /v1/tokens/{token}":         {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true},
-	"PUT /v1/tokens/{token}":         {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true, body: `{"scopes":["admin"]}`},
-	"DELETE /v1/tokens/{token}":      {ok: 204, scope: dispatcher.ScopeAdmin, fleet: true},
-	"POST /v1/tokens/{token}/rotate": {ok: 200, scope: dispatcher.ScopeAdmin, fleet: true},
+	"GET /v1/jobs":                   {ok: 200, scope: access.ScopeRead, foreign: 200},
+	"GET /v1/attention":              {ok: 200, scope: access.ScopeRead, foreign: 200},
+	"GET /v1/upcoming":               {ok: 200, scope: access.ScopeRead, foreign: 200},
+	"GET /v1/statistics":             {ok: 200, scope: access.ScopeRead, foreign: 200},
+	"GET /v1/audit":                  {ok: 200, scope: access.ScopeRead, foreign: 200},
+	"GET /v1/token":                  {ok: 200, scope: access.ScopeRead, anyScope: true, foreign: 200},
+	"GET /v1/tokens":                 {ok: 200, scope: access.ScopeAdmin, fleet: true},
+	"GET /v1/tokens/{token}":         {ok: 200, scope: access.ScopeAdmin, fleet: true},
+	"PUT /v1/tokens/{token}":         {ok: 200, scope: access.ScopeAdmin, fleet: true, body: `{"scopes":["admin"]}`},
+	"DELETE /v1/tokens/{token}":      {ok: 204, scope: access.ScopeAdmin, fleet: true},
+	"POST /v1/tokens/{token}/rotate": {ok: 200, scope: access.ScopeAdmin, fleet: true},
 }
 
 // Texts of the app whose routes are tried, which no other app's token may see.
@@ -234,7 +236,7 @@ func newRouteTrial(t testing.TB, rt api.Route, row rights) *routeTrial {
 	c.must(http.StatusCreated, "PUT", oneEndpoint, `{"url":"http://10.0.0.1:8080"}`)
 	c.run1 = into[dispatcher.Run](c.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
 	c.register(t.Context(), 7)
-	c.newToken("victim", []dispatcher.Scope{dispatcher.ScopeAdmin})
+	c.newToken("victim", []access.Scope{access.ScopeAdmin})
 	if row.prepare != nil {
 		if body := row.prepare(c.world); body != "" {
 			c.body = body
@@ -243,11 +245,11 @@ func newRouteTrial(t testing.TB, rt api.Route, row rights) *routeTrial {
 	backfill := ""
 	if strings.Contains(rt.Path, "{backfill}") {
 		asked := strings.Replace(dryBackfill, `"dry_run":true,`, "", 1)
-		backfill = into[dispatcher.Backfill](c.must(http.StatusAccepted, "POST", oneJob+"/backfill", asked)).ID
+		backfill = into[repeat.Backfill](c.must(http.StatusAccepted, "POST", oneJob+"/backfill", asked)).ID
 	}
 	bulk := ""
 	if strings.Contains(rt.Path, "{bulk}") {
-		bulk = into[dispatcher.BulkAction](c.must(http.StatusAccepted, "POST", oneApp+"/bulk", `{"action":"run_jobs"}`)).ID
+		bulk = into[repeat.BulkAction](c.must(http.StatusAccepted, "POST", oneApp+"/bulk", `{"action":"run_jobs"}`)).ID
 	}
 	c.path = strings.NewReplacer("{backfill}", backfill, "{bulk}", bulk, "{app}", "crm", "{job}", "sync", "{trigger}", "nightly",
 		"{calendar}", "holidays",
@@ -269,7 +271,7 @@ func (c *routeTrial) run() {
 	c.t.Helper()
 	scope := c.row.scope
 	unknown, _ := api.NewToken()
-	revoked := c.newToken("revoked", dispatcher.Scopes())
+	revoked := c.newToken("revoked", access.Scopes())
 	if err := c.store.DeleteToken(c.t.Context(), "revoked", input.Change{Actor: "test"}); err != nil {
 		c.t.Fatal(err)
 	}
@@ -279,12 +281,12 @@ func (c *routeTrial) run() {
 	c.refuses("basic", "Basic YWRtaW46YWRtaW4=", 401)
 	c.expired()
 	c.refuses("revoked", "Bearer "+revoked, 401)
-	for _, other := range dispatcher.Scopes() {
+	for _, other := range access.Scopes() {
 		if !c.row.anyScope && other != scope && other != c.row.or {
-			c.refuses("only "+string(other), "Bearer "+c.newToken("only-"+string(other), []dispatcher.Scope{other}), 403)
+			c.refuses("only "+string(other), "Bearer "+c.newToken("only-"+string(other), []access.Scope{other}), 403)
 		}
 	}
-	others := slices.DeleteFunc(dispatcher.Scopes(), func(s dispatcher.Scope) bool { return s == scope || s == c.row.or })
+	others := slices.DeleteFunc(access.Scopes(), func(s access.Scope) bool { return s == scope || s == c.row.or })
 	if !c.row.anyScope {
 		c.refuses("all scopes but one", "Bearer "+c.newToken("others", others), 403)
 	}
@@ -292,15 +294,15 @@ func (c *routeTrial) run() {
 	if !c.row.fleet && !strings.Contains(c.rt.Path, "{app}") {
 		foreign = c.row.foreign
 	}
-	c.isForeign("Bearer "+c.newToken("foreign", dispatcher.Scopes(), "shop"), foreign)
+	c.isForeign("Bearer "+c.newToken("foreign", access.Scopes(), "shop"), foreign)
 	if c.row.fleet {
-		c.refuses("bound to the app", "Bearer "+c.newToken("bound", dispatcher.Scopes(), "crm"), 403)
+		c.refuses("bound to the app", "Bearer "+c.newToken("bound", access.Scopes(), "crm"), 403)
 	}
 	c.inSuspendedApp()
 	if scope == "" {
 		return
 	}
-	if got := c.ask("Bearer "+c.newToken("exact", []dispatcher.Scope{scope}), c.path); got.Code != c.row.ok {
+	if got := c.ask("Bearer "+c.newToken("exact", []access.Scope{scope}), c.path); got.Code != c.row.ok {
 		c.t.Errorf("with scope %s alone: status %d, want %d: %s", scope, got.Code, c.row.ok, got.Body)
 	}
 }
@@ -310,8 +312,8 @@ func (c *routeTrial) expired() {
 	c.t.Helper()
 	past := time.Now().Add(-time.Minute)
 	secret, hash := api.NewToken()
-	if err := c.store.CreateToken(c.t.Context(), dispatcher.APIToken{
-		ID: "expired", Name: "expired", Hash: hash, Scopes: dispatcher.Scopes(), ExpiresAt: &past, CreatedAt: past.Add(-time.Hour),
+	if err := c.store.CreateToken(c.t.Context(), access.APIToken{
+		ID: "expired", Name: "expired", Hash: hash, Scopes: access.Scopes(), ExpiresAt: &past, CreatedAt: past.Add(-time.Hour),
 	}); err != nil {
 		c.t.Fatal(err)
 	}
@@ -376,7 +378,7 @@ func (c *routeTrial) isForeign(authorization string, want int) {
 // inSuspendedApp tries the app's own token on a copy of the world, in which the app is suspended.
 func (c *routeTrial) inSuspendedApp() {
 	c.t.Helper()
-	if c.row.scope == dispatcher.ScopeAdmin || c.row.scope == "" {
+	if c.row.scope == access.ScopeAdmin || c.row.scope == "" {
 		return // no token of an app has the scope admin
 	}
 	s := newRouteTrial(c.t, c.rt, c.row)
@@ -396,7 +398,7 @@ func (c *routeTrial) inSuspendedApp() {
 	case c.row.suspended != 0:
 		want = c.row.suspended
 	}
-	got := s.ask("Bearer "+s.newToken("own", dispatcher.Scopes(), "crm"), s.path)
+	got := s.ask("Bearer "+s.newToken("own", access.Scopes(), "crm"), s.path)
 	if got.Code != want {
 		s.t.Errorf("suspended: status %d, want %d: %s", got.Code, want, got.Body)
 	}

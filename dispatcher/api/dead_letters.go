@@ -3,12 +3,13 @@ package api
 import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 func (a *API) listDeadLetters(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
-	query := dispatcher.DeadLetterQuery{
+	query := repeat.DeadLetterQuery{
 		App: r.PathValue("app"), Job: values.Get("job"), Class: dispatcher.Class(values.Get("class")),
 		State: dispatcher.RunState(values.Get("state")),
 		From:  r.instant(&problems, "from"), To: r.instant(&problems, "to"), Page: r.page(&problems, isRunID),
@@ -32,7 +33,7 @@ func (a *API) listDeadLetters(r *request) (response, error) {
 
 // replayDeadLetters retries a portion, so that a request ends soon however many dead letters there are.
 func (a *API) replayDeadLetters(r *request) (response, error) {
-	var replay dispatcher.DeadLetterReplay
+	var replay repeat.DeadLetterReplay
 	replay.SetDefaults()
 	problems := r.decodeIfAny(&replay)
 	addInvalid(&problems, replay.Validate())
@@ -46,7 +47,7 @@ func (a *API) replayDeadLetters(r *request) (response, error) {
 	}
 	query := replay.Query(r.PathValue("app"))
 	if replay.DryRun {
-		count, err := a.store.CountDeadLetters(r.Context(), query, dispatcher.MostDeadLettersCounted)
+		count, err := a.store.CountDeadLetters(r.Context(), query, repeat.MostDeadLettersCounted)
 		return response{body: count}, err
 	}
 	if err := a.checkEnabled(r, query.App); err != nil {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 const deadLetters = oneApp + "/dead-letters"
@@ -41,21 +42,21 @@ func TestDeadLettersAreListedCountedAndReplayed(t *testing.T) {
 			t.Errorf("GET %s has %d dead letters, want %d", query, got, want)
 		}
 	}
-	counted := into[dispatcher.DeadLetterCount](w.must(http.StatusOK, "POST", deadLetters+"/replay", `{"job":"sync","dry_run":true}`))
-	if want := (dispatcher.DeadLetterCount{Count: 3}); counted != want || listed("") != 4 {
+	counted := into[repeat.DeadLetterCount](w.must(http.StatusOK, "POST", deadLetters+"/replay", `{"job":"sync","dry_run":true}`))
+	if want := (repeat.DeadLetterCount{Count: 3}); counted != want || listed("") != 4 {
 		t.Errorf("a dry run counts %+v, want %+v, and leaves %d of 4", counted, want, listed(""))
 	}
 
-	first := into[dispatcher.Replayed](w.must(http.StatusOK, "POST", deadLetters+"/replay", `{"job":"sync","limit":2}`))
+	first := into[repeat.Replayed](w.must(http.StatusOK, "POST", deadLetters+"/replay", `{"job":"sync","limit":2}`))
 	if first.Replayed != 2 || first.Next == "" || listed("?job=sync") != 1 {
 		t.Errorf("the first portion: %+v, and %d are left; want 2 replayed, a cursor and 1 left", first, listed("?job=sync"))
 	}
 	rest := `{"job":"sync","limit":2,"cursor":"` + first.Next + `"}`
-	second := into[dispatcher.Replayed](w.must(http.StatusOK, "POST", deadLetters+"/replay", rest))
-	if diff := cmp.Diff(dispatcher.Replayed{Replayed: 1}, second); diff != "" || listed("?job=sync") != 0 || listed("") != 1 {
+	second := into[repeat.Replayed](w.must(http.StatusOK, "POST", deadLetters+"/replay", rest))
+	if diff := cmp.Diff(repeat.Replayed{Replayed: 1}, second); diff != "" || listed("?job=sync") != 0 || listed("") != 1 {
 		t.Errorf("the last portion (-want +got):\n%s%d and %d are left", diff, listed("?job=sync"), listed(""))
 	}
-	all := into[dispatcher.Replayed](w.must(http.StatusOK, "POST", deadLetters+"/replay", ""))
+	all := into[repeat.Replayed](w.must(http.StatusOK, "POST", deadLetters+"/replay", ""))
 	if all.Replayed != 1 || listed("") != 0 {
 		t.Errorf("without a body: %+v, and %d are left; want 1 replayed", all, listed(""))
 	}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 )
 
 // hostileBodies are bodies for any route that cost far more than their size if they are decoded without care. Each is of a size in
@@ -94,8 +96,8 @@ func TestDecodingAllocatesInProportionToTheBody(t *testing.T) { //nolint:paralle
 		"job":      func() any { return &dispatcher.Job{} },
 		"calendar": func() any { return &dispatcher.Calendar{} },
 		"group":    func() any { return &dispatcher.EndpointGroup{} },
-		"app":      func() any { return &dispatcher.App{} },
-		"alert":    func() any { return &dispatcher.Alert{} },
+		"app":      func() any { return &access.App{} },
+		"alert":    func() any { return &alert.Alert{} },
 	}
 	for name, text := range hostileBodies(maxBody) {
 		for kind, create := range kinds {

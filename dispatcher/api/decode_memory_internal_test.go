@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -27,7 +27,7 @@ func TestHostileBodiesTakeBoundedMemory(t *testing.T) {
 		"runs with an input": list("waiting_runs", `{"input":{"cause":{}}}`),
 		"maps of triggers":   list("jobs", `{"triggers":{"a":{}}}`),
 	} {
-		var export dispatcher.Export
+		var export access.Export
 		before := heap()
 		problems := decode(t.Context(), []byte(text), &export)
 		if kept := heap() - before; kept > mostMemory(len(text)) {
@@ -55,7 +55,7 @@ func TestOrdinaryImportFits(t *testing.T) {
 	t.Parallel()
 	job := `{"job":{"app":"a","name":"x","target":{"webhook":{"url":"http://e/"}},"triggers":{"t":{"expression":"rate(1m)"}}},"revision":1,` +
 		`"paused":false,"triggers":{"t":{"paused":false,"state":"waiting","anchor_at":"2027-01-01T00:00:00Z"}}}`
-	var export dispatcher.Export
+	var export access.Export
 	text := `{"format":1,"jobs":[` + job + strings.Repeat(","+job, 20_000) + `]}`
 	if problems := decode(t.Context(), []byte(text), &export); len(problems) > 0 || len(export.Jobs) != 20_001 {
 		t.Errorf("%d bytes decode to %d jobs, with %v; want 20001 and no problem", len(text), len(export.Jobs), problems)
@@ -73,7 +73,7 @@ func TestDecodingEndsWithItsRequest(t *testing.T) {
 		"a map":          `{"jobs":[{"triggers":{"a":{},"b":{}}}]}`,
 		"no list":        `{"app":{"name":"a"}}`,
 	} {
-		var export dispatcher.Export
+		var export access.Export
 		problems := decode(over, []byte(text), &export)
 		if len(problems) != 1 || problems[0].Code != input.CodeRequestTimeout || len(export.Jobs) > 0 {
 			t.Errorf("%s: %d jobs and problems %v, want no job and that the time was over", name, len(export.Jobs), problems)

@@ -13,13 +13,15 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // readOnly lists the fields of each type that only the server writes. A body may contain them with
 // any value; they are ignored.
 var readOnly = map[reflect.Type][]string{
-	reflect.TypeFor[dispatcher.App](): {
+	reflect.TypeFor[access.App](): {
 		"aws_external_id", "breaks", "pauses", "importing", "usage", "revision", "created_at", "updated_at",
 	},
 	reflect.TypeFor[dispatcher.Bounds](): {"suspended_by", "suspended_at"},
@@ -34,11 +36,11 @@ var readOnly = map[reflect.Type][]string{
 	reflect.TypeFor[dispatcher.Calendar]():      {"removal_requested_at", "revision", "created_at", "updated_at"},
 	reflect.TypeFor[dispatcher.EndpointGroup](): {"revision", "created_at", "updated_at"},
 	reflect.TypeFor[dispatcher.Target]():        {"alert"},
-	reflect.TypeFor[dispatcher.Alert]():         {"muted", "firing", "warnings", "revision", "created_at", "updated_at"},
-	reflect.TypeFor[dispatcher.AlertMute]():     {"by", "at"},
+	reflect.TypeFor[alert.Alert]():              {"muted", "firing", "warnings", "revision", "created_at", "updated_at"},
+	reflect.TypeFor[alert.Mute]():               {"by", "at"},
 	reflect.TypeFor[dispatcher.Endpoint]():      {"source", "draining", "registered_at", "expires_at", "server_name", "refused"},
 	reflect.TypeFor[dispatcher.CarriedState]():  {"revision", "updated_at", "run", "set_by", "discarded_run"},
-	reflect.TypeFor[dispatcher.APIToken]():      {"id", "created_at", "last_used_at", "rotated_until", "revision"},
+	reflect.TypeFor[access.APIToken]():          {"id", "created_at", "last_used_at", "rotated_until", "revision"},
 }
 
 var (

@@ -7,7 +7,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 func TestDefaultsOfAnAppFillAJobWhenItIsPut(t *testing.T) {
@@ -27,13 +29,13 @@ func TestDefaultsOfAnAppFillAJobWhenItIsPut(t *testing.T) {
 		}
 	}
 	check("the job as it was put", put)
-	preview := into[dispatcher.Preview](w.must(http.StatusOK, "POST", "/v1/schedules/preview", `{"expression":"0 2 * * *","app":"crm"}`))
+	preview := into[view.Preview](w.must(http.StatusOK, "POST", "/v1/schedules/preview", `{"expression":"0 2 * * *","app":"crm"}`))
 	if preview.Timezone != "Europe/Berlin" {
 		t.Errorf("preview is in %s", preview.Timezone)
 	}
 
 	w.must(http.StatusOK, "PUT", "/v1/apps/crm", `{}`)
-	if app := into[dispatcher.App](w.must(http.StatusOK, "GET", "/v1/apps/crm", "")); app.Defaults != nil {
+	if app := into[access.App](w.must(http.StatusOK, "GET", "/v1/apps/crm", "")); app.Defaults != nil {
 		t.Errorf("a PUT without defaults leaves %+v", app.Defaults)
 	}
 	check("the job after its app has lost its defaults", into[dispatcher.Job](w.must(http.StatusOK, "GET", oneJob, "")))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -71,7 +72,7 @@ func (a *API) admitExecutor(r *request) error {
 	}
 	a.limits.setKnown(hash)
 	r.executors = group
-	r.token = dispatcher.APIToken{Name: "executors of " + name, Apps: []string{app}}
+	r.token = access.APIToken{Name: "executors of " + name, Apps: []string{app}}
 	return a.checkCaller(r)
 }
 

@@ -6,6 +6,7 @@ import (
 	"reflect"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 // exportApp returns a disabled app with all that another installation needs of it.
@@ -19,7 +20,7 @@ func (a *API) importApp(r *request) (response, error) {
 	if err := a.admitImport(r); err != nil {
 		return response{}, err
 	}
-	var export dispatcher.Export
+	var export access.Export
 	problems := r.decode(&export)
 	mustMatch(&problems, "/app/name", export.App.Name, r.PathValue("app"))
 	if len(problems) > 0 {
@@ -38,7 +39,7 @@ func (a *API) admitImport(r *request) error {
 	if _, problems := r.readBody(); len(problems) > 0 || !json.Valid(text) {
 		return nil
 	}
-	app, change := dispatcher.App{Name: r.PathValue("app")}, r.by()
+	app, change := access.App{Name: r.PathValue("app")}, r.by()
 	if raw := member(text, "app"); raw != nil && newDecoder(raw).fill(reflect.ValueOf(&app).Elem(), raw, nil) {
 		if invalid := app.Validate() != nil; invalid && change.Operator {
 			return nil // its quotas may be wrong

@@ -3,7 +3,7 @@ package api
 import (
 	"net/http"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 // CallbackPatience is how long a callback of an executor waits.
@@ -15,8 +15,8 @@ func HostileBodies(size int) map[string]string { return hostileBodies(size) }
 // Route is what a route declares of itself.
 type Route struct {
 	Method, Path string
-	Scope        dispatcher.Scope
-	OrScope      dispatcher.Scope
+	Scope        access.Scope
+	OrScope      access.Scope
 	AllApps      bool
 	AnyScope     bool
 	// Body says that the route takes a body.

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -22,8 +22,8 @@ type failing struct {
 	app func() error
 }
 
-func (f failing) App(context.Context, string) (dispatcher.App, error) {
-	return dispatcher.App{}, f.app()
+func (f failing) App(context.Context, string) (access.App, error) {
+	return access.App{}, f.app()
 }
 
 func TestInternalErrorsHideTheirCause(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 const (
@@ -43,7 +44,7 @@ type forecast struct {
 	apps []string
 	// done is closed when the count under way is over; nil: none is.
 	done  chan struct{}
-	fires dispatcher.UpcomingFires
+	fires view.UpcomingFires
 	at    time.Time // zero: never counted
 }
 
@@ -53,7 +54,7 @@ func newForecasts(store Store, log *slog.Logger) *forecasts {
 }
 
 // latest returns the latest count, and has the fires counted again if it is old.
-func (f *forecasts) latest(ctx context.Context, apps []string, now time.Time) dispatcher.UpcomingFires {
+func (f *forecasts) latest(ctx context.Context, apps []string, now time.Time) view.UpcomingFires {
 	one, done := f.ask(apps, now)
 	if done != nil {
 		patience := time.NewTimer(forecastPatience)
@@ -69,8 +70,8 @@ func (f *forecasts) latest(ctx context.Context, apps []string, now time.Time) di
 	fires := one.fires
 	fires.Computing = one.done != nil
 	if fires.Counts == nil {
-		fires.Step, fires.Counts = input.Duration(dispatcher.UpcomingStep), []int64{}
-		fires.From = now.UTC().Truncate(dispatcher.UpcomingStep)
+		fires.Step, fires.Counts = input.Duration(view.UpcomingStep), []int64{}
+		fires.From = now.UTC().Truncate(view.UpcomingStep)
 	}
 	return fires
 }
@@ -123,7 +124,7 @@ func (f *forecasts) run(ctx context.Context) {
 }
 
 // count counts the upcoming fires of some apps, all of them if none is named.
-func (f *forecasts) count(ctx context.Context, apps []string) (fires dispatcher.UpcomingFires, at time.Time, err error) {
+func (f *forecasts) count(ctx context.Context, apps []string) (fires view.UpcomingFires, at time.Time, err error) {
 	ctx, cancel := context.WithTimeout(ctx, forecastTimeout)
 	defer cancel()
 	now, err := f.store.Clock(ctx)
@@ -131,7 +132,7 @@ func (f *forecasts) count(ctx context.Context, apps []string) (fires dispatcher.
 		return fires, at, err
 	}
 	now = now.Truncate(time.Millisecond)
-	counter, calendars := dispatcher.NewUpcomingCounter(now), map[string]dispatcher.Calendars{}
+	counter, calendars := view.NewUpcomingCounter(now), map[string]dispatcher.Calendars{}
 	after := int64(-1 << 63)
 	for page := 0; ; page++ {
 		triggers, err := f.store.UpcomingTriggers(ctx, apps, counter.Until(), after, forecastPage)
@@ -157,7 +158,7 @@ func (f *forecasts) count(ctx context.Context, apps []string) (fires dispatcher.
 }
 
 // compile reads the calendars of the app of a trigger that needs one.
-func (f *forecasts) compile(ctx context.Context, t dispatcher.UpcomingTrigger, calendars map[string]dispatcher.Calendars) error {
+func (f *forecasts) compile(ctx context.Context, t view.UpcomingTrigger, calendars map[string]dispatcher.Calendars) error {
 	if _, known := calendars[t.App]; known || t.Trigger.Calendar == "" {
 		return nil
 	}

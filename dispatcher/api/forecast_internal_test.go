@@ -6,7 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // A count that is a little too old is shown at once; one that is much too old, only if the next one takes long.
@@ -25,7 +25,7 @@ func TestUpcomingFiresAreWaitedForOnlyIfOld(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
 				f, now := newForecasts(nil, slog.New(slog.DiscardHandler)), time.Now()
-				f.apps.Put("crm", &forecast{apps: []string{"crm"}, at: now.Add(-test.age), fires: dispatcher.UpcomingFires{Counts: []int64{7}}})
+				f.apps.Put("crm", &forecast{apps: []string{"crm"}, at: now.Add(-test.age), fires: view.UpcomingFires{Counts: []int64{7}}})
 				got := f.latest(t.Context(), []string{"crm"}, now)
 				if waited := time.Since(now); waited != test.wait {
 					t.Errorf("waited %v, want %v", waited, test.wait)

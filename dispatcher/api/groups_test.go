@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 )
 
@@ -161,7 +162,7 @@ func TestHostileRegistrantsAreRefused(t *testing.T) {
 	w.declare()
 	w.must(http.StatusCreated, "PUT", oneGroup, validGroup)
 	w.must(http.StatusCreated, "PUT", "/v1/apps/crm/groups/wide", `{"registration":{"networks":["0.0.0.0/0","::/0"],"ports":[8080]}}`)
-	w.token = w.newToken("registrar", []dispatcher.Scope{dispatcher.ScopeRegister}, "crm")
+	w.token = w.newToken("registrar", []access.Scope{access.ScopeRegister}, "crm")
 	for url, want := range map[string][]string{
 		"http://127.0.0.1:8080":                  {"/url egress_denied"},
 		"http://127.8.9.10:8080":                 {"/url egress_denied"},
@@ -227,7 +228,7 @@ func TestScopeRegisterAllowsNothingElse(t *testing.T) {
 	w.do("PUT", oneEndpoint, body, "Authorization: Bearer "+w.newToken("reader", reads)).refused(http.StatusForbidden, " forbidden")
 	w.do("PUT", oneEndpoint, body, "Authorization: Bearer "+w.newToken("reader2", reads)).says("scope register or write")
 
-	w.token = w.newToken("registrar", []dispatcher.Scope{dispatcher.ScopeRegister}, "crm")
+	w.token = w.newToken("registrar", []access.Scope{access.ScopeRegister}, "crm")
 	w.must(http.StatusOK, "PUT", oneEndpoint, body)
 	w.must(http.StatusNoContent, "DELETE", oneEndpoint, "")
 	for _, request := range []string{

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 )
 
@@ -23,7 +23,7 @@ func evilImport(lists string) string {
 // times its size.
 func TestQuotasHoldBeforeAnImportIsDecoded(t *testing.T) { //nolint:paralleltest // it counts what the process allocates
 	w := newWorld(t, api.Options{})
-	w.token = w.newToken("evil", []dispatcher.Scope{dispatcher.ScopeImport, dispatcher.ScopeWrite, dispatcher.ScopeRead}, "evil")
+	w.token = w.newToken("evil", []access.Scope{access.ScopeImport, access.ScopeWrite, access.ScopeRead}, "evil")
 	for name, tt := range map[string]struct{ body, want string }{
 		"empty jobs":         {evilImport(`"jobs":` + manyOf(1_000_000, `{}`)), "/jobs bound_quota"},
 		"jobs with a target": {evilImport(`"jobs":` + manyOf(400_000, `{"job":{"target":{"webhook":{}}}}`)), "/jobs bound_quota"},
@@ -53,7 +53,7 @@ func TestQuotasHoldBeforeAnImportIsDecoded(t *testing.T) { //nolint:paralleltest
 func TestImportsKeepTheQuotasOfTheirApp(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
-	operator, bound := w.token, w.newToken("evil", []dispatcher.Scope{dispatcher.ScopeImport}, "evil")
+	operator, bound := w.token, w.newToken("evil", []access.Scope{access.ScopeImport}, "evil")
 	three := `"jobs":` + manyOf(3, `0`)
 	brings := func(quotas string) string {
 		return `{"format":1,"installation":"w","app":{"name":"evil","bounds":{"quotas":` + quotas + `}},` + three + `}`

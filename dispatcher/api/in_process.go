@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
 
@@ -19,7 +19,7 @@ type asKey struct{}
 // As returns a transport that serves requests in this process as a token, which the caller has just read from the store, on
 // behalf of from: address, certificate and request id are those of from. The API checks scopes, bounds and rates as it does for
 // a bearer of the token.
-func (a *API) As(from *http.Request, token dispatcher.APIToken) http.RoundTripper {
+func (a *API) As(from *http.Request, token access.APIToken) http.RoundTripper {
 	return inProcess{api: a, from: from, token: &token}
 }
 
@@ -43,7 +43,7 @@ func (a *API) AdmitUnknown(hr *http.Request, now time.Time) time.Duration {
 // AdmitBody waits for a place for the body of a request that the API does not serve itself, and returns what to call when the
 // body is read, or how long the caller has to wait. The body counts for the token that the request comes from, or for its
 // address if there is none, as when somebody signs in.
-func (a *API) AdmitBody(hr *http.Request, token dispatcher.APIToken) (leave func(), wait time.Duration) {
+func (a *API) AdmitBody(hr *http.Request, token access.APIToken) (leave func(), wait time.Duration) {
 	client, hr := a.clientOf(hr)
 	r := &request{Request: hr, id: requestID(hr), client: client, now: clock(), token: token}
 	wanted := []limit.Place{a.limits.addressPlace(client)}
@@ -61,7 +61,7 @@ func (a *API) AdmitBody(hr *http.Request, token dispatcher.APIToken) (leave func
 type inProcess struct {
 	api   *API
 	from  *http.Request
-	token *dispatcher.APIToken // nil: requests bear their own
+	token *access.APIToken // nil: requests bear their own
 }
 
 // RoundTrip serves a request.

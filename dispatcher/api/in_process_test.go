@@ -10,13 +10,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // inProcess makes a request as a token, on behalf of a browser at 192.0.2.7.
-func (w *world) inProcess(token dispatcher.APIToken, method, path, body string) (status int, text string) {
+func (w *world) inProcess(token access.APIToken, method, path, body string) (status int, text string) {
 	w.t.Helper()
 	from := httptest.NewRequest(http.MethodGet, "/console/", nil)
 	from.RemoteAddr = "192.0.2.7:1234"
@@ -48,9 +48,9 @@ func TestRequestInProcessIsCheckedAsABearerIs(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	past := time.Now().Add(-time.Minute)
-	bound := dispatcher.APIToken{ID: "1", Name: "ann", Scopes: writes, Apps: []string{"crm"}}
+	bound := access.APIToken{ID: "1", Name: "ann", Scopes: writes, Apps: []string{"crm"}}
 	for name, tt := range map[string]struct {
-		token              dispatcher.APIToken
+		token              access.APIToken
 		method, path, body string
 		want               int
 	}{
@@ -58,16 +58,16 @@ func TestRequestInProcessIsCheckedAsABearerIs(t *testing.T) {
 		"an app of its own":    {bound, "PUT", "/v1/apps/crm", `{}`, 201},
 		"an app of others":     {bound, "GET", "/v1/apps/shop", "", 403},
 		"what is of the fleet": {bound, "GET", "/v1/nodes", "", 403},
-		"without the scope":    {dispatcher.APIToken{ID: "2", Name: "ben", Scopes: reads}, "PUT", "/v1/apps/shop", `{}`, 403},
-		"an expired token":     {dispatcher.APIToken{ID: "3", Name: "cid", Scopes: writes, ExpiresAt: &past}, "GET", "/v1/token", "", 401},
-		"no token":             {dispatcher.APIToken{}, "GET", "/v1/apps", "", 403},
+		"without the scope":    {access.APIToken{ID: "2", Name: "ben", Scopes: reads}, "PUT", "/v1/apps/shop", `{}`, 403},
+		"an expired token":     {access.APIToken{ID: "3", Name: "cid", Scopes: writes, ExpiresAt: &past}, "GET", "/v1/token", "", 401},
+		"no token":             {access.APIToken{}, "GET", "/v1/apps", "", 403},
 		"an unknown parameter": {bound, "GET", "/v1/apps?limits=1", "", 400},
 	} {
 		if got, text := w.inProcess(tt.token, tt.method, tt.path, tt.body); got != tt.want {
 			t.Errorf("%s: status %d, want %d: %s", name, got, tt.want, text)
 		}
 	}
-	page, err := w.store.AuditEntries(t.Context(), dispatcher.AuditQuery{Subject: "app crm", Page: input.Page{Limit: 10}})
+	page, err := w.store.AuditEntries(t.Context(), access.AuditQuery{Subject: "app crm", Page: input.Page{Limit: 10}})
 	if err != nil || len(page.Entries) != 1 {
 		t.Fatalf("entries of the audit log: %+v, %v", page, err)
 	}
@@ -79,7 +79,7 @@ func TestRequestInProcessIsCheckedAsABearerIs(t *testing.T) {
 func TestNothingOnTheNetworkChoosesItsToken(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
-	token := dispatcher.APIToken{ID: "1", Name: "ann", Scopes: dispatcher.Scopes()}
+	token := access.APIToken{ID: "1", Name: "ann", Scopes: access.Scopes()}
 	type key struct{}
 	raw, err := json.Marshal(token)
 	if err != nil {
@@ -105,7 +105,7 @@ func TestNothingOnTheNetworkChoosesItsToken(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var own dispatcher.APIToken
+		var own access.APIToken
 		if err := json.NewDecoder(response.Body).Decode(&own); err != nil || own.Name != name {
 			t.Errorf("the request was served as %q, %v, want %s", own.Name, err, name)
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -56,7 +57,7 @@ func TestMetricsOfJobsShowATokenItsApps(t *testing.T) {
 	w.declareTwo()
 	w.must(http.StatusCreated, "PUT", "/v1/apps/tools", `{}`)
 	w.must(http.StatusCreated, "PUT", "/v1/apps/tools/jobs/sync", validJob)
-	scrape := []dispatcher.Scope{dispatcher.ScopeMetrics}
+	scrape := []access.Scope{access.ScopeMetrics}
 	bound := "Authorization: Bearer " + w.newToken("bound", scrape, "crm")
 	w.must(http.StatusOK, "GET", "/metrics/jobs", "", bound).showsJobs(map[string]int{"crm": 1}, 0)
 	w.must(http.StatusOK, "GET", "/metrics/jobs?app=crm", "", bound).showsJobs(map[string]int{"crm": 1}, 0)

@@ -12,6 +12,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 func TestStripTimelineAndStatistics(t *testing.T) {
@@ -19,8 +20,8 @@ func TestStripTimelineAndStatistics(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	strip := oneJob + "/triggers/nightly/strip"
-	found := into[dispatcher.Strip](w.must(http.StatusOK, "GET", strip+"?next=3", ""))
-	if len(found.Cells) != 3 || found.Cells[0].What != dispatcher.CellPlanned || found.Trigger != "nightly" || found.Now.IsZero() {
+	found := into[view.Strip](w.must(http.StatusOK, "GET", strip+"?next=3", ""))
+	if len(found.Cells) != 3 || found.Cells[0].What != view.CellPlanned || found.Trigger != "nightly" || found.Now.IsZero() {
 		t.Errorf("strip is %+v, want three planned fires", found)
 	}
 	w.do("GET", strip+"?past=201", "").refused(400, "/past page_limit")
@@ -28,14 +29,14 @@ func TestStripTimelineAndStatistics(t *testing.T) {
 	w.do("GET", oneJob+"/triggers/nosuch/strip", "").refused(404, " not_found")
 
 	run := into[dispatcher.Run](w.must(http.StatusAccepted, "POST", oneJob+"/run", ""))
-	line := into[dispatcher.Timeline](w.must(http.StatusOK, "GET", oneApp+"/timeline", ""))
+	line := into[view.Timeline](w.must(http.StatusOK, "GET", oneApp+"/timeline", ""))
 	if len(line.Items) != 1 || line.Items[0].Job != "sync" || len(line.Items[0].Marks) == 0 || line.Items[0].Marks[0].Run != run.ID {
 		t.Errorf("timeline is %+v, want the run", line)
 	}
 	w.do("GET", oneApp+"/timeline?from=2026-05-01T00:00:00Z&to=2026-05-04T00:00:00Z", "").refused(422, "/to duration_max")
 	w.do("GET", oneApp+"/timeline?limit=51", "").refused(400, "/limit page_limit")
 	w.do("GET", oneApp+"/timeline?job=nosuch", "").refused(404, " not_found")
-	days := into[dispatcher.Statistics](w.must(http.StatusOK, "GET", "/v1/statistics?app=crm", ""))
+	days := into[view.Statistics](w.must(http.StatusOK, "GET", "/v1/statistics?app=crm", ""))
 	if days.Days == nil || len(days.Days) != 0 {
 		t.Errorf("statistics are %+v, want none yet", days)
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
@@ -364,7 +365,7 @@ type tokenCache struct {
 
 // cachedToken is a look-up: of a token, or in vain.
 type cachedToken struct {
-	token dispatcher.APIToken
+	token access.APIToken
 	found bool
 	at    time.Time
 }
@@ -374,14 +375,14 @@ func newTokenCache(store Store, kept time.Duration) *tokenCache {
 }
 
 // TokenByHash returns the token with a hash, as the database has it or had it a moment ago.
-func (c *tokenCache) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error) {
+func (c *tokenCache) TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error) {
 	now := time.Now() //nolint:forbidigo // of this process, as all its requests have
 	c.mu.Lock()
 	cached, known := c.tokens.Get(hash)
 	c.mu.Unlock()
 	if known && now.Sub(cached.at).Abs() < c.kept {
 		if !cached.found {
-			return dispatcher.APIToken{}, dispatcher.ErrNotFound
+			return access.APIToken{}, dispatcher.ErrNotFound
 		}
 		return cached.token, nil
 	}

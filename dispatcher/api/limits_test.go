@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
@@ -151,7 +152,7 @@ type lookups struct {
 	count atomic.Int64
 }
 
-func (l *lookups) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error) {
+func (l *lookups) TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error) {
 	l.count.Add(1)
 	return l.Store.TokenByHash(ctx, hash)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // overviewApps returns the apps of a route over all apps: the one that the query names, or those of the token; empty: all.
@@ -90,12 +91,12 @@ func (a *API) attention(r *request) (response, error) {
 // upcomingFires shows how many fires are to come. They are counted by Run, because that may take some seconds.
 func (a *API) upcomingFires(r *request) (response, error) {
 	var problems input.Problems
-	hours := dispatcher.UpcomingHours
+	hours := view.UpcomingHours
 	if text := r.URL.Query().Get("hours"); r.URL.Query().Has("hours") {
 		var err error
-		if hours, err = strconv.Atoi(text); err != nil || hours < 1 || hours > dispatcher.MaxUpcomingHours {
+		if hours, err = strconv.Atoi(text); err != nil || hours < 1 || hours > view.MaxUpcomingHours {
 			problems.Add("/hours", input.CodeCountRange, "hours %s is not a number from 1 to %d", input.Echo(text),
-				dispatcher.MaxUpcomingHours)
+				view.MaxUpcomingHours)
 		}
 	}
 	apps, err := a.overviewApps(r, &problems)
@@ -106,7 +107,7 @@ func (a *API) upcomingFires(r *request) (response, error) {
 		return response{}, err
 	}
 	fires := a.forecasts.latest(r.Context(), apps, r.now)
-	if steps := hours * int(time.Hour/dispatcher.UpcomingStep); len(fires.Counts) > steps {
+	if steps := hours * int(time.Hour/view.UpcomingStep); len(fires.Counts) > steps {
 		fires.Counts = fires.Counts[:steps]
 	}
 	return response{body: fires}, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // summariesPage is a page of GET /v1/jobs.
@@ -57,13 +58,13 @@ func TestOverviewsShowATokenItsApps(t *testing.T) {
 	if err := w.store.Register(t.Context(), dispatcher.Node{ID: 1, State: dispatcher.NodePaused}, time.Time{}); err != nil {
 		t.Fatal(err)
 	}
-	all := into[dispatcher.Attention](w.must(http.StatusOK, "GET", "/v1/attention", ""))
+	all := into[view.Attention](w.must(http.StatusOK, "GET", "/v1/attention", ""))
 	if len(all.Paused.Items) != 2 || len(all.Nodes) != 1 ||
 		all.Paused.Items[0].PauseReason != "why" || all.Paused.Items[0].PausedBy != "admin" {
 		t.Errorf("a token for all apps sees pauses %+v and nodes %+v, want two and one", all.Paused, all.Nodes)
 	}
 	bearer := "Authorization: Bearer " + w.newToken("shopkeeper", reads, "shop")
-	own := into[dispatcher.Attention](w.must(http.StatusOK, "GET", "/v1/attention", "", bearer))
+	own := into[view.Attention](w.must(http.StatusOK, "GET", "/v1/attention", "", bearer))
 	if len(own.Paused.Items) != 1 || own.Paused.Items[0].App != "shop" || own.Nodes != nil {
 		t.Errorf("a token of one app sees pauses %+v and nodes %+v, want its own and none", own.Paused, own.Nodes)
 	}
@@ -80,7 +81,7 @@ func TestUpcomingFiresAreCountedByRun(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.declareTwo()
-	idle := into[dispatcher.UpcomingFires](w.must(http.StatusOK, "GET", "/v1/upcoming", ""))
+	idle := into[view.UpcomingFires](w.must(http.StatusOK, "GET", "/v1/upcoming", ""))
 	if !idle.Computing || len(idle.Counts) != 0 || idle.ComputedAt != nil {
 		t.Errorf("before Run, got %+v, want a count under way", idle)
 	}
@@ -92,7 +93,7 @@ func TestUpcomingFiresAreCountedByRun(t *testing.T) {
 	total := func(path string) (sum int64) {
 		t.Helper()
 		for range 100 {
-			got := into[dispatcher.UpcomingFires](w.must(http.StatusOK, "GET", path, ""))
+			got := into[view.UpcomingFires](w.must(http.StatusOK, "GET", path, ""))
 			if got.Computing {
 				continue // each request waits a moment
 			}
@@ -108,7 +109,7 @@ func TestUpcomingFiresAreCountedByRun(t *testing.T) {
 	if one == 0 || both != 2*one {
 		t.Errorf("there are %d fires in both apps and %d in one, want twice as many", both, one)
 	}
-	short := into[dispatcher.UpcomingFires](w.must(http.StatusOK, "GET", "/v1/upcoming?hours=2", ""))
+	short := into[view.UpcomingFires](w.must(http.StatusOK, "GET", "/v1/upcoming?hours=2", ""))
 	if len(short.Counts) != 24 || short.Step != input.Duration(5*time.Minute) {
 		t.Errorf("two hours have %d steps of %s, want 24 of 5m", len(short.Counts), short.Step)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 const (
@@ -148,7 +149,7 @@ func (r *request) runQuery() (dispatcher.RunQuery, error) {
 		State: dispatcher.RunState(values.Get("state")), Page: r.page(&problems, isRunID),
 	}
 	if values.Has("job") {
-		dispatcher.CheckJobOrDelivery(&problems, "/job", query.Job)
+		repeat.CheckJobOrDelivery(&problems, "/job", query.Job)
 	}
 	if values.Has("trigger") {
 		input.CheckName(&problems, "/trigger", query.Trigger)

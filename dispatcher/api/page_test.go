@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 )
 
@@ -18,7 +19,7 @@ type page[T any] struct {
 	Next  string
 }
 
-func appNames(apps []dispatcher.App) []string {
+func appNames(apps []access.App) []string {
 	var names []string
 	for _, app := range apps {
 		names = append(names, app.Name)
@@ -58,7 +59,7 @@ func TestListsPageToTheEnd(t *testing.T) {
 	w.must(http.StatusNoContent, "DELETE", "/v1/apps/app-5", "")
 	names = append(names[:5], "crm")
 	for limit, want := range map[int][]int{2: {2, 2, 2}, 4: {4, 2}, 6: {6}, 1000: {6}} {
-		sizes, apps := walk[dispatcher.App](w, "/v1/apps", limit)
+		sizes, apps := walk[access.App](w, "/v1/apps", limit)
 		if diff := cmp.Diff(want, sizes); diff != "" || !cmp.Equal(names, appNames(apps)) {
 			t.Errorf("apps by %d: pages %v of %v, want %v of %v", limit, sizes, appNames(apps), want, names)
 		}

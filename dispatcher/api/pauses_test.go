@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -30,7 +31,7 @@ func TestPausesOfAppsAreAddedListedAndEnded(t *testing.T) {
 	if len(job.Pauses) != 1 || job.Pauses[0].ID != pause.ID || job.Paused || job.Triggers["nightly"].State != dispatcher.TriggerPaused {
 		t.Errorf("the job shows the pauses %+v, paused %t, and its trigger in state %s", job.Pauses, job.Paused, job.Triggers["nightly"].State)
 	}
-	if app := into[dispatcher.App](w.must(http.StatusOK, "GET", oneApp, "")); len(app.Pauses) != 1 || app.Revision != 1 {
+	if app := into[access.App](w.must(http.StatusOK, "GET", oneApp, "")); len(app.Pauses) != 1 || app.Revision != 1 {
 		t.Errorf("the app shows the pauses %+v, and has revision %d", app.Pauses, app.Revision)
 	}
 	whole := into[dispatcher.AppPause](w.must(http.StatusCreated, "POST", appPauses, ""))

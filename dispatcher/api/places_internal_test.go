@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 func keysOf(l *limits, r *request) map[string]bool {
@@ -20,10 +21,10 @@ func TestCallbacksHavePlacesOfTheirOwn(t *testing.T) {
 	t.Parallel()
 	l := newLimits(Limits{}, nil)
 	hr := httptest.NewRequest("POST", "/", nil)
-	token := dispatcher.APIToken{Name: dispatcher.ActorCallback, Apps: []string{"crm"}}
+	token := access.APIToken{Name: dispatcher.ActorCallback, Apps: []string{"crm"}}
 	callback := keysOf(l, &request{Request: hr, token: token, attempt: 1})
 	executor := keysOf(l, &request{Request: hr, token: token, executors: &dispatcher.EndpointGroup{}})
-	other := keysOf(l, &request{Request: hr, token: dispatcher.APIToken{ID: "t", Name: "t", Apps: []string{"crm"}}})
+	other := keysOf(l, &request{Request: hr, token: access.APIToken{ID: "t", Name: "t", Apps: []string{"crm"}}})
 	for _, key := range []string{"callbacks of app crm", "executors of app crm", "app crm"} {
 		if n := boolToInt(callback[key]) + boolToInt(executor[key]) + boolToInt(other[key]); n != 1 {
 			t.Errorf("%d kinds of requests count for %q, want 1; %v, %v, %v", n, key, callback, executor, other)

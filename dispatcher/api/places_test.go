@@ -13,7 +13,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/limit"
 )
@@ -165,7 +165,7 @@ func TestBodiesTakeMemoryAsTheyCome(t *testing.T) {
 			w.must(http.StatusCreated, "PUT", "/v1/apps/sales", `{}`)
 			secrets := map[string]string{}
 			for _, app := range []string{"crm", "sales"} {
-				secrets[app] = w.newToken(app, append(slices.Clone(writes), dispatcher.ScopeImport), app)
+				secrets[app] = w.newToken(app, append(slices.Clone(writes), access.ScopeImport), app)
 			}
 			node := w.listen()
 			for _, one := range slow {

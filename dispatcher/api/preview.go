@@ -1,11 +1,14 @@
 package api
 
-import "github.com/carillon-dev/carillon/dispatcher"
+import (
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
+)
 
 // preview uses the database's clock, as a declaration of the schedule would, and the calendars of
 // the app in the request.
 func (a *API) preview(r *request) (response, error) {
-	var asked dispatcher.PreviewRequest
+	var asked view.PreviewRequest
 	problems := r.decode(&asked)
 	if asked.App != "" && !r.maySee(asked.App) {
 		return response{}, notBound(r.token, asked.App)

@@ -13,7 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 const (
@@ -37,7 +37,7 @@ const (
 type refusals struct {
 	store Store
 	log   *slog.Logger
-	queue chan dispatcher.AuditEntry
+	queue chan access.AuditEntry
 	mu    sync.Mutex
 	of    map[string]*refusedToken // by token id
 }
@@ -45,17 +45,17 @@ type refusals struct {
 // refusedToken is what a token was refused in a turn.
 type refusedToken struct {
 	entries int
-	latest  dispatcher.AuditEntry
+	latest  access.AuditEntry
 	apps    map[string]bool
 	more    map[string]int // refusals without an entry, by code
 }
 
 func newRefusals(store Store, log *slog.Logger) *refusals {
-	return &refusals{store: store, log: log, queue: make(chan dispatcher.AuditEntry, maxRefusals), of: map[string]*refusedToken{}}
+	return &refusals{store: store, log: log, queue: make(chan access.AuditEntry, maxRefusals), of: map[string]*refusedToken{}}
 }
 
 // note takes a refusal. It never waits.
-func (f *refusals) note(e dispatcher.AuditEntry) {
+func (f *refusals) note(e access.AuditEntry) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	id := e.TokenID
@@ -83,7 +83,7 @@ func (f *refusals) note(e dispatcher.AuditEntry) {
 }
 
 // turn begins a turn, and returns the entries for what had none in the one before.
-func (f *refusals) turn() (all []dispatcher.AuditEntry) {
+func (f *refusals) turn() (all []access.AuditEntry) {
 	f.mu.Lock()
 	of := f.of
 	f.of = map[string]*refusedToken{}
@@ -97,9 +97,9 @@ func (f *refusals) turn() (all []dispatcher.AuditEntry) {
 }
 
 // summary is the entry for refusals that have none. It belongs to an app only if all of them do.
-func (t *refusedToken) summary() dispatcher.AuditEntry {
+func (t *refusedToken) summary() access.AuditEntry {
 	e := t.latest
-	e.Action, e.Subject, e.RequestID = dispatcher.AuditMoreRefused, "requests", ""
+	e.Action, e.Subject, e.RequestID = access.AuditMoreRefused, "requests", ""
 	if len(t.apps) > 1 {
 		e.App = ""
 	}
@@ -138,7 +138,7 @@ func (f *refusals) run(ctx context.Context) {
 
 // flush writes what is left, as far as the time goes.
 func (f *refusals) flush(ctx context.Context) {
-	var left []dispatcher.AuditEntry
+	var left []access.AuditEntry
 	for len(f.queue) > 0 {
 		left = append(left, <-f.queue)
 	}
@@ -152,7 +152,7 @@ func (f *refusals) flush(ctx context.Context) {
 	}
 }
 
-func (f *refusals) write(ctx context.Context, e dispatcher.AuditEntry) {
+func (f *refusals) write(ctx context.Context, e access.AuditEntry) {
 	ctx, cancel := context.WithTimeout(ctx, refusalTime)
 	defer cancel()
 	if err := f.store.RecordRefusal(ctx, e); err != nil {
@@ -177,7 +177,7 @@ func (a *API) noteRefusal(rt route, r *request, res response) {
 		return
 	}
 	by := r.by()
-	e := dispatcher.AuditEntry{
+	e := access.AuditEntry{
 		Actor: by.Actor, TokenID: by.TokenID, Address: by.Address, RequestID: by.RequestID,
 		Action: rt.action(), App: r.PathValue("app"), Subject: r.subject(), Refused: document.Errors[0].Code,
 	}

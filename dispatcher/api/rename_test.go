@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 )
 
@@ -99,7 +100,7 @@ func TestAuditLogHasARenameUnderEachName(t *testing.T) {
 	w.must(http.StatusOK, "POST", oneJob+"/rename", `{"name":"import","triggers":{"nightly":"daily"}}`)
 	for _, subject := range []string{"job sync", "job import", "job sync trigger nightly", "job import trigger daily"} {
 		query := "/v1/audit?action=rename&subject=" + strings.ReplaceAll(subject, " ", "%20")
-		found := into[struct{ Items []dispatcher.AuditEntry }](w.must(http.StatusOK, "GET", query, "")).Items
+		found := into[struct{ Items []access.AuditEntry }](w.must(http.StatusOK, "GET", query, "")).Items
 		if len(found) != 1 || found[0].Revision != 2 || found[0].App != "crm" || len(found[0].Before) == 0 || len(found[0].After) == 0 {
 			t.Errorf("entries of %s: %+v, want one of revision 2", subject, found)
 		}

@@ -6,16 +6,18 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // route is one method of one path.
 type route struct {
 	method, path string
 	// scope is required of the token; empty: the route needs no token.
-	scope dispatcher.Scope
+	scope access.Scope
 	// orScope permits the route, too; empty: no other does.
-	orScope dispatcher.Scope
+	orScope access.Scope
 	// anyScope permits the route to every token; scope then says only that one is needed.
 	anyScope bool
 	// allApps refuses tokens that are bound to apps: the route concerns all of them.
@@ -56,14 +58,14 @@ var (
 )
 
 const (
-	read    = dispatcher.ScopeRead
-	operate = dispatcher.ScopeRun
-	write   = dispatcher.ScopeWrite
-	enlist  = dispatcher.ScopeRegister
-	scrape  = dispatcher.ScopeMetrics
-	moveOut = dispatcher.ScopeExport
-	moveIn  = dispatcher.ScopeImport
-	admin   = dispatcher.ScopeAdmin
+	read    = access.ScopeRead
+	operate = access.ScopeRun
+	write   = access.ScopeWrite
+	enlist  = access.ScopeRegister
+	scrape  = access.ScopeMetrics
+	moveOut = access.ScopeExport
+	moveIn  = access.ScopeImport
+	admin   = access.ScopeAdmin
 
 	appPath      = "/v1/apps/{app}"
 	jobPath      = appPath + "/jobs/{job}"
@@ -123,9 +125,9 @@ var routes = []route{
 
 	{method: "GET", path: appPath + "/backfills", scope: read, query: backfillsQuery, serve: (*API).listBackfills},
 	{method: "GET", path: backfillPath, scope: read, serve: (*API).getBackfill},
-	{method: "POST", path: backfillPath + "/pause", scope: operate, serve: changeBackfill(dispatcher.PauseBackfill)},
-	{method: "POST", path: backfillPath + "/resume", scope: operate, serve: changeBackfill(dispatcher.ResumeBackfill)},
-	{method: "POST", path: backfillPath + "/cancel", scope: operate, serve: changeBackfill(dispatcher.CancelBackfill)},
+	{method: "POST", path: backfillPath + "/pause", scope: operate, serve: changeBackfill(repeat.PauseBackfill)},
+	{method: "POST", path: backfillPath + "/resume", scope: operate, serve: changeBackfill(repeat.ResumeBackfill)},
+	{method: "POST", path: backfillPath + "/cancel", scope: operate, serve: changeBackfill(repeat.CancelBackfill)},
 
 	{method: "GET", path: bulkPath, scope: read, query: pageQuery, serve: (*API).listBulkActions},
 	{method: "POST", path: bulkPath, scope: operate, orScope: write, body: true, serve: (*API).createBulkAction},

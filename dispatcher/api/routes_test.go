@@ -11,9 +11,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 func TestPutReturnsTheResolvedJob(t *testing.T) {
@@ -185,8 +187,8 @@ func TestPreview(t *testing.T) {
 	if diff := cmp.Diff(want, got.Body.String()); diff != "" {
 		t.Errorf("preview (-want +got):\n%s", diff)
 	}
-	preview := into[dispatcher.Preview](w.must(http.StatusOK, "POST", "/v1/schedules/preview", `{"expression":"* * * * *","timezone":"UTC"}`))
-	if len(preview.FireTimes) != dispatcher.DefaultPreview || preview.From.IsZero() {
+	preview := into[view.Preview](w.must(http.StatusOK, "POST", "/v1/schedules/preview", `{"expression":"* * * * *","timezone":"UTC"}`))
+	if len(preview.FireTimes) != view.DefaultPreview || preview.From.IsZero() {
 		t.Errorf("preview without count and from is %+v", preview)
 	}
 	for body, problem := range map[string]string{
@@ -302,7 +304,7 @@ func TestMetricsNeedATokenForAllApps(t *testing.T) {
 		t.Errorf("Content-Type of OpenMetrics is %q", media)
 	}
 	w.do("GET", "/metrics", "", "Authorization:").refused(401, " unauthorized")
-	bound := w.newToken("bound", dispatcher.Scopes(), "crm")
+	bound := w.newToken("bound", access.Scopes(), "crm")
 	w.do("GET", "/metrics", "", "Authorization: Bearer "+bound).refused(403, " forbidden")
 }
 

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -37,7 +38,7 @@ type request struct {
 	// now is when it came, by this node's clock.
 	now time.Time
 	// token is zero on routes that need none.
-	token dispatcher.APIToken
+	token access.APIToken
 	// bad is why the token was refused; token is then what is known of it, and permits nothing.
 	bad string
 	// app is that of the run in the path, once it is known.

@@ -3,8 +3,8 @@ package api
 import (
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // timelineAround is how much of the past and of the future a timeline has that names no time.
@@ -14,15 +14,15 @@ const timelineAround = 6 * time.Hour
 func (a *API) timeline(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
-	query := dispatcher.TimelineQuery{
+	query := view.TimelineQuery{
 		App: r.PathValue("app"), Job: values.Get("job"), From: r.instant(&problems, "from"), To: r.instant(&problems, "to"),
 		Page: r.page(&problems, validName),
 	}
 	if !values.Has("limit") {
-		query.Page.Limit = dispatcher.MostTimelineRows
+		query.Page.Limit = view.MostTimelineRows
 	}
-	if query.Page.Limit > dispatcher.MostTimelineRows {
-		problems.Add("/limit", input.CodePageLimit, "limit %d is not a number from 1 to %d", query.Page.Limit, dispatcher.MostTimelineRows)
+	if query.Page.Limit > view.MostTimelineRows {
+		problems.Add("/limit", input.CodePageLimit, "limit %d is not a number from 1 to %d", query.Page.Limit, view.MostTimelineRows)
 	}
 	if values.Has("job") {
 		input.CheckName(&problems, "/job", query.Job)
@@ -37,9 +37,9 @@ func (a *API) timeline(r *request) (response, error) {
 	}
 	query.From, query.To = query.From.UTC().Truncate(time.Millisecond), query.To.UTC().Truncate(time.Millisecond)
 	checkOrder(&problems, query.From, query.To)
-	if span := query.To.Sub(query.From); span > dispatcher.MostTimeline {
+	if span := query.To.Sub(query.From); span > view.MostTimeline {
 		problems.Add("/to", input.CodeDurationMax, "to is %s after from; the maximum is %s, so ask for a shorter time", span,
-			dispatcher.MostTimeline)
+			view.MostTimeline)
 	}
 	if err := problems.Err(); err != nil {
 		return response{}, err
@@ -57,7 +57,7 @@ func (a *API) timeline(r *request) (response, error) {
 func (a *API) statistics(r *request) (response, error) {
 	var problems input.Problems
 	values := r.URL.Query()
-	query := dispatcher.StatisticsQuery{From: r.instant(&problems, "from"), To: r.instant(&problems, "to")}
+	query := view.StatisticsQuery{From: r.instant(&problems, "from"), To: r.instant(&problems, "to")}
 	if values.Has("app") {
 		query.Apps = []string{values.Get("app")}
 		input.CheckName(&problems, "/app", values.Get("app"))

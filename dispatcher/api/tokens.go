@@ -7,12 +7,13 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func (a *API) listTokens(r *request) (response, error) {
-	name := func(token dispatcher.APIToken) string { return token.Name }
-	return pagedByName(r, name, func(page input.Page) ([]dispatcher.APIToken, error) {
+	name := func(token access.APIToken) string { return token.Name }
+	return pagedByName(r, name, func(page input.Page) ([]access.APIToken, error) {
 		return a.store.Tokens(r.Context(), page)
 	})
 }
@@ -27,7 +28,7 @@ func (a *API) getToken(r *request) (response, error) {
 
 // putToken creates a token and returns its secret, or changes a token and leaves its secret as it is.
 func (a *API) putToken(r *request) (response, error) {
-	token := dispatcher.APIToken{Name: r.PathValue("token")}
+	token := access.APIToken{Name: r.PathValue("token")}
 	problems := r.decode(&token)
 	mustMatch(&problems, "/name", token.Name, r.PathValue("token"))
 	for i, scope := range token.Scopes {
@@ -37,26 +38,26 @@ func (a *API) putToken(r *request) (response, error) {
 	}
 	secret, hash := NewToken() // of one that is created
 	token.ID, token.Hash = NewTokenID(), hash
-	res, err := put(a, r, token, problems, a.store.PutToken, func(stored dispatcher.APIToken) int64 { return stored.Revision })
-	if stored, is := res.body.(dispatcher.APIToken); is && res.status == http.StatusCreated {
+	res, err := put(a, r, token, problems, a.store.PutToken, func(stored access.APIToken) int64 { return stored.Revision })
+	if stored, is := res.body.(access.APIToken); is && res.status == http.StatusCreated {
 		res = issued(res, stored, secret)
 	}
 	return res, keepsAdmin(r, err)
 }
 
 // issued adds a secret to the response about its token. No cache may keep it.
-func issued(res response, token dispatcher.APIToken, secret string) response {
-	res.body = dispatcher.IssuedToken{APIToken: token, Secret: secret}
+func issued(res response, token access.APIToken, secret string) response {
+	res.body = access.IssuedToken{APIToken: token, Secret: secret}
 	res.header = map[string]string{"Cache-Control": "no-store"}
 	return res
 }
 
 // mayGive refuses a scope that the caller lacks: no token makes one that can do more than itself. Operators, who have admin,
 // give export and import to those who move apps.
-func (r *request) mayGive(scope dispatcher.Scope) error {
-	moves := scope == dispatcher.ScopeExport || scope == dispatcher.ScopeImport
-	known := slices.Contains(dispatcher.Scopes(), scope) // Validate refuses others
-	if r.token.May(scope) || moves && r.token.May(dispatcher.ScopeAdmin) || !known {
+func (r *request) mayGive(scope access.Scope) error {
+	moves := scope == access.ScopeExport || scope == access.ScopeImport
+	known := slices.Contains(access.Scopes(), scope) // Validate refuses others
+	if r.token.May(scope) || moves && r.token.May(access.ScopeAdmin) || !known {
 		return nil
 	}
 	return refuse(input.CodeForbidden, "token %s does not have the scope %s, so it cannot give it; use one that does, "+
@@ -82,7 +83,7 @@ func (a *API) deleteToken(r *request) (response, error) {
 
 // rotateToken gives a token another secret and returns it.
 func (a *API) rotateToken(r *request) (response, error) {
-	var rotation dispatcher.TokenRotation
+	var rotation access.TokenRotation
 	rotation.SetDefaults()
 	var problems input.Problems
 	if r.ContentLength != 0 {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
 	"github.com/carillon-dev/carillon/test/oidctest"
@@ -25,9 +26,9 @@ func TestTokenIsMadeUsedChangedAndRevoked(t *testing.T) {
 	w := newWorld(t, api.Options{})
 	w.declare()
 	created := w.must(http.StatusCreated, "PUT", oneToken, `{"scopes":["write","read"],"apps":["crm"],"description":"of the pipeline"}`)
-	made := into[dispatcher.IssuedToken](created)
+	made := into[access.IssuedToken](created)
 	if !strings.HasPrefix(made.Secret, "carillon_") || made.ID == "" || made.Revision != 1 || made.CreatedAt.IsZero() ||
-		!cmp.Equal(made.Scopes, []dispatcher.Scope{"read", "write"}) {
+		!cmp.Equal(made.Scopes, []access.Scope{"read", "write"}) {
 		t.Errorf("created %+v", made.APIToken)
 	}
 	if got := created.Header().Get("Cache-Control"); got != "no-store" {
@@ -40,7 +41,7 @@ func TestTokenIsMadeUsedChangedAndRevoked(t *testing.T) {
 			t.Errorf("GET %s shows a secret: %s", path, got.Body)
 		}
 	}
-	changed := into[dispatcher.IssuedToken](w.must(http.StatusOK, "PUT", oneToken, `{"scopes":["read"],"apps":["shop"]}`, `If-Match: "1"`))
+	changed := into[access.IssuedToken](w.must(http.StatusOK, "PUT", oneToken, `{"scopes":["read"],"apps":["shop"]}`, `If-Match: "1"`))
 	if changed.Secret != "" || changed.ID != made.ID || changed.Revision != 2 {
 		t.Errorf("changed %+v", changed)
 	}
@@ -50,7 +51,7 @@ func TestTokenIsMadeUsedChangedAndRevoked(t *testing.T) {
 	w.must(http.StatusNoContent, "DELETE", oneToken, "", `If-Match: "2"`)
 	w.do("GET", "/v1/apps", "", bearer(made.Secret)).refused(http.StatusUnauthorized, " unauthorized")
 	w.do("GET", oneToken, "").refused(http.StatusNotFound, " not_found")
-	again := into[dispatcher.IssuedToken](w.must(http.StatusCreated, "PUT", oneToken, `{"scopes":["read"]}`))
+	again := into[access.IssuedToken](w.must(http.StatusCreated, "PUT", oneToken, `{"scopes":["read"]}`))
 	if again.ID == made.ID || again.Secret == made.Secret {
 		t.Errorf("the name is used again with id %s and secret of before", again.ID)
 	}
@@ -97,14 +98,14 @@ func TestEachStateOfATokenPermitsNoMoreThanItShould(t *testing.T) {
 	past, soon := time.Now().Add(-time.Minute), time.Now().Add(time.Hour)
 	newExpiring := func(name string, expires *time.Time) string {
 		secret, hash := api.NewToken()
-		if err := w.store.CreateToken(t.Context(), dispatcher.APIToken{ID: name + "-id", Name: name, Hash: hash, Scopes: writes,
+		if err := w.store.CreateToken(t.Context(), access.APIToken{ID: name + "-id", Name: name, Hash: hash, Scopes: writes,
 			Apps: []string{"crm"}, ExpiresAt: expires, CreatedAt: past.Add(-time.Hour)}); err != nil {
 			t.Fatal(err)
 		}
 		return secret
 	}
 	rotate := func(name, body string) string {
-		return into[dispatcher.IssuedToken](w.must(http.StatusOK, "POST", "/v1/tokens/"+name+"/rotate", body)).Secret
+		return into[access.IssuedToken](w.must(http.StatusOK, "POST", "/v1/tokens/"+name+"/rotate", body)).Secret
 	}
 	overlapped, old, revoked := newExpiring("overlapped", nil), newExpiring("old", &soon), newExpiring("revoked", nil)
 	w.must(http.StatusNoContent, "DELETE", "/v1/tokens/revoked", "", "If-Match: *")
@@ -125,8 +126,8 @@ func TestEachStateOfATokenPermitsNoMoreThanItShould(t *testing.T) {
 		"rotated without an overlap":          {rotate("old", `{"overlap":"0s"}`), 200, ""},
 		"rotated out":                         {old, 401, "rotated_out"},
 		"of another app":                      {w.newToken("foreign", writes, "shop"), 403, ""},
-		"without the scope":                   {w.newToken("narrow", []dispatcher.Scope{dispatcher.ScopeRun}), 403, ""},
-		"of an admin who is not allowed read": {w.newToken("operator", []dispatcher.Scope{dispatcher.ScopeAdmin}), 403, ""},
+		"without the scope":                   {w.newToken("narrow", []access.Scope{access.ScopeRun}), 403, ""},
+		"of an admin who is not allowed read": {w.newToken("operator", []access.Scope{access.ScopeAdmin}), 403, ""},
 	} {
 		w.logs.Reset()
 		got := w.do("GET", oneApp, "", bearer(tt.secret), "X-Request-Id: same")
@@ -150,7 +151,7 @@ func TestTokenGivesNoScopeThatItsMakerLacks(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
 	w.must(http.StatusCreated, "PUT", oneToken, `{"scopes":["read","write"]}`)
-	operator := bearer(w.newToken("operator", []dispatcher.Scope{dispatcher.ScopeAdmin, dispatcher.ScopeRead}))
+	operator := bearer(w.newToken("operator", []access.Scope{access.ScopeAdmin, access.ScopeRead}))
 	w.must(http.StatusCreated, "PUT", "/v1/tokens/reader", `{"scopes":["read"]}`, operator)
 	w.do("PUT", "/v1/tokens/writer", `{"scopes":["read","write","metrics"]}`, operator).
 		refused(http.StatusForbidden, "/scopes/1 forbidden", "/scopes/2 forbidden")
@@ -174,13 +175,13 @@ func TestLastAdminStays(t *testing.T) {
 func TestTokenRoutesNeedAnUnboundAdmin(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
-	var most []dispatcher.Scope
-	for _, scope := range dispatcher.Scopes() {
-		if scope != dispatcher.ScopeAdmin {
+	var most []access.Scope
+	for _, scope := range access.Scopes() {
+		if scope != access.ScopeAdmin {
 			most = append(most, scope)
 		}
 	}
-	for _, token := range []string{w.newToken("most", most), w.newToken("bound", dispatcher.Scopes(), "crm")} {
+	for _, token := range []string{w.newToken("most", most), w.newToken("bound", access.Scopes(), "crm")} {
 		for _, request := range []string{"GET /v1/tokens", "GET /v1/tokens/admin", "PUT /v1/tokens/x", "DELETE /v1/tokens/most",
 			"POST /v1/tokens/admin/rotate"} {
 			method, path, _ := strings.Cut(request, " ")
@@ -209,8 +210,8 @@ func outageEndsWithTheExpiry(t *testing.T, life time.Duration) (used bool) {
 	for name, at := range map[string]*time.Time{"lasting": nil, "short": &expires} {
 		secret, hash := api.NewToken()
 		secrets[name] = bearer(secret)
-		if err := w.store.CreateToken(t.Context(), dispatcher.APIToken{ID: name, Name: name, Hash: hash,
-			Scopes: []dispatcher.Scope{dispatcher.ScopeMetrics}, ExpiresAt: at}); err != nil {
+		if err := w.store.CreateToken(t.Context(), access.APIToken{ID: name, Name: name, Hash: hash,
+			Scopes: []access.Scope{access.ScopeMetrics}, ExpiresAt: at}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -318,7 +319,7 @@ func TestUseOfTokensIsRecordedOffTheirPath(t *testing.T) {
 	t.Parallel()
 	w, began := newWorld(t, api.Options{}), time.Now().Truncate(time.Millisecond)
 	used := func() *time.Time {
-		return into[dispatcher.APIToken](w.must(http.StatusOK, "GET", "/v1/tokens/admin", "")).LastUsedAt
+		return into[access.APIToken](w.must(http.StatusOK, "GET", "/v1/tokens/admin", "")).LastUsedAt
 	}
 	if at := used(); at != nil {
 		t.Errorf("the use is recorded at once, at %s", at)
@@ -337,11 +338,11 @@ func TestUseOfTokensIsRecordedOffTheirPath(t *testing.T) {
 func TestOperatorsGiveExportAndImport(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, api.Options{})
-	operator := bearer(w.newToken("operator", []dispatcher.Scope{dispatcher.ScopeAdmin}))
+	operator := bearer(w.newToken("operator", []access.Scope{access.ScopeAdmin}))
 	w.must(http.StatusCreated, "PUT", "/v1/tokens/mover", `{"scopes":["export","import"],"apps":["crm"]}`, operator)
 	w.do("PUT", "/v1/tokens/owner", `{"scopes":["write","import"]}`, operator).refused(http.StatusForbidden, "/scopes/0 forbidden")
-	for name, scopes := range map[string][]dispatcher.Scope{
-		"owner": {dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}, "operator2": {dispatcher.ScopeAdmin},
+	for name, scopes := range map[string][]access.Scope{
+		"owner": {access.ScopeRead, access.ScopeRun, access.ScopeWrite}, "operator2": {access.ScopeAdmin},
 	} {
 		token := bearer(w.newToken(name, scopes))
 		w.do("GET", "/v1/apps/crm/export", "", token).refused(http.StatusForbidden, " forbidden")

@@ -3,9 +3,9 @@ package api
 import (
 	"strconv"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // verify compares the ledger of an app with its schedules.
@@ -55,8 +55,8 @@ func (a *API) strip(r *request) (response, error) {
 	var problems input.Problems
 	query := verify.StripQuery{
 		App: r.PathValue("app"), Job: r.PathValue("job"), Trigger: r.PathValue("trigger"),
-		Past: r.count(&problems, "past", dispatcher.DefaultStripPast, dispatcher.MostStripPast),
-		Next: r.count(&problems, "next", dispatcher.DefaultStripNext, dispatcher.MostStripNext),
+		Past: r.count(&problems, "past", view.DefaultStripPast, view.MostStripPast),
+		Next: r.count(&problems, "next", view.DefaultStripNext, view.MostStripNext),
 	}
 	if err := problems.Err(); err != nil {
 		return response{}, err

@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 // busy works for some time on each of some requests of an app, one after the other, and returns how long it had to wait.
@@ -113,7 +113,7 @@ func TestCallbackWaitsForNoTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &API{work: newWork()}
 		a.work.turns = 1
-		token := dispatcher.APIToken{Apps: []string{"busy"}}
+		token := access.APIToken{Apps: []string{"busy"}}
 		first := &request{Request: httptest.NewRequest("POST", "/", nil), token: token}
 		if err := a.takeTurn(first); err != nil {
 			t.Fatal(err)

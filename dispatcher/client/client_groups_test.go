@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -15,7 +16,7 @@ func TestClientCallsTheRoutesOfGroups(t *testing.T) {
 	t.Parallel()
 	_, server, token := newServer(t)
 	c, ctx := newClient(t, server.URL, token, nil), t.Context()
-	if _, err := c.PutApp(ctx, dispatcher.App{Name: "crm", Enabled: true}, client.Condition{Absent: true}); err != nil {
+	if _, err := c.PutApp(ctx, access.App{Name: "crm", Enabled: true}, client.Condition{Absent: true}); err != nil {
 		t.Fatal(err)
 	}
 	declared := dispatcher.EndpointGroup{

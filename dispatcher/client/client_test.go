@@ -16,11 +16,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // newServer serves the real API over a fresh database, and returns its address and a token.
@@ -36,7 +38,7 @@ func newServer(t *testing.T) (*store.Store, *httptest.Server, string) {
 	}
 	t.Cleanup(func() { s.Close() })
 	secret, hash := api.NewToken()
-	if err := s.CreateToken(t.Context(), dispatcher.APIToken{ID: "test", Name: "test", Hash: hash, Scopes: dispatcher.Scopes()}); err != nil {
+	if err := s.CreateToken(t.Context(), access.APIToken{ID: "test", Name: "test", Hash: hash, Scopes: access.Scopes()}); err != nil {
 		t.Fatal(err)
 	}
 	server := httptest.NewServer(api.New(s, api.Options{Logger: slog.New(slog.DiscardHandler)}))
@@ -74,7 +76,7 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	s, server, token := newServer(t)
 	c, ctx := newClient(t, server.URL+"/", token, nil), t.Context()
 
-	app, err := c.PutApp(ctx, dispatcher.App{Name: "crm", Enabled: true}, client.Condition{Absent: true})
+	app, err := c.PutApp(ctx, access.App{Name: "crm", Enabled: true}, client.Condition{Absent: true})
 	if err != nil || app.Revision != 1 {
 		t.Fatalf("PutApp = %+v, %v", app, err)
 	}
@@ -86,7 +88,7 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	}
 	app.Usage = nil // lists leave it out
 	if got, err := c.Apps(ctx, input.Page{Limit: 1}); err != nil ||
-		!cmp.Equal(got, client.List[dispatcher.App]{Items: []dispatcher.App{app}}) {
+		!cmp.Equal(got, client.List[access.App]{Items: []access.App{app}}) {
 		t.Errorf("Apps = %+v, %v", got, err)
 	}
 	if app, err = c.PatchApp(ctx, "crm", true, client.Condition{}); err != nil || !app.Enabled || app.Revision != 3 {
@@ -141,7 +143,7 @@ func TestClientCallsEveryRoute(t *testing.T) {
 	testNodes(t, c, s)
 	testCalendars(t, c)
 	testTokens(t, c, server.URL)
-	preview, err := c.Preview(ctx, dispatcher.PreviewRequest{Schedule: dispatcher.Schedule{Expression: "rate(1h)"}, Count: 2})
+	preview, err := c.Preview(ctx, view.PreviewRequest{Schedule: dispatcher.Schedule{Expression: "rate(1h)"}, Count: 2})
 	if err != nil || len(preview.FireTimes) != 2 {
 		t.Errorf("Preview = %+v, %v", preview, err)
 	}
@@ -196,7 +198,7 @@ func testLedger(t *testing.T, c *client.Client) {
 func testTokens(t *testing.T, c *client.Client, endpoint string) {
 	t.Helper()
 	ctx := t.Context()
-	declared := dispatcher.APIToken{Name: "ci", Scopes: []dispatcher.Scope{dispatcher.ScopeRead}, Apps: []string{"crm"}}
+	declared := access.APIToken{Name: "ci", Scopes: []access.Scope{access.ScopeRead}, Apps: []string{"crm"}}
 	made, err := c.PutToken(ctx, declared, client.Condition{Absent: true})
 	if err != nil || made.Secret == "" {
 		t.Fatalf("PutToken = %+v, %v", made.APIToken, err)
@@ -210,7 +212,7 @@ func testTokens(t *testing.T, c *client.Client, endpoint string) {
 	if got, err := c.Tokens(ctx, input.Page{Limit: 1}); err != nil || len(got.Items) != 1 || got.Next != "ci" {
 		t.Errorf("Tokens = %+v, %v", got, err)
 	}
-	rotated, err := c.RotateToken(ctx, "ci", dispatcher.TokenRotation{})
+	rotated, err := c.RotateToken(ctx, "ci", access.TokenRotation{})
 	if err != nil || rotated.Secret == made.Secret || rotated.Secret == "" {
 		t.Errorf("RotateToken = %+v, %v", rotated.APIToken, err)
 	}
@@ -259,10 +261,10 @@ func TestErrorsMatchDomainErrors(t *testing.T) {
 	if _, err := c.App(ctx, ".."); err == nil {
 		t.Error("App(..) gave no error")
 	}
-	if _, err := c.PutApp(ctx, dispatcher.App{Name: "crm"}, client.Condition{Revision: 3}); !errors.Is(err, dispatcher.ErrPrecondition) {
+	if _, err := c.PutApp(ctx, access.App{Name: "crm"}, client.Condition{Revision: 3}); !errors.Is(err, dispatcher.ErrPrecondition) {
 		t.Errorf("PutApp of revision 3 = %v, want ErrPrecondition", err)
 	}
-	made, err := c.PutApp(ctx, dispatcher.App{Name: "books"}, client.Condition{Absent: true})
+	made, err := c.PutApp(ctx, access.App{Name: "books"}, client.Condition{Absent: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +273,7 @@ func TestErrorsMatchDomainErrors(t *testing.T) {
 		!stale.ChangedAt.Equal(made.UpdatedAt) {
 		t.Errorf("PutApp of revision 3 = %+v, want who changed it at %s", stale, made.UpdatedAt)
 	}
-	_, err = c.PutApp(ctx, dispatcher.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
+	_, err = c.PutApp(ctx, access.App{Name: "A B", Description: strings.Repeat("x", 2000)}, client.Condition{})
 	var problems input.Problems
 	var problem *client.Error
 	if !errors.As(err, &problems) || len(problems) != 2 || !errors.As(err, &problem) || problem.Status != 422 || problem.RequestID == "" {
@@ -311,7 +313,7 @@ func TestLostResponseOfPutIsNotAConflict(t *testing.T) {
 		}
 		return response, err
 	}))
-	_, err := c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{Absent: true})
+	_, err := c.PutApp(t.Context(), access.App{Name: "crm"}, client.Condition{Absent: true})
 	if errors.Is(err, dispatcher.ErrPrecondition) || !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("PutApp = %v, want the lost response", err)
 	}
@@ -337,7 +339,7 @@ func TestRedirectsAndForeignPagesAreErrors(t *testing.T) {
 			response(w, r)
 		}))
 		t.Cleanup(server.Close)
-		if app, err := newClient(t, server.URL, "t", nil).PutApp(t.Context(), dispatcher.App{Name: "crm"},
+		if app, err := newClient(t, server.URL, "t", nil).PutApp(t.Context(), access.App{Name: "crm"},
 			client.Condition{}); err == nil || followed.Load() {
 			t.Errorf("%s: PutApp = %+v, followed %v; want an error", name, app, followed.Load())
 		}
@@ -377,7 +379,7 @@ func TestForeignResponsesAreRefused(t *testing.T) {
 			calls := map[string]func() error{
 				"App":      func() error { _, err := c.App(ctx, "crm"); return err },
 				"Apps":     func() error { _, err := c.Apps(ctx, input.Page{}); return err },
-				"PutApp":   func() error { _, err := c.PutApp(ctx, dispatcher.App{Name: "crm"}, client.Condition{}); return err },
+				"PutApp":   func() error { _, err := c.PutApp(ctx, access.App{Name: "crm"}, client.Condition{}); return err },
 				"PatchApp": func() error { _, err := c.PatchApp(ctx, "crm", true, client.Condition{}); return err },
 				"Job":      func() error { _, err := c.Job(ctx, "crm", "crm"); return err },
 				"Jobs":     func() error { _, err := c.Jobs(ctx, "crm", input.Page{}); return err },
@@ -395,7 +397,7 @@ func TestForeignResponsesAreRefused(t *testing.T) {
 				"Slots":     func() error { _, err := c.Slots(ctx, "crm", "sync"); return err },
 				"Misfires":  func() error { _, err := c.Misfires(ctx, dispatcher.RunQuery{App: "crm"}); return err },
 				"Nodes":     func() error { _, err := c.Nodes(ctx); return err },
-				"Preview":   func() error { _, err := c.Preview(ctx, dispatcher.PreviewRequest{}); return err },
+				"Preview":   func() error { _, err := c.Preview(ctx, view.PreviewRequest{}); return err },
 			}
 			if tt.status != 204 { // which is the response to a DELETE
 				calls["DeleteApp"] = func() error { return c.DeleteApp(ctx, "crm", client.Condition{}) }

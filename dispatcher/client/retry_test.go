@@ -14,7 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
@@ -76,7 +76,7 @@ func TestOnlySafeRequestsAreRetried(t *testing.T) {
 			}{
 				"read": {tt.read, func(ctx context.Context, c *client.Client) { _, _ = c.App(ctx, "crm") }},
 				"put": {tt.put, func(ctx context.Context, c *client.Client) {
-					_, _ = c.PutApp(ctx, dispatcher.App{Name: "crm"}, client.Condition{Absent: true})
+					_, _ = c.PutApp(ctx, access.App{Name: "crm"}, client.Condition{Absent: true})
 				}},
 				"post": {tt.post, func(ctx context.Context, c *client.Client) { _, _ = c.RunJob(ctx, "crm", "sync") }},
 			}
@@ -144,7 +144,7 @@ func TestRetryAfterIsKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		start := time.Now()
-		app, err := c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{Revision: 1})
+		app, err := c.PutApp(t.Context(), access.App{Name: "crm"}, client.Condition{Revision: 1})
 		if took := time.Since(start); err != nil || app.Name != "crm" || took != 7*time.Second {
 			t.Errorf("PutApp = %+v, %v after %s, want it after 7s", app, err, took)
 		}
@@ -156,7 +156,7 @@ func TestUnavailableWriteIsNotAConflict(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		server := &scripted{outcomes: []outcome{{status: 503}, {status: 412}}}
-		_, err := newClient(t, "http://carillon.test", "t", server).PutApp(t.Context(), dispatcher.App{Name: "crm"},
+		_, err := newClient(t, "http://carillon.test", "t", server).PutApp(t.Context(), access.App{Name: "crm"},
 			client.Condition{Absent: true})
 		var problem *client.Error
 		if !errors.As(err, &problem) || problem.Status != http.StatusServiceUnavailable || server.tries != 2 {
@@ -211,7 +211,7 @@ func TestRollingRestartFailsNoWrite(t *testing.T) {
 	}
 	done := make(chan error, 1)
 	go func() {
-		app, err := c.PutApp(t.Context(), dispatcher.App{Name: "crm"}, client.Condition{Absent: true})
+		app, err := c.PutApp(t.Context(), access.App{Name: "crm"}, client.Condition{Absent: true})
 		if err == nil && app.Revision != 1 {
 			err = errors.New("the app was written twice")
 		}

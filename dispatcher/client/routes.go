@@ -13,8 +13,11 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // List is one page of a list; Next is the cursor of the following page, empty after the last one.
@@ -24,23 +27,23 @@ type List[T any] struct {
 }
 
 // Apps lists apps by name.
-func (c *Client) Apps(ctx context.Context, page input.Page) (List[dispatcher.App], error) {
-	return list[dispatcher.App](ctx, c, path("apps")+params(dispatcher.RunQuery{Page: page}))
+func (c *Client) Apps(ctx context.Context, page input.Page) (List[access.App], error) {
+	return list[access.App](ctx, c, path("apps")+params(dispatcher.RunQuery{Page: page}))
 }
 
 // PutApp creates or replaces an app.
-func (c *Client) PutApp(ctx context.Context, app dispatcher.App, cond Condition) (dispatcher.App, error) {
+func (c *Client) PutApp(ctx context.Context, app access.App, cond Condition) (access.App, error) {
 	return put(ctx, c, path("apps", app.Name), app, cond, isApp(app.Name))
 }
 
 // App gets an app.
-func (c *Client) App(ctx context.Context, name string) (dispatcher.App, error) {
+func (c *Client) App(ctx context.Context, name string) (access.App, error) {
 	return get(ctx, c, path("apps", name), isApp(name))
 }
 
 // PatchApp enables or disables an app and leaves the rest of it unchanged.
-func (c *Client) PatchApp(ctx context.Context, name string, enabled bool, cond Condition) (dispatcher.App, error) {
-	return send(ctx, c, request[dispatcher.App]{
+func (c *Client) PatchApp(ctx context.Context, name string, enabled bool, cond Condition) (access.App, error) {
+	return send(ctx, c, request[access.App]{
 		method: http.MethodPatch, path: path("apps", name), body: map[string]bool{"enabled": enabled},
 		cond: cond, is: isApp(name),
 	})
@@ -48,7 +51,7 @@ func (c *Client) PatchApp(ctx context.Context, name string, enabled bool, cond C
 
 // SetBounds changes the bounds of an app and leaves the rest of it unchanged. The response has the jobs that the change
 // breaks. It needs the scope admin.
-func (c *Client) SetBounds(ctx context.Context, name string, change func(*dispatcher.Bounds)) (dispatcher.App, error) {
+func (c *Client) SetBounds(ctx context.Context, name string, change func(*dispatcher.Bounds)) (access.App, error) {
 	const tries = 5 // someone else may change the app in between
 	for try := 1; ; try++ {
 		app, err := c.App(ctx, name)
@@ -73,13 +76,13 @@ func (c *Client) DeleteApp(ctx context.Context, name string, cond Condition) err
 
 // ExportApp returns a disabled app with all that another installation needs of it. ErrConflict: it is enabled, or has
 // runs in flight.
-func (c *Client) ExportApp(ctx context.Context, name string) (dispatcher.Export, error) {
-	return get(ctx, c, path("apps", name, "export"), func(e dispatcher.Export) bool { return e.App.Name == name })
+func (c *Client) ExportApp(ctx context.Context, name string) (access.Export, error) {
+	return get(ctx, c, path("apps", name, "export"), func(e access.Export) bool { return e.App.Name == name })
 }
 
 // ImportApp creates an app from the JSON of an Export, which may hold values of secrets.
-func (c *Client) ImportApp(ctx context.Context, name string, export json.RawMessage) (dispatcher.App, error) {
-	return send(ctx, c, request[dispatcher.App]{
+func (c *Client) ImportApp(ctx context.Context, name string, export json.RawMessage) (access.App, error) {
+	return send(ctx, c, request[access.App]{
 		method: http.MethodPost, path: path("apps", name, "import"), body: export, is: isApp(name),
 	})
 }
@@ -244,7 +247,7 @@ func (c *Client) RetryRun(ctx context.Context, id string) (dispatcher.Run, error
 }
 
 // DeadLetters lists runs of an app that failed for good, latest scheduled time first.
-func (c *Client) DeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery) (List[dispatcher.Run], error) {
+func (c *Client) DeadLetters(ctx context.Context, query repeat.DeadLetterQuery) (List[dispatcher.Run], error) {
 	values := url.Values{}
 	for key, value := range map[string]string{"job": query.Job, "class": string(query.Class), "state": string(query.State)} {
 		if value != "" {
@@ -256,17 +259,17 @@ func (c *Client) DeadLetters(ctx context.Context, query dispatcher.DeadLetterQue
 }
 
 // CountDeadLetters counts what a replay would retry.
-func (c *Client) CountDeadLetters(ctx context.Context, app string, replay dispatcher.DeadLetterReplay) (dispatcher.DeadLetterCount, error) {
+func (c *Client) CountDeadLetters(ctx context.Context, app string, replay repeat.DeadLetterReplay) (repeat.DeadLetterCount, error) {
 	replay.DryRun = true
-	counted := func(n dispatcher.DeadLetterCount) bool { return n.Count >= 0 }
+	counted := func(n repeat.DeadLetterCount) bool { return n.Count >= 0 }
 	return post(ctx, c, path("apps", app, "dead-letters", "replay"), replay, counted)
 }
 
 // ReplayDeadLetters retries a portion of dead letters. If the response has Next, another call with it as cursor goes on. The
 // client does not repeat a call.
-func (c *Client) ReplayDeadLetters(ctx context.Context, app string, replay dispatcher.DeadLetterReplay) (dispatcher.Replayed, error) {
+func (c *Client) ReplayDeadLetters(ctx context.Context, app string, replay repeat.DeadLetterReplay) (repeat.Replayed, error) {
 	replay.DryRun = false
-	did := func(r dispatcher.Replayed) bool { return r.Replayed >= 0 }
+	did := func(r repeat.Replayed) bool { return r.Replayed >= 0 }
 	return post(ctx, c, path("apps", app, "dead-letters", "replay"), replay, did)
 }
 
@@ -292,9 +295,9 @@ func (c *Client) Verify(ctx context.Context, query verify.Query) (verify.Page, e
 }
 
 // Audit lists entries of the audit log, of one app at most.
-func (c *Client) Audit(ctx context.Context, query dispatcher.AuditQuery) (List[dispatcher.AuditEntry], error) {
+func (c *Client) Audit(ctx context.Context, query access.AuditQuery) (List[access.AuditEntry], error) {
 	if len(query.Apps) > 1 {
-		return List[dispatcher.AuditEntry]{}, errors.New("a request asks for the audit log of one app, or of all that the token may see")
+		return List[access.AuditEntry]{}, errors.New("a request asks for the audit log of one app, or of all that the token may see")
 	}
 	values := url.Values{}
 	for key, value := range map[string]string{
@@ -311,7 +314,7 @@ func (c *Client) Audit(ctx context.Context, query dispatcher.AuditQuery) (List[d
 		values.Set("order", "oldest")
 	}
 	addPage(values, query.From, query.To, query.Page)
-	return list[dispatcher.AuditEntry](ctx, c, path("audit")+encoded(values))
+	return list[access.AuditEntry](ctx, c, path("audit")+encoded(values))
 }
 
 // Nodes lists the dispatcher nodes.
@@ -334,31 +337,31 @@ func (c *Client) SetNodeState(
 }
 
 // Tokens lists API tokens by name, without their secrets.
-func (c *Client) Tokens(ctx context.Context, page input.Page) (List[dispatcher.APIToken], error) {
-	return list[dispatcher.APIToken](ctx, c, path("tokens")+params(dispatcher.RunQuery{Page: page}))
+func (c *Client) Tokens(ctx context.Context, page input.Page) (List[access.APIToken], error) {
+	return list[access.APIToken](ctx, c, path("tokens")+params(dispatcher.RunQuery{Page: page}))
 }
 
 // OwnToken gets the token that the client bears, without its secret.
-func (c *Client) OwnToken(ctx context.Context) (dispatcher.APIToken, error) {
-	return get(ctx, c, path("token"), func(token dispatcher.APIToken) bool { return token.ID != "" })
+func (c *Client) OwnToken(ctx context.Context) (access.APIToken, error) {
+	return get(ctx, c, path("token"), func(token access.APIToken) bool { return token.ID != "" })
 }
 
 // Token gets a token, without its secret.
-func (c *Client) Token(ctx context.Context, name string) (dispatcher.APIToken, error) {
-	return get(ctx, c, path("tokens", name), func(token dispatcher.APIToken) bool { return token.Name == name })
+func (c *Client) Token(ctx context.Context, name string) (access.APIToken, error) {
+	return get(ctx, c, path("tokens", name), func(token access.APIToken) bool { return token.Name == name })
 }
 
 // PutToken creates a token, and returns it with its secret, or changes a token, which keeps its secret.
-func (c *Client) PutToken(ctx context.Context, token dispatcher.APIToken, cond Condition) (dispatcher.IssuedToken, error) {
-	return send(ctx, c, request[dispatcher.IssuedToken]{
+func (c *Client) PutToken(ctx context.Context, token access.APIToken, cond Condition) (access.IssuedToken, error) {
+	return send(ctx, c, request[access.IssuedToken]{
 		method: http.MethodPut, path: path("tokens", token.Name), body: token, cond: cond, is: isToken(token.Name),
 	})
 }
 
 // RotateToken gives a token another secret. ErrConflict: it has expired, and the rotation gives it no later expiry.
 func (c *Client) RotateToken(
-	ctx context.Context, name string, rotation dispatcher.TokenRotation,
-) (dispatcher.IssuedToken, error) {
+	ctx context.Context, name string, rotation access.TokenRotation,
+) (access.IssuedToken, error) {
 	return post(ctx, c, path("tokens", name, "rotate"), rotation, isToken(name))
 }
 
@@ -379,8 +382,8 @@ func (c *Client) ResolveRollback(ctx context.Context, choice dispatcher.Rollback
 }
 
 // Preview returns the next fire times of a schedule.
-func (c *Client) Preview(ctx context.Context, asked dispatcher.PreviewRequest) (dispatcher.Preview, error) {
-	isPreview := func(preview dispatcher.Preview) bool { return preview.FireTimes != nil }
+func (c *Client) Preview(ctx context.Context, asked view.PreviewRequest) (view.Preview, error) {
+	isPreview := func(preview view.Preview) bool { return preview.FireTimes != nil }
 	return post(ctx, c, path("schedules", "preview"), asked, isPreview)
 }
 
@@ -409,8 +412,8 @@ func (c *Client) remove(ctx context.Context, at string, cond Condition) error {
 
 // The checks that a response is about the requested object.
 
-func isApp(name string) func(dispatcher.App) bool {
-	return func(app dispatcher.App) bool { return app.Name == name }
+func isApp(name string) func(access.App) bool {
+	return func(app access.App) bool { return app.Name == name }
 }
 
 func isJob(app, name string) func(dispatcher.Job) bool {
@@ -421,8 +424,8 @@ func isCalendar(app, name string) func(dispatcher.Calendar) bool {
 	return func(calendar dispatcher.Calendar) bool { return calendar.App == app && calendar.Name == name }
 }
 
-func isToken(name string) func(dispatcher.IssuedToken) bool {
-	return func(token dispatcher.IssuedToken) bool { return token.Name == name }
+func isToken(name string) func(access.IssuedToken) bool {
+	return func(token access.IssuedToken) bool { return token.Name == name }
 }
 
 func isRun(id string) func(dispatcher.Run) bool {

@@ -7,21 +7,22 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // Alerts lists the alerts of an app by name.
-func (c *Client) Alerts(ctx context.Context, app string, page input.Page) (List[dispatcher.Alert], error) {
-	return list[dispatcher.Alert](ctx, c, path("apps", app, "alerts")+params(dispatcher.RunQuery{Page: page}))
+func (c *Client) Alerts(ctx context.Context, app string, page input.Page) (List[alert.Alert], error) {
+	return list[alert.Alert](ctx, c, path("apps", app, "alerts")+params(dispatcher.RunQuery{Page: page}))
 }
 
 // PutAlert creates or replaces an alert.
-func (c *Client) PutAlert(ctx context.Context, alert dispatcher.Alert, cond Condition) (dispatcher.Alert, error) {
+func (c *Client) PutAlert(ctx context.Context, alert alert.Alert, cond Condition) (alert.Alert, error) {
 	return put(ctx, c, path("apps", alert.App, "alerts", alert.Name), alert.ForWire(), cond, isAlert(alert.App, alert.Name))
 }
 
 // Alert gets an alert.
-func (c *Client) Alert(ctx context.Context, app, name string) (dispatcher.Alert, error) {
+func (c *Client) Alert(ctx context.Context, app, name string) (alert.Alert, error) {
 	return get(ctx, c, path("apps", app, "alerts", name), isAlert(app, name))
 }
 
@@ -31,26 +32,26 @@ func (c *Client) DeleteAlert(ctx context.Context, app, name string, cond Conditi
 }
 
 // MuteAlert lets an alert notify nobody for a time.
-func (c *Client) MuteAlert(ctx context.Context, app, name string, mute dispatcher.AlertMute) (dispatcher.Alert, error) {
+func (c *Client) MuteAlert(ctx context.Context, app, name string, mute alert.Mute) (alert.Alert, error) {
 	return post(ctx, c, path("apps", app, "alerts", name, "mute"), mute, isAlert(app, name))
 }
 
 // UnmuteAlert lifts the mute of an alert.
-func (c *Client) UnmuteAlert(ctx context.Context, app, name string) (dispatcher.Alert, error) {
+func (c *Client) UnmuteAlert(ctx context.Context, app, name string) (alert.Alert, error) {
 	return post(ctx, c, path("apps", app, "alerts", name, "unmute"), nil, isAlert(app, name))
 }
 
 // AcknowledgeAlert acknowledges what holds for a job, and returns it; ErrConflict if nothing does.
 func (c *Client) AcknowledgeAlert(
-	ctx context.Context, app, name string, ack dispatcher.AlertAcknowledgement,
-) ([]dispatcher.AlertState, error) {
+	ctx context.Context, app, name string, ack alert.Acknowledgement,
+) ([]alert.State, error) {
 	return c.changeStates(ctx, app, name, "acknowledge", ack)
 }
 
 // WithdrawAcknowledgement takes acknowledgements of a job back, of one condition or, if it is empty, of all.
 func (c *Client) WithdrawAcknowledgement(
 	ctx context.Context, app, name, job string, condition dispatcher.AlertCondition,
-) ([]dispatcher.AlertState, error) {
+) ([]alert.State, error) {
 	body := map[string]string{"job": job}
 	if condition != "" {
 		body["condition"] = string(condition)
@@ -58,9 +59,9 @@ func (c *Client) WithdrawAcknowledgement(
 	return c.changeStates(ctx, app, name, "unacknowledge", body)
 }
 
-func (c *Client) changeStates(ctx context.Context, app, name, verb string, body any) ([]dispatcher.AlertState, error) {
-	is := func(l List[dispatcher.AlertState]) bool { return l.Items != nil }
-	changed, err := send(ctx, c, request[List[dispatcher.AlertState]]{
+func (c *Client) changeStates(ctx context.Context, app, name, verb string, body any) ([]alert.State, error) {
+	is := func(l List[alert.State]) bool { return l.Items != nil }
+	changed, err := send(ctx, c, request[List[alert.State]]{
 		method: http.MethodPost, path: path("apps", app, "alerts", name, verb), body: body, is: is,
 	})
 	return changed.Items, err
@@ -73,20 +74,20 @@ func (c *Client) TestAlert(ctx context.Context, app, name string) (dispatcher.Ru
 }
 
 // AlertStates lists what alerts of an app know of jobs, by alert, job and condition.
-func (c *Client) AlertStates(ctx context.Context, query dispatcher.AlertStateQuery) (List[dispatcher.AlertState], error) {
+func (c *Client) AlertStates(ctx context.Context, query alert.StateQuery) (List[alert.State], error) {
 	values := alertValues(query.Alert, query.Job)
 	if query.Firing {
 		values.Set("firing", "true")
 	}
 	addPage(values, time.Time{}, time.Time{}, query.Page)
-	return list[dispatcher.AlertState](ctx, c, path("apps", query.App, "alert-states")+encoded(values))
+	return list[alert.State](ctx, c, path("apps", query.App, "alert-states")+encoded(values))
 }
 
 // AlertEvents lists transitions of alerts of an app, latest first.
-func (c *Client) AlertEvents(ctx context.Context, query dispatcher.AlertEventQuery) (List[dispatcher.AlertEvent], error) {
+func (c *Client) AlertEvents(ctx context.Context, query alert.EventQuery) (List[alert.Event], error) {
 	values := alertValues(query.Alert, query.Job)
 	addPage(values, query.From, query.To, query.Page)
-	return list[dispatcher.AlertEvent](ctx, c, path("apps", query.App, "alert-events")+encoded(values))
+	return list[alert.Event](ctx, c, path("apps", query.App, "alert-events")+encoded(values))
 }
 
 func alertValues(alert, job string) url.Values {
@@ -99,6 +100,6 @@ func alertValues(alert, job string) url.Values {
 	return values
 }
 
-func isAlert(app, name string) func(dispatcher.Alert) bool {
-	return func(alert dispatcher.Alert) bool { return alert.App == app && alert.Name == name }
+func isAlert(app, name string) func(alert.Alert) bool {
+	return func(alert alert.Alert) bool { return alert.App == app && alert.Name == name }
 }

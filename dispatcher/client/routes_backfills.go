@@ -5,43 +5,43 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // CountBackfill counts the instants that a backfill would run, and begins none.
 func (c *Client) CountBackfill(
-	ctx context.Context, app, job string, asked dispatcher.BackfillSpec,
-) (dispatcher.BackfillCount, error) {
-	counted := func(count dispatcher.BackfillCount) bool { return count.Total >= 0 }
-	return post(ctx, c, path("apps", app, "jobs", job, "backfill"), dispatcher.BackfillRequest{BackfillSpec: asked, DryRun: true}, counted)
+	ctx context.Context, app, job string, asked repeat.BackfillSpec,
+) (repeat.BackfillCount, error) {
+	counted := func(count repeat.BackfillCount) bool { return count.Total >= 0 }
+	return post(ctx, c, path("apps", app, "jobs", job, "backfill"), repeat.BackfillRequest{BackfillSpec: asked, DryRun: true}, counted)
 }
 
 // CreateBackfill begins a backfill of a job. The client does not repeat it.
-func (c *Client) CreateBackfill(ctx context.Context, app, job string, asked dispatcher.BackfillSpec) (dispatcher.Backfill, error) {
-	created := func(b dispatcher.Backfill) bool { return b.App == app && b.Job == job && b.ID != "" }
-	return post(ctx, c, path("apps", app, "jobs", job, "backfill"), dispatcher.BackfillRequest{BackfillSpec: asked}, created)
+func (c *Client) CreateBackfill(ctx context.Context, app, job string, asked repeat.BackfillSpec) (repeat.Backfill, error) {
+	created := func(b repeat.Backfill) bool { return b.App == app && b.Job == job && b.ID != "" }
+	return post(ctx, c, path("apps", app, "jobs", job, "backfill"), repeat.BackfillRequest{BackfillSpec: asked}, created)
 }
 
 // Backfill gets a backfill with its progress.
-func (c *Client) Backfill(ctx context.Context, app, id string) (dispatcher.Backfill, error) {
+func (c *Client) Backfill(ctx context.Context, app, id string) (repeat.Backfill, error) {
 	return get(ctx, c, path("apps", app, "backfills", id), isBackfill(id))
 }
 
 // Backfills lists the backfills of an app, the latest first.
-func (c *Client) Backfills(ctx context.Context, query dispatcher.BackfillQuery) (List[dispatcher.Backfill], error) {
+func (c *Client) Backfills(ctx context.Context, query repeat.BackfillQuery) (List[repeat.Backfill], error) {
 	values := url.Values{}
 	if query.Job != "" {
 		values.Set("job", query.Job)
 	}
 	addPage(values, time.Time{}, time.Time{}, query.Page)
-	return list[dispatcher.Backfill](ctx, c, path("apps", query.App, "backfills")+encoded(values))
+	return list[repeat.Backfill](ctx, c, path("apps", query.App, "backfills")+encoded(values))
 }
 
 // ChangeBackfill pauses, resumes or cancels a backfill; ErrConflict if it has ended.
-func (c *Client) ChangeBackfill(ctx context.Context, app, id string, action dispatcher.BackfillAction) (dispatcher.Backfill, error) {
+func (c *Client) ChangeBackfill(ctx context.Context, app, id string, action repeat.BackfillAction) (repeat.Backfill, error) {
 	return post(ctx, c, path("apps", app, "backfills", id, string(action)), nil, isBackfill(id))
 }
 
-func isBackfill(id string) func(dispatcher.Backfill) bool {
-	return func(b dispatcher.Backfill) bool { return b.ID == id }
+func isBackfill(id string) func(repeat.Backfill) bool {
+	return func(b repeat.Backfill) bool { return b.ID == id }
 }

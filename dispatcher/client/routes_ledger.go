@@ -8,39 +8,40 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // Strip gets the latest and the next scheduled times of a trigger, with what became of each: past and next of them, or as many
 // as the API gives if both are 0.
-func (c *Client) Strip(ctx context.Context, app, job, trigger string, past, next int) (dispatcher.Strip, error) {
+func (c *Client) Strip(ctx context.Context, app, job, trigger string, past, next int) (view.Strip, error) {
 	query := ""
 	if past != 0 || next != 0 {
 		query = encoded(url.Values{"past": {strconv.Itoa(past)}, "next": {strconv.Itoa(next)}})
 	}
-	return get(ctx, c, path("apps", app, "jobs", job, "triggers", trigger, "strip")+query, func(s dispatcher.Strip) bool {
+	return get(ctx, c, path("apps", app, "jobs", job, "triggers", trigger, "strip")+query, func(s view.Strip) bool {
 		return s.App == app && s.Job == job && s.Trigger == trigger
 	})
 }
 
 // Timeline gets what happened to the jobs of an app between two times, and what is planned, one page of jobs at a time.
-func (c *Client) Timeline(ctx context.Context, query dispatcher.TimelineQuery) (dispatcher.Timeline, error) {
+func (c *Client) Timeline(ctx context.Context, query view.TimelineQuery) (view.Timeline, error) {
 	values := url.Values{}
 	if query.Job != "" {
 		values.Set("job", query.Job)
 	}
 	addPage(values, query.From, query.To, query.Page)
-	return get(ctx, c, path("apps", query.App, "timeline")+encoded(values), func(t dispatcher.Timeline) bool { return t.Items != nil })
+	return get(ctx, c, path("apps", query.App, "timeline")+encoded(values), func(t view.Timeline) bool { return t.Items != nil })
 }
 
 // Statistics gets what the runs of each day came to, of an app or, without one, of all that the token may see. Without times,
 // these are the last 30 days.
-func (c *Client) Statistics(ctx context.Context, app string, from, to time.Time) (dispatcher.Statistics, error) {
+func (c *Client) Statistics(ctx context.Context, app string, from, to time.Time) (view.Statistics, error) {
 	values := url.Values{}
 	if app != "" {
 		values.Set("app", app)
 	}
 	addPage(values, from, to, input.Page{})
-	return get(ctx, c, path("statistics")+encoded(values), func(s dispatcher.Statistics) bool { return s.Days != nil })
+	return get(ctx, c, path("statistics")+encoded(values), func(s view.Statistics) bool { return s.Days != nil })
 }
 
 // RequestOfRun gets the request of a run as its job would send it now, with secrets masked.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // JobSummaries lists jobs by app and name: those of all apps that the token may see, or of the one in query.Apps. A page may
@@ -30,13 +31,13 @@ func (c *Client) JobSummaries(ctx context.Context, query dispatcher.JobQuery) (L
 }
 
 // Attention gets what a person on call should look at: in one app, or in all that the token may see.
-func (c *Client) Attention(ctx context.Context, app string) (dispatcher.Attention, error) {
-	return get(ctx, c, path("attention")+ofApp(app), func(a dispatcher.Attention) bool { return !a.At.IsZero() })
+func (c *Client) Attention(ctx context.Context, app string) (view.Attention, error) {
+	return get(ctx, c, path("attention")+ofApp(app), func(a view.Attention) bool { return !a.At.IsZero() })
 }
 
 // Upcoming gets how many fires are to come: in one app, or in all that the token may see.
-func (c *Client) Upcoming(ctx context.Context, app string) (dispatcher.UpcomingFires, error) {
-	return get(ctx, c, path("upcoming")+ofApp(app), func(u dispatcher.UpcomingFires) bool { return u.Step > 0 })
+func (c *Client) Upcoming(ctx context.Context, app string) (view.UpcomingFires, error) {
+	return get(ctx, c, path("upcoming")+ofApp(app), func(u view.UpcomingFires) bool { return u.Step > 0 })
 }
 
 // ofApp is the query that selects an app; empty for all.

@@ -16,7 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 )
 
@@ -37,7 +37,7 @@ func newCanned(t *testing.T, responses map[string]any) (*trial, *canned) {
 }
 
 // As returns a transport with the canned responses.
-func (c *canned) As(*http.Request, dispatcher.APIToken) http.RoundTripper { return c }
+func (c *canned) As(*http.Request, access.APIToken) http.RoundTripper { return c }
 
 // RoundTrip responds to one request.
 func (c *canned) RoundTrip(r *http.Request) (*http.Response, error) {

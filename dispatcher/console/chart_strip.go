@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // stripChart is the row of the latest and next scheduled times of a trigger.
@@ -70,28 +71,28 @@ func shapeOfRun(state dispatcher.RunState) string {
 }
 
 // shapeOfCell returns the shape of a cell of a strip.
-func shapeOfCell(cell dispatcher.StripCell) string {
+func shapeOfCell(cell view.StripCell) string {
 	switch cell.What {
-	case dispatcher.CellRun:
+	case view.CellRun:
 		return shapeOfRun(cell.State)
-	case dispatcher.CellSkipped:
+	case view.CellSkipped:
 		return shapeSkipped
-	case dispatcher.CellMisfire:
+	case view.CellMisfire:
 		return shapeMisfire
-	case dispatcher.CellExcluded:
+	case view.CellExcluded:
 		return shapeExcluded
-	case dispatcher.CellPlanned:
+	case view.CellPlanned:
 		return shapePlanned
-	case dispatcher.CellWaiting:
+	case view.CellWaiting:
 		return shapeWaiting
-	case dispatcher.CellNone:
+	case view.CellNone:
 		return shapeNone
 	}
 	return shapeMissing
 }
 
 // newStrip draws a strip, with links to the explanations of its cells.
-func newStrip(v *visit, strip dispatcher.Strip) stripChart {
+func newStrip(v *visit, strip view.Strip) stripChart {
 	chart := stripChart{Trigger: strip.Trigger, Timezone: strip.Timezone, Incomplete: strip.Incomplete}
 	zone := v.zone.in(v.now, strip.Timezone).Location()
 	seen := map[string]bool{}
@@ -122,13 +123,13 @@ func occurring(seen map[string]bool) []string {
 }
 
 // titleOfCell says in words what a cell shows: when, what, and how late and how long it was.
-func titleOfCell(v *visit, cell dispatcher.StripCell, shape string, zone *time.Location) string {
+func titleOfCell(v *visit, cell view.StripCell, shape string, zone *time.Location) string {
 	title := cell.ScheduledAt.In(zone).Format(titleTime)
 	if cell.Until != nil {
 		title = v.texts.text("strip.range", "from", title, "to", cell.Until.In(zone).Format(titleTime))
 	}
 	word := v.texts.text("strip." + shape)
-	if cell.What == dispatcher.CellRun && cell.State != "" {
+	if cell.What == view.CellRun && cell.State != "" {
 		word = v.texts.text("state." + string(cell.State))
 	}
 	title += ": " + word

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 // Options are what a console needs.
@@ -17,7 +18,7 @@ type Options struct {
 	// API serves what the console asks; nil: the node has no database yet, and the console says so.
 	API API
 	// Sessions are those of the store.
-	Sessions dispatcher.Sessions
+	Sessions access.Sessions
 	// URL is that of the node as people reach it, with the path of a proxy before /console/; nil: unknown.
 	URL *url.URL
 	// Reached returns when a heartbeat of the node last reached its database, zero: none has yet, and whether the latest one did.
@@ -38,7 +39,7 @@ type Options struct {
 // API is the API of this process.
 type API interface {
 	// As returns a transport that serves requests as a token, on behalf of the request from.
-	As(from *http.Request, token dispatcher.APIToken) http.RoundTripper
+	As(from *http.Request, token access.APIToken) http.RoundTripper
 	// Bearer is As for requests that bear a token themselves.
 	Bearer(from *http.Request) http.RoundTripper
 	// Admit counts a request for its address, and returns how long the caller has to wait.
@@ -47,7 +48,7 @@ type API interface {
 	AdmitUnknown(r *http.Request, now time.Time) time.Duration
 	// AdmitBody waits for a place for the body of a request, and returns what to call when it is read, or how long the caller has
 	// to wait. The token is that of the session; its zero value: there is none.
-	AdmitBody(r *http.Request, token dispatcher.APIToken) (leave func(), wait time.Duration)
+	AdmitBody(r *http.Request, token access.APIToken) (leave func(), wait time.Duration)
 	// DatabaseAway asks the database, and tells whether it does not respond within a moment.
 	DatabaseAway(ctx context.Context) bool
 }
@@ -55,10 +56,10 @@ type API interface {
 // Login signs people in with an issuer of identities, by OpenID Connect.
 type Login interface {
 	// Begin returns the URL to which the browser goes.
-	Begin(ctx context.Context, request dispatcher.LoginRequest, now time.Time) (string, error)
+	Begin(ctx context.Context, request access.LoginRequest, now time.Time) (string, error)
 	// Finish returns the identity for what the issuer has added to the URL of the callback. An error with a method BadToken, which
 	// says why, means that the person is not permitted in; any other one that the issuer could not be asked. No error holds a secret.
-	Finish(ctx context.Context, request dispatcher.LoginRequest, callback url.Values, now time.Time) (dispatcher.APIToken, error)
+	Finish(ctx context.Context, request access.LoginRequest, callback url.Values, now time.Time) (access.APIToken, error)
 	// Rules tell which rules are in force, so that a session ends when they have changed.
 	Rules() string
 }

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -13,7 +13,7 @@ func TestPageShowsWhatTheTokenMaySee(t *testing.T) {
 	t.Parallel()
 	w := newTrial(t)
 	for _, app := range []string{"billing", "shop"} {
-		if _, _, err := w.store.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, input.Change{}); err != nil {
+		if _, _, err := w.store.PutApp(t.Context(), access.App{Name: app, Enabled: true}, input.Change{}); err != nil {
 			t.Fatal(err)
 		}
 	}

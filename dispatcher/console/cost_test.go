@@ -9,7 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 )
 
@@ -47,7 +47,7 @@ func TestAssetsAreSmall(t *testing.T) {
 func TestConsoleWithoutABrowserDoesNothing(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		api, sessions := struct{ console.API }{}, struct{ dispatcher.Sessions }{}
+		api, sessions := struct{ console.API }{}, struct{ access.Sessions }{}
 		if _, err := console.New(console.Options{API: api, Sessions: sessions}); err != nil {
 			t.Fatal(err)
 		}

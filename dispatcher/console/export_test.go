@@ -1,6 +1,8 @@
 package console
 
-import "github.com/carillon-dev/carillon/dispatcher"
+import (
+	"github.com/carillon-dev/carillon/dispatcher/access"
+)
 
 // Update tells whether golden files are written.
 func Update() bool { return *update }
@@ -8,7 +10,7 @@ func Update() bool { return *update }
 // Action is what an action declares of itself.
 type Action struct {
 	Path  string
-	Needs dispatcher.Scope
+	Needs access.Scope
 }
 
 // Actions lists all actions.

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -20,7 +21,7 @@ func TestMenusMarkThePageAndThoseAboveIt(t *testing.T) {
 	b := w.signedIn(everything())
 	marked := regexp.MustCompile(`aria-current="([a-z]+)">([^<]+)<`)
 	for at, want := range map[string]string{
-		"": "page Attention", "jobs": "page Jobs", "audit/" + dispatcher.AuditID(fixedAt, 5): "true Audit log",
+		"": "page Attention", "jobs": "page Jobs", "audit/" + access.AuditID(fixedAt, 5): "true Audit log",
 		"apps/billing/backfills":    "true Apps, page Backfills",
 		"apps/billing/backfills/b1": "true Apps, true Backfills", "apps/billing/jobs/invoices": "true Apps", "runs/r1": "",
 	} {

@@ -16,6 +16,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // hostileTexts are what an attacker writes into a field, which is named within it.
@@ -130,7 +131,7 @@ func pagesWith(t *testing.T, text func(string) string) (pages map[string]shown, 
 	for kind, responses := range map[string]map[string]any{"watch/": watched(1), "operate/": operated(1)} {
 		given, of := filled(t, responses, text)
 		maps.Copy(fields, of)
-		if strip, is := given["GET /v1/apps/billing/jobs/invoices/triggers/nightly/strip"].(dispatcher.Strip); is {
+		if strip, is := given["GET /v1/apps/billing/jobs/invoices/triggers/nightly/strip"].(view.Strip); is {
 			strip.Trigger = text("Job.Triggers[]")
 			given["GET /v1/apps/billing/jobs/invoices/triggers/"+strip.Trigger+"/strip"] = strip
 		}

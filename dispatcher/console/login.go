@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
@@ -100,8 +100,8 @@ func (v *visit) failLogin(err error) {
 }
 
 // ownToken asks the API whose token it is that somebody signs in with.
-func (v *visit) ownToken(secret string) (dispatcher.APIToken, error) {
-	var none dispatcher.APIToken
+func (v *visit) ownToken(secret string) (access.APIToken, error) {
+	var none access.APIToken
 	refused := &pageError{status: http.StatusUnauthorized, key: "login.refused"}
 	if secret == "" || len(secret) > 256 || strings.Count(secret, ".") == 2 {
 		return none, refused

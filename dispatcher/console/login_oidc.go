@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 // loginLife is how long a login at the issuer may take.
@@ -50,8 +50,8 @@ func (c *Console) beginOIDC(v *visit) {
 	v.redirect(to)
 }
 
-func (c *Console) loginRequest(p pendingLogin) dispatcher.LoginRequest {
-	return dispatcher.LoginRequest{
+func (c *Console) loginRequest(p pendingLogin) access.LoginRequest {
+	return access.LoginRequest{
 		State: p.State, Nonce: p.Nonce, Verifier: p.Verifier, Callback: c.opts.URL.String() + base + "login/callback",
 	}
 }
@@ -72,7 +72,7 @@ func (c *Console) finishOIDC(v *visit) {
 		v.failOIDC(err)
 		return
 	}
-	ends := v.now.Add(dispatcher.SessionLife) // the ID token itself is for the login only
+	ends := v.now.Add(access.SessionLife) // the ID token itself is for the login only
 	identity.ExpiresAt = &ends
 	if err := v.begin(identity, c.opts.Login.Rules()); err != nil {
 		v.failLogin(err)

@@ -10,7 +10,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
@@ -57,7 +57,7 @@ func newIssuer(t *testing.T) *issuer {
 }
 
 // login returns the console's login at the issuer. Ann may read billing, if her group says so.
-func (i *issuer) login(t *testing.T, scopes ...dispatcher.Scope) *oidc.Login {
+func (i *issuer) login(t *testing.T, scopes ...access.Scope) *oidc.Login {
 	t.Helper()
 	login, err := oidc.NewLogin(oidc.Options{Issuer: i.URL, Rules: oidc.Rules{
 		{Claims: map[string]string{"groups": "ops"}, Scopes: scopes, Apps: []string{"billing"}},
@@ -73,7 +73,7 @@ func sso(t *testing.T) (*trial, *issuer) {
 	t.Helper()
 	i := newIssuer(t)
 	w := newTrial(t, func(o *console.Options) {
-		o.Login, o.URL = i.login(t, dispatcher.ScopeRead), &url.URL{Scheme: "http", Host: "ops.example.com", Path: "/ops"}
+		o.Login, o.URL = i.login(t, access.ScopeRead), &url.URL{Scheme: "http", Host: "ops.example.com", Path: "/ops"}
 	})
 	return w, i
 }
@@ -93,7 +93,7 @@ func TestPersonSignsInAtTheIssuer(t *testing.T) {
 	t.Parallel()
 	w, i := sso(t)
 	for _, app := range []string{"billing", "shop"} {
-		if _, _, err := w.store.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, input.Change{Actor: "system"}); err != nil {
+		if _, _, err := w.store.PutApp(t.Context(), access.App{Name: app, Enabled: true}, input.Change{Actor: "system"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -185,7 +185,7 @@ func TestSessionEndsWhenTheRulesChange(t *testing.T) {
 	asked := b.begin("")
 	i.claims = map[string]any{"aud": "console", "nonce": asked.Get("nonce"), "groups": "ops"}
 	cookie := b.get("login/callback?code=x&state=" + asked.Get("state")).session()
-	pages, err := console.New(console.Options{API: w.api, Sessions: w.store, Login: i.login(t, dispatcher.ScopeRead, dispatcher.ScopeWrite),
+	pages, err := console.New(console.Options{API: w.api, Sessions: w.store, Login: i.login(t, access.ScopeRead, access.ScopeWrite),
 		URL: &url.URL{Scheme: "http", Host: "ops.example.com"}})
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -29,7 +29,7 @@ func (p page) session() string {
 // audit returns the actors and actions of the audit log, earliest first.
 func (w *trial) audit() (all []string) {
 	w.t.Helper()
-	entries, err := w.store.AuditEntries(w.t.Context(), dispatcher.AuditQuery{OldestFirst: true, Page: input.Page{Limit: 100}})
+	entries, err := w.store.AuditEntries(w.t.Context(), access.AuditQuery{OldestFirst: true, Page: input.Page{Limit: 100}})
 	if err != nil {
 		w.t.Fatal(err)
 	}

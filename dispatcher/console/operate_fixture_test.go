@@ -6,8 +6,12 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // hostile is a text that must be shown as it is.
@@ -47,7 +51,7 @@ func operated(n int) map[string]any {
 	}
 	bounds := dispatcher.Bounds{Suspended: true, SuspendedReason: hostile,
 		Suspension: dispatcher.Suspension{SuspendedBy: "root", SuspendedAt: &fixedAt}}.WithDefaults("billing")
-	app := dispatcher.App{Name: "billing", Description: hostile, Enabled: true, Retention: dispatcher.DefaultRetention,
+	app := access.App{Name: "billing", Description: hostile, Enabled: true, Retention: dispatcher.DefaultRetention,
 		Bounds: &bounds, Usage: &dispatcher.Usage{Jobs: 12, Triggers: 30, BytesKept: 4096}, Revision: 3, CreatedAt: fixedAt,
 		UpdatedAt: fixedAt,
 		Pauses: times(n, func(name string) dispatcher.AppPause {
@@ -70,27 +74,27 @@ func operated(n int) map[string]any {
 				Only: true}}}
 	}
 	attained := 99.5
-	alert := func(name string) dispatcher.Alert {
-		return dispatcher.Alert{App: "billing", Name: name, Description: hostile, Jobs: []string{"invoices"},
+	alert := func(name string) alert.Alert {
+		return alert.Alert{App: "billing", Name: name, Description: hostile, Jobs: []string{"invoices"},
 			Labels: input.Labels{"team": "payments"},
-			AlertConditionsOf: dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 2}, Missed: true,
+			AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 2}, Missed: true,
 				LateAfter: input.Duration(time.Minute), Objective: true}, Firing: 1,
 			Warnings:    []input.Problem{{Path: "/jobs/0", Code: input.CodeAlertJobUnknown, Message: hostile}},
 			Destination: dispatcher.AlertDestination{SNS: &dispatcher.AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call"}}}
 	}
-	backfill := func(name string) dispatcher.Backfill {
-		return dispatcher.Backfill{ID: name, App: "billing", Job: "invoices", State: dispatcher.BackfillRunning, Error: hostile,
-			BackfillSpec: dispatcher.BackfillSpec{Trigger: "daily", From: fixedAt, To: later, Concurrency: 2,
-				Order:    dispatcher.BackfillOldestFirst,
-				Existing: dispatcher.ExistingSkip, Reason: hostile},
-			BackfillProgress: dispatcher.BackfillProgress{Total: 10, Queued: 6, Skipped: 1, Running: 2, Succeeded: 3, Failed: 1,
+	backfill := func(name string) repeat.Backfill {
+		return repeat.Backfill{ID: name, App: "billing", Job: "invoices", State: repeat.BackfillRunning, Error: hostile,
+			BackfillSpec: repeat.BackfillSpec{Trigger: "daily", From: fixedAt, To: later, Concurrency: 2,
+				Order:    repeat.BackfillOldestFirst,
+				Existing: repeat.ExistingSkip, Reason: hostile},
+			BackfillProgress: repeat.BackfillProgress{Total: 10, Queued: 6, Skipped: 1, Running: 2, Succeeded: 3, Failed: 1,
 				ReachedAt: &fixedAt},
 			CreatedBy: "ada", CreatedAt: fixedAt}
 	}
 	of := "/v1/apps/billing"
 	run := dispatcher.RunKey{TriggerID: 7, ScheduledAt: fixedAt, Kind: dispatcher.KindSchedule}.String()
 	responses := map[string]any{
-		"GET /v1/apps": items(times(n, func(name string) dispatcher.App { a := app; a.Name = name; return a }), next),
+		"GET /v1/apps": items(times(n, func(name string) access.App { a := app; a.Name = name; return a }), next),
 		"GET " + of:    app,
 		"GET " + of + "/objectives": items(times(n, func(name string) dispatcher.ObjectiveStatus {
 			return dispatcher.ObjectiveStatus{App: "billing", Job: name,
@@ -124,14 +128,14 @@ func operated(n int) map[string]any {
 		"GET " + of + "/dead-letters":            items(times(n, func(name string) dispatcher.Run { return deadRun(run, name) }), next),
 		"GET " + of + "/bulk":                    items(times(n, bulkOf), next),
 		"GET " + of + "/bulk/k1":                 bulkOf("k1"),
-		"POST " + of + "/bulk":                   dispatcher.BulkCount{Total: 12},
-		"GET /v1/statistics":                     dispatcher.Statistics{CountedTo: fixedAt, Days: times(n, dayOf)},
+		"POST " + of + "/bulk":                   repeat.BulkCount{Total: 12},
+		"GET /v1/statistics":                     view.Statistics{CountedTo: fixedAt, Days: times(n, dayOf)},
 		"GET /v1/jobs":                           items(times(n, summaryOf), next),
 		"GET /v1/nodes":                          items(times(n, nodeOf), ""),
 		"GET /v1/audit":                          items(times(n, auditOf), next),
 		"GET /v1/tokens":                         items(times(n, tokenOf), next),
 		"GET /v1/tokens/deploy":                  tokenOf("deploy"),
-		"POST " + of + "/jobs/invoices/backfill": dispatcher.BackfillCount{Total: 31, Skipped: 4, First: &fixedAt, Last: &later},
+		"POST " + of + "/jobs/invoices/backfill": repeat.BackfillCount{Total: 31, Skipped: 4, First: &fixedAt, Last: &later},
 	}
 	if n > 0 {
 		responses["GET /v1/rollback"] = dispatcher.Rollback{At: fixedAt, Reason: hostile}
@@ -139,19 +143,19 @@ func operated(n int) map[string]any {
 	return responses
 }
 
-func alertState(name string) dispatcher.AlertState {
-	return dispatcher.AlertState{App: "billing", Alert: "on-call", Job: name, Condition: dispatcher.AlertFailure, Firing: true,
+func alertState(name string) alert.State {
+	return alert.State{App: "billing", Alert: "on-call", Job: name, Condition: dispatcher.AlertFailure, Firing: true,
 		Since: fixedAt, Count: 4,
-		Class: dispatcher.ClassHTTP5xx, Error: hostile, Acknowledged: &dispatcher.AcknowledgedAlert{By: "ada", At: fixedAt,
+		Class: dispatcher.ClassHTTP5xx, Error: hostile, Acknowledged: &alert.AcknowledgedAlert{By: "ada", At: fixedAt,
 			Reason: hostile},
-		Notification: &dispatcher.AlertDelivery{Run: "r", Transition: dispatcher.AlertFiring, At: fixedAt,
+		Notification: &alert.Delivery{Run: "r", Transition: dispatcher.AlertFiring, At: fixedAt,
 			State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP4xx, Error: hostile}}
 }
 
-func alertEvent(name string) dispatcher.AlertEvent {
-	return dispatcher.AlertEvent{At: fixedAt, Alert: "on-call", Job: name, Condition: dispatcher.AlertMissed,
+func alertEvent(name string) alert.Event {
+	return alert.Event{At: fixedAt, Alert: "on-call", Job: name, Condition: dispatcher.AlertMissed,
 		Transition: dispatcher.AlertResolved,
-		Error:      hostile, Kept: dispatcher.AlertKeptMuted, By: "ada", Reason: hostile}
+		Error:      hostile, Kept: alert.KeptMuted, By: "ada", Reason: hostile}
 }
 
 func deadRun(id, name string) dispatcher.Run {
@@ -167,32 +171,32 @@ func nodeOf(name string) dispatcher.Node {
 			ClockOffset: input.Duration(-time.Second)}}
 }
 
-func auditOf(name string) dispatcher.AuditEntry {
-	return dispatcher.AuditEntry{At: fixedAt, ID: dispatcher.AuditID(fixedAt, 5), Actor: "ada", TokenID: "t1", Address: "192.0.2.1",
+func auditOf(name string) access.AuditEntry {
+	return access.AuditEntry{At: fixedAt, ID: access.AuditID(fixedAt, 5), Actor: "ada", TokenID: "t1", Address: "192.0.2.1",
 		RequestID: "q1",
 		Action:    "put", App: "billing", Subject: "job " + name + hostile, Revision: 4, Refused: "forbidden",
 		Before: json.RawMessage(`{"payload":9007199254740993}`), After: json.RawMessage(`{"description":"` + `<script>` + `"}`)}
 }
 
-func bulkOf(id string) dispatcher.BulkAction {
-	return dispatcher.BulkAction{ID: id, App: "billing", State: dispatcher.BulkRunning,
+func bulkOf(id string) repeat.BulkAction {
+	return repeat.BulkAction{ID: id, App: "billing", State: repeat.BulkRunning,
 		StepRetries: dispatcher.StepRetries{Waits: hostile}, Problem: hostile, Done: 5,
 		Skipped: 2,
-		BulkSpec: dispatcher.BulkSpec{Action: dispatcher.BulkPauseJobs, Reason: hostile,
-			Filter: dispatcher.BulkFilter{Name: hostile, Labels: input.Labels{"team": "payments"}, From: fixedAt}},
-		BulkCount: dispatcher.BulkCount{Total: 10, More: true}, CreatedBy: "ada", CreatedAt: fixedAt}
+		BulkSpec: repeat.BulkSpec{Action: repeat.BulkPauseJobs, Reason: hostile,
+			Filter: repeat.BulkFilter{Name: hostile, Labels: input.Labels{"team": "payments"}, From: fixedAt}},
+		BulkCount: repeat.BulkCount{Total: 10, More: true}, CreatedBy: "ada", CreatedAt: fixedAt}
 }
 
 // dayOf is a day of the statistics, before those that the chart shows.
-func dayOf(string) dispatcher.DayStatistics {
-	return dispatcher.DayStatistics{Day: "2026-03-29", Runs: map[dispatcher.RunState]int64{dispatcher.RunSucceeded: 90,
+func dayOf(string) view.DayStatistics {
+	return view.DayStatistics{Day: "2026-03-29", Runs: map[dispatcher.RunState]int64{dispatcher.RunSucceeded: 90,
 		dispatcher.RunFailed:  7,
 		dispatcher.RunSkipped: 3}, Attempts: 110, Misfires: 2, Started: 97, LateMean: input.Duration(12 * time.Millisecond),
 		LateMost: input.Duration(3 * time.Second)}
 }
 
-func tokenOf(name string) dispatcher.APIToken {
-	return dispatcher.APIToken{ID: name, Name: name, Description: hostile, Scopes: []dispatcher.Scope{dispatcher.ScopeRead,
-		dispatcher.ScopeRun},
+func tokenOf(name string) access.APIToken {
+	return access.APIToken{ID: name, Name: name, Description: hostile, Scopes: []access.Scope{access.ScopeRead,
+		access.ScopeRun},
 		Apps: []string{"billing"}, ExpiresAt: &fixedAt, CreatedAt: fixedAt, LastUsedAt: &fixedAt, Revision: 2}
 }

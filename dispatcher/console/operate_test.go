@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 )
 
@@ -28,7 +30,7 @@ var operatePages = map[string]struct {
 	"backfills": {"apps/billing/backfills", 1}, "backfill": {"apps/billing/backfills/b1", 1}, "alerts": {"apps/billing/alerts", 3},
 	"alert": {"apps/billing/alerts/on-call", 3}, "dead_letters": {"apps/billing/dead-letters", 1},
 	"statistics": {"statistics?app=billing&days=7", 1}, "nodes": {"nodes", 1}, "audit": {"audit", 1},
-	"audit_entry": {"audit/" + dispatcher.AuditID(fixedAt, 5), 1}, "tokens": {"tokens", 1}, "token_new": {"tokens/new", 0},
+	"audit_entry": {"audit/" + access.AuditID(fixedAt, 5), 1}, "tokens": {"tokens", 1}, "token_new": {"tokens/new", 0},
 	"rollback":       {"rollback", 1},
 	"backfill_new":   {"apps/billing/new-backfill", 0},
 	"backfill_count": {"apps/billing/new-backfill?job=invoices&from=2026-03-01T00:00:00Z&to=2026-03-31T00:00:00Z", 1},
@@ -108,8 +110,8 @@ func TestEveryScreenIsShownByATest(t *testing.T) {
 }
 
 // everything are the scopes of an operator.
-func everything() []dispatcher.Scope {
-	return []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite, dispatcher.ScopeAdmin}
+func everything() []access.Scope {
+	return []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite, access.ScopeAdmin}
 }
 
 // operateForms are the actions of these pages: what each asks of the API, and where it leads.
@@ -166,7 +168,7 @@ func operateDone() map[string]any {
 		done["POST "+of+"/alerts/on-call/"+verb] = done["GET "+of+"/alerts/on-call"]
 	}
 	for _, verb := range []string{"acknowledge", "unacknowledge"} {
-		done["POST "+of+"/alerts/on-call/"+verb] = items([]dispatcher.AlertState{}, "")
+		done["POST "+of+"/alerts/on-call/"+verb] = items([]alert.State{}, "")
 	}
 	for _, verb := range []string{"pause", "drain", "resume"} {
 		done["POST /v1/nodes/000000000000001f/"+verb] = nodeOf("one")
@@ -226,8 +228,8 @@ func TestReadersHaveNoButtonsAndAreRefusedBehindThem(t *testing.T) {
 func TestSecretOfATokenIsShownOnce(t *testing.T) {
 	t.Parallel()
 	w, api := newCanned(t, map[string]any{
-		"PUT /v1/tokens/deploy":         dispatcher.IssuedToken{APIToken: tokenOf("deploy"), Secret: "carillon_secret1"},
-		"POST /v1/tokens/deploy/rotate": dispatcher.IssuedToken{APIToken: tokenOf("deploy"), Secret: "carillon_secret2"},
+		"PUT /v1/tokens/deploy":         access.IssuedToken{APIToken: tokenOf("deploy"), Secret: "carillon_secret1"},
+		"POST /v1/tokens/deploy/rotate": access.IssuedToken{APIToken: tokenOf("deploy"), Secret: "carillon_secret2"},
 	})
 	b := w.signedIn(everything())
 	api.take()

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
@@ -263,7 +263,7 @@ func (v *visit) mayIn(scope string, app ...string) bool {
 	if len(app) > 0 {
 		of = app[0]
 	}
-	return v.may(dispatcher.Scope(scope), of)
+	return v.may(access.Scope(scope), of)
 }
 
 // form returns what was written into a field of the form that the page shows again.

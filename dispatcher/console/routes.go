@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 // screen is a page that reads. Its route is GET base + path.
@@ -15,7 +15,7 @@ type screen struct {
 	// path has wildcards as http.ServeMux has; {app} is the app that the page is about.
 	path string
 	// needs is the scope without which the page is neither shown in the menu nor served.
-	needs dispatcher.Scope
+	needs access.Scope
 	// allApps hides it from tokens that are bound to apps.
 	allApps bool
 	// menu is its place in the menu, or in that of the app if it has {app} and no other wildcard; 0: it is in none.
@@ -27,7 +27,7 @@ type screen struct {
 type action struct {
 	// name begins the keys of its texts.
 	name, path string
-	needs      dispatcher.Scope
+	needs      access.Scope
 	allApps    bool
 	// page is the screen that shows what was wrong with the form; its path has no other wildcards than that of the action.
 	// Empty: a page of its own.
@@ -57,7 +57,7 @@ type done struct {
 	notice string
 	values []any
 	// page is shown in place of a redirect, for what can be shown only once; empty: the browser is redirected.
-	page string
+	page    string
 	content content
 }
 

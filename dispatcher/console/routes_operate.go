@@ -4,13 +4,15 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 const (
-	readScope  = dispatcher.ScopeRead
-	runScope   = dispatcher.ScopeRun
-	writeScope = dispatcher.ScopeWrite
-	adminScope = dispatcher.ScopeAdmin
+	readScope  = access.ScopeRead
+	runScope   = access.ScopeRun
+	writeScope = access.ScopeWrite
+	adminScope = access.ScopeAdmin
 
 	appPath      = "apps/{app}"
 	memberPath   = appPath + "/groups/{group}/endpoints/{endpoint}"
@@ -72,9 +74,9 @@ func operateActions() []action {
 		{name: "member_drain", path: memberPath + "/drain", needs: writeScope, do: drainMember(true, "group.notice.drained")},
 		{name: "member_resume", path: memberPath + "/resume", needs: writeScope, do: drainMember(false, "group.notice.resumed")},
 		{name: "backfill_start", path: appPath + "/backfills", needs: runScope, do: startBackfill},
-		{name: "backfill_pause", path: backfillPath + "/pause", needs: runScope, do: changeBackfill(dispatcher.PauseBackfill)},
-		{name: "backfill_resume", path: backfillPath + "/resume", needs: runScope, do: changeBackfill(dispatcher.ResumeBackfill)},
-		{name: "backfill_cancel", path: backfillPath + "/cancel", needs: runScope, do: changeBackfill(dispatcher.CancelBackfill)},
+		{name: "backfill_pause", path: backfillPath + "/pause", needs: runScope, do: changeBackfill(repeat.PauseBackfill)},
+		{name: "backfill_resume", path: backfillPath + "/resume", needs: runScope, do: changeBackfill(repeat.ResumeBackfill)},
+		{name: "backfill_cancel", path: backfillPath + "/cancel", needs: runScope, do: changeBackfill(repeat.CancelBackfill)},
 		{name: "alert_mute", path: alertPath + "/mute", needs: writeScope, page: "alert", do: muteAlert},
 		{name: "alert_unmute", path: alertPath + "/unmute", needs: writeScope, page: "alert", do: unmuteAlert},
 		{name: "alert_acknowledge", path: alertPath + "/acknowledge", needs: runScope, page: "alert", do: acknowledgeAlert},

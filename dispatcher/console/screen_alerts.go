@@ -2,16 +2,17 @@ package console
 
 import (
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // alertsPage is the alerts of an app, what they fire for, and what happened lately.
 type alertsPage struct {
-	client.List[dispatcher.Alert]
+	client.List[alert.Alert]
 	App, More string
-	Firing    client.List[dispatcher.AlertState]
-	Events    client.List[dispatcher.AlertEvent]
+	Firing    client.List[alert.State]
+	Events    client.List[alert.Event]
 }
 
 func showAlerts(v *visit) (content, error) {
@@ -22,45 +23,45 @@ func showAlerts(v *visit) (content, error) {
 	}
 	page.More = v.more(page.Next)
 	first := input.Page{Limit: 20}
-	page.Firing, err = v.client.AlertStates(v.Context(), dispatcher.AlertStateQuery{App: page.App, Firing: true, Page: first})
+	page.Firing, err = v.client.AlertStates(v.Context(), alert.StateQuery{App: page.App, Firing: true, Page: first})
 	if err != nil {
 		return content{}, err
 	}
-	page.Events, err = v.client.AlertEvents(v.Context(), dispatcher.AlertEventQuery{App: page.App, Page: first})
+	page.Events, err = v.client.AlertEvents(v.Context(), alert.EventQuery{App: page.App, Page: first})
 	return content{Data: page, Refresh: true}, err
 }
 
 // alertPage is one alert with what it knows of jobs, and its events.
 type alertPage struct {
-	dispatcher.Alert
+	alert.Alert
 	// Conditions are what it watches, by their words and how long or often.
 	Conditions []fact
 	// To is what gets the notifications.
 	To     string
-	States client.List[dispatcher.AlertState]
-	Events client.List[dispatcher.AlertEvent]
+	States client.List[alert.State]
+	Events client.List[alert.Event]
 	More   string
 }
 
 func showAlert(v *visit) (content, error) {
 	app, name := v.PathValue("app"), v.PathValue("alert")
-	alert, err := v.client.Alert(v.Context(), app, name)
+	a, err := v.client.Alert(v.Context(), app, name)
 	if err != nil {
 		return content{}, err
 	}
-	page := alertPage{Alert: alert, Conditions: v.conditionsOf(alert), To: destination(alert.Destination)}
+	page := alertPage{Alert: a, Conditions: v.conditionsOf(a), To: destination(a.Destination)}
 	first := input.Page{Limit: pageLength}
-	page.States, err = v.client.AlertStates(v.Context(), dispatcher.AlertStateQuery{App: app, Alert: name, Firing: true, Page: first})
+	page.States, err = v.client.AlertStates(v.Context(), alert.StateQuery{App: app, Alert: name, Firing: true, Page: first})
 	if err != nil {
 		return content{}, err
 	}
-	page.Events, err = v.client.AlertEvents(v.Context(), dispatcher.AlertEventQuery{App: app, Alert: name, Page: v.page()})
+	page.Events, err = v.client.AlertEvents(v.Context(), alert.EventQuery{App: app, Alert: name, Page: v.page()})
 	page.More = v.more(page.Events.Next)
 	return content{Title: v.texts.text("alert.title", "alert", name), Data: page, Refresh: true}, err
 }
 
 // conditionsOf lists what an alert watches.
-func (v *visit) conditionsOf(alert dispatcher.Alert) (all []fact) {
+func (v *visit) conditionsOf(alert alert.Alert) (all []fact) {
 	if alert.Failure != nil {
 		all = append(all, v.fact("condition.failure", v.texts.text("condition.failure.after", "n", alert.Failure.After)))
 	}
@@ -100,7 +101,7 @@ func (v *visit) alertDone(notice string) done {
 
 func muteAlert(v *visit) (done, error) {
 	f := v.fields()
-	mute := dispatcher.AlertMute{Reason: f.text("reason"), Until: f.until("for", v.now)}
+	mute := alert.Mute{Reason: f.text("reason"), Until: f.until("for", v.now)}
 	if err := f.err(); err != nil {
 		return done{}, err
 	}
@@ -115,7 +116,7 @@ func unmuteAlert(v *visit) (done, error) {
 
 func acknowledgeAlert(v *visit) (done, error) {
 	f := v.fields()
-	ack := dispatcher.AlertAcknowledgement{Job: f.text("job"), Condition: dispatcher.AlertCondition(f.text("condition")),
+	ack := alert.Acknowledgement{Job: f.text("job"), Condition: dispatcher.AlertCondition(f.text("condition")),
 		Reason: f.text("reason"), Until: f.until("for", v.now)}
 	if err := f.err(); err != nil {
 		return done{}, err

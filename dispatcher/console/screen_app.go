@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -13,7 +14,7 @@ const pageLength = 50
 
 // appPage is one app: its pauses, what it uses of its bounds, and its objectives.
 type appPage struct {
-	dispatcher.App
+	access.App
 	Allowed    []allowedRow
 	Objectives []objectiveRow
 	More       string
@@ -91,7 +92,7 @@ func showAppSwitch(v *visit) (content, error) {
 }
 
 // appFacts are the numbers of an app.
-func (v *visit) appFacts(app dispatcher.App) []fact {
+func (v *visit) appFacts(app access.App) []fact {
 	if app.Usage == nil {
 		return nil
 	}

@@ -1,14 +1,14 @@
 package console
 
 import (
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // appsPage is the list of apps.
 type appsPage struct {
-	client.List[dispatcher.App]
+	client.List[access.App]
 	// More is the URL of the next page; empty: this is the last.
 	More string
 }

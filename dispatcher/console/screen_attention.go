@@ -4,13 +4,13 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // attentionPage answers what is wrong, and what to do about it.
 type attentionPage struct {
 	App string // the only one that is shown; empty: all that the token may see
-	dispatcher.Attention
+	view.Attention
 	// Found are the sections that have something, the most urgent first.
 	Found []attentionCount
 	// AllApps tells that nodes and the database are examined, too. Tokens that are bound to apps do not see them.
@@ -44,15 +44,15 @@ func showAttention(v *visit) (content, error) {
 // mostCauses is how many rows the sections have whose rows are long, so that the page stays small.
 const mostCauses = 6
 
-func fewer[T any](all dispatcher.Newest[T]) dispatcher.Newest[T] {
+func fewer[T any](all view.Newest[T]) view.Newest[T] {
 	if len(all.Items) > mostCauses {
-		return dispatcher.Newest[T]{Items: all.Items[:mostCauses], More: true}
+		return view.Newest[T]{Items: all.Items[:mostCauses], More: true}
 	}
 	return all
 }
 
 // attentionCounts returns the sections that have something, the most urgent first.
-func attentionCounts(a dispatcher.Attention) []attentionCount {
+func attentionCounts(a view.Attention) []attentionCount {
 	var found []attentionCount
 	add := func(section string, count int, more bool) {
 		if count == 0 {

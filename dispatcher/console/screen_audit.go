@@ -6,14 +6,14 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // auditPage is a page of the audit log.
 type auditPage struct {
-	client.List[dispatcher.AuditEntry]
+	client.List[access.AuditEntry]
 	More   string
 	Filter map[string]string
 }
@@ -21,7 +21,7 @@ type auditPage struct {
 func showAudit(v *visit) (content, error) {
 	f := v.fields()
 	names := []string{"app", "actor", "action", "subject", "refused", "from", "to", "order"}
-	query := dispatcher.AuditQuery{Actor: f.text("actor"), Action: f.text("action"), Subject: f.text("subject"), From: f.instant("from"),
+	query := access.AuditQuery{Actor: f.text("actor"), Action: f.text("action"), Subject: f.text("subject"), From: f.instant("from"),
 		To: f.instant("to"), OldestFirst: f.text("order") == "oldest", Page: v.page()}
 	if app := f.text("app"); app != "" {
 		query.Apps = []string{app}
@@ -40,19 +40,19 @@ func showAudit(v *visit) (content, error) {
 
 // auditEntryPage is one entry with what was before and after it.
 type auditEntryPage struct {
-	dispatcher.AuditEntry
+	access.AuditEntry
 	BeforeText, AfterText string
 }
 
 func showAuditEntry(v *visit) (content, error) {
 	wanted := v.PathValue("entry")
-	at, id, err := dispatcher.ParseAuditID(wanted)
+	at, id, err := access.ParseAuditID(wanted)
 	if err != nil {
 		return content{}, notFound("entry", wanted)
 	}
 	// The entry is the first one after that which would have the id before.
-	list, err := v.client.Audit(v.Context(), dispatcher.AuditQuery{From: at, To: at.Add(time.Millisecond), OldestFirst: true,
-		Page: input.Page{Limit: 1, Cursor: dispatcher.AuditID(at, id-1)}})
+	list, err := v.client.Audit(v.Context(), access.AuditQuery{From: at, To: at.Add(time.Millisecond), OldestFirst: true,
+		Page: input.Page{Limit: 1, Cursor: access.AuditID(at, id-1)}})
 	if err != nil {
 		return content{}, err
 	}

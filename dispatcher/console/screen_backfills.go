@@ -3,27 +3,27 @@ package console
 import (
 	"net/url"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // backfillsPage is the list of the backfills of an app.
 type backfillsPage struct {
-	client.List[dispatcher.Backfill]
+	client.List[repeat.Backfill]
 	App, More string
 	Filter    map[string]string
 }
 
 func showBackfills(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
-	list, err := v.client.Backfills(v.Context(), dispatcher.BackfillQuery{App: app, Job: f.text("job"), Page: v.page()})
+	list, err := v.client.Backfills(v.Context(), repeat.BackfillQuery{App: app, Job: f.text("job"), Page: v.page()})
 	page := backfillsPage{list, app, v.more(list.Next), f.all("job")}
 	return v.filtered(content{Data: page, Refresh: true}, err)
 }
 
 // backfillPage is one backfill with its progress.
 type backfillPage struct {
-	dispatcher.Backfill
+	repeat.Backfill
 	Bar progress
 }
 
@@ -40,7 +40,7 @@ func showBackfill(v *visit) (content, error) {
 }
 
 // changeBackfill returns the action that pauses, resumes or cancels a backfill.
-func changeBackfill(action dispatcher.BackfillAction) func(*visit) (done, error) {
+func changeBackfill(action repeat.BackfillAction) func(*visit) (done, error) {
 	return func(v *visit) (done, error) {
 		app, id := v.PathValue("app"), v.PathValue("backfill")
 		_, err := v.client.ChangeBackfill(v.Context(), app, id, action)
@@ -65,9 +65,9 @@ func showBackfillCancel(v *visit) (content, error) {
 type newBackfillPage struct {
 	App    string
 	Filter map[string]string
-	Orders []dispatcher.BackfillOrder
-	Kinds  []dispatcher.BackfillExisting
-	Count  *dispatcher.BackfillCount
+	Orders []repeat.BackfillOrder
+	Kinds  []repeat.BackfillExisting
+	Count  *repeat.BackfillCount
 	// Fields are what was counted, to be sent as it is.
 	Fields url.Values
 }
@@ -75,18 +75,18 @@ type newBackfillPage struct {
 var backfillFields = []string{"job", "trigger", "from", "to", "concurrency", "order", "pace", "existing", "reason"}
 
 // backfillSpec reads what a form asks for.
-func (f *fields) backfillSpec() dispatcher.BackfillSpec {
-	asked := dispatcher.BackfillRequest{}
+func (f *fields) backfillSpec() repeat.BackfillSpec {
+	asked := repeat.BackfillRequest{}
 	asked.SetDefaults()
 	spec := asked.BackfillSpec
 	spec.Trigger, spec.Reason = f.text("trigger"), f.text("reason")
 	spec.From, spec.To, spec.Pace = f.instant("from"), f.instant("to"), f.duration("pace")
 	spec.Concurrency = f.number("concurrency", spec.Concurrency)
 	if order := f.text("order"); order != "" {
-		spec.Order = dispatcher.BackfillOrder(order)
+		spec.Order = repeat.BackfillOrder(order)
 	}
 	if existing := f.text("existing"); existing != "" {
-		spec.Existing = dispatcher.BackfillExisting(existing)
+		spec.Existing = repeat.BackfillExisting(existing)
 	}
 	return spec
 }
@@ -95,14 +95,14 @@ func showNewBackfill(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
 	page := newBackfillPage{
 		App: app, Filter: f.all(backfillFields...),
-		Orders: []dispatcher.BackfillOrder{dispatcher.BackfillOldestFirst, dispatcher.BackfillLatestFirst},
-		Kinds:  []dispatcher.BackfillExisting{dispatcher.ExistingSkip, dispatcher.ExistingFailed, dispatcher.ExistingRun},
+		Orders: []repeat.BackfillOrder{repeat.BackfillOldestFirst, repeat.BackfillLatestFirst},
+		Kinds:  []repeat.BackfillExisting{repeat.ExistingSkip, repeat.ExistingFailed, repeat.ExistingRun},
 	}
 	shown := content{}
 	spec, err := f.backfillSpec(), error(nil)
 	if wanted := f.text("job") != "" && !spec.From.IsZero() && !spec.To.IsZero(); wanted || f.err() != nil {
 		if err = f.err(); err == nil {
-			var count dispatcher.BackfillCount
+			var count repeat.BackfillCount
 			if count, err = v.client.CountBackfill(v.Context(), app, f.text("job"), spec); err == nil {
 				page.Count, page.Fields = &count, url.Values{}
 				for _, name := range backfillFields {

@@ -10,11 +10,12 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // bulkListPage is the list of the bulk actions of an app.
 type bulkListPage struct {
-	client.List[dispatcher.BulkAction]
+	client.List[repeat.BulkAction]
 	App, More string
 }
 
@@ -26,7 +27,7 @@ func showBulkActions(v *visit) (content, error) {
 
 // bulkActionPage is one bulk action with its progress.
 type bulkActionPage struct {
-	dispatcher.BulkAction
+	repeat.BulkAction
 	Bar    progress
 	Filter []fact
 }
@@ -41,7 +42,7 @@ func showBulkAction(v *visit) (content, error) {
 }
 
 // bulkFacts are what a filter selects by.
-func (v *visit) bulkFacts(f dispatcher.BulkFilter) (facts []fact) {
+func (v *visit) bulkFacts(f repeat.BulkFilter) (facts []fact) {
 	state := v.texts.word("state.", f.State)
 	if f.State != "" && slices.Contains(dispatcher.JobStates, dispatcher.JobState(f.State)) {
 		state = v.texts.word("jobs.state.", f.State)
@@ -67,8 +68,8 @@ func (v *visit) bulkFacts(f dispatcher.BulkFilter) (facts []fact) {
 var bulkFields = []string{"action", "name", "host", "labels", "result", "state", "job", "class", "from", "to", "reason"}
 
 // bulkSpec reads what a form asks for.
-func (f *fields) bulkSpec() dispatcher.BulkSpec {
-	return dispatcher.BulkSpec{Action: dispatcher.BulkVerb(f.text("action")), Reason: f.text("reason"), Filter: dispatcher.BulkFilter{
+func (f *fields) bulkSpec() repeat.BulkSpec {
+	return repeat.BulkSpec{Action: repeat.BulkVerb(f.text("action")), Reason: f.text("reason"), Filter: repeat.BulkFilter{
 		Name: f.text("name"), Host: f.text("host"), Labels: f.labels("labels"), Result: dispatcher.RunState(f.text("result")),
 		State: f.text("state"), Job: f.text("job"), Class: dispatcher.Class(f.text("class")), From: f.instant("from"),
 		To: f.instant("to"),
@@ -88,7 +89,7 @@ func (v *visit) mayBulk(app string) error {
 type newBulkPage struct {
 	App     string
 	Given   map[string]string
-	Verbs   []dispatcher.BulkVerb
+	Verbs   []repeat.BulkVerb
 	Results []dispatcher.RunState
 	Classes []dispatcher.Class
 	// JobStates are those of jobs, and RunStates those of the runs that some action acts on.
@@ -100,7 +101,7 @@ type newBulkPage struct {
 
 // bulkAgreement is what a bulk action would act on.
 type bulkAgreement struct {
-	dispatcher.BulkCount
+	repeat.BulkCount
 	// First are some of it, and Others is how many there are besides.
 	First  []bulkTarget
 	Others int
@@ -125,8 +126,8 @@ func showNewBulkAction(v *visit) (content, error) {
 	}
 	page := newBulkPage{App: app, Given: f.all(bulkFields...), Results: dispatcher.FinalRunStates, JobStates: dispatcher.JobStates,
 		Classes:   slices.Sorted(slices.Values(dispatcher.Classes)),
-		RunStates: slices.Concat(dispatcher.CancellableStates, dispatcher.DeadLetterStates)}
-	for _, verb := range dispatcher.BulkVerbs {
+		RunStates: slices.Concat(repeat.CancellableStates, repeat.DeadLetterStates)}
+	for _, verb := range repeat.BulkVerbs {
 		if v.may(verb.Scope(), app) {
 			page.Verbs = append(page.Verbs, verb)
 		}
@@ -140,7 +141,7 @@ func showNewBulkAction(v *visit) (content, error) {
 }
 
 // bulkAgreement counts what a bulk action would act on, and names the first.
-func (v *visit) bulkAgreement(app string, spec dispatcher.BulkSpec, f *fields) (*bulkAgreement, error) {
+func (v *visit) bulkAgreement(app string, spec repeat.BulkSpec, f *fields) (*bulkAgreement, error) {
 	count, err := v.client.CountBulk(v.Context(), app, spec)
 	if err != nil {
 		return nil, err
@@ -155,7 +156,7 @@ func (v *visit) bulkAgreement(app string, spec dispatcher.BulkSpec, f *fields) (
 }
 
 // firstOfBulk returns the first of what a bulk action would act on.
-func (v *visit) firstOfBulk(app string, spec dispatcher.BulkSpec) (first []bulkTarget, err error) {
+func (v *visit) firstOfBulk(app string, spec repeat.BulkSpec) (first []bulkTarget, err error) {
 	few := input.Page{Limit: shownOfBulk}
 	if spec.Action.OfJobs() {
 		jobs, err := v.client.JobSummaries(v.Context(), spec.Filter.Jobs(app, few))
@@ -165,7 +166,7 @@ func (v *visit) firstOfBulk(app string, spec dispatcher.BulkSpec) (first []bulkT
 		return first, err
 	}
 	var runs client.List[dispatcher.Run]
-	if spec.Action == dispatcher.BulkRetryRuns {
+	if spec.Action == repeat.BulkRetryRuns {
 		runs, err = v.client.DeadLetters(v.Context(), spec.Filter.Dead(app, few))
 	} else {
 		runs, err = v.client.Runs(v.Context(), spec.Filter.Live(app, few))
@@ -182,7 +183,7 @@ func startBulkAction(v *visit) (done, error) {
 	if err := v.mayBulk(app); err != nil {
 		return done{}, err
 	}
-	asked := dispatcher.BulkRequest{BulkSpec: f.bulkSpec()}
+	asked := repeat.BulkRequest{BulkSpec: f.bulkSpec()}
 	expected := f.number("expected", -1)
 	asked.Expected = &expected
 	if err := f.err(); err != nil {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // deadLettersPage is the list of the dead letters of an app.
@@ -22,8 +23,8 @@ type deadLettersPage struct {
 var deadLetterFields = []string{"job", "class", "state", "from", "to"}
 
 // deadLetters reads which dead letters a filter selects.
-func (f *fields) deadLetters() dispatcher.DeadLetterReplay {
-	return dispatcher.DeadLetterReplay{Job: f.text("job"), Class: dispatcher.Class(f.text("class")),
+func (f *fields) deadLetters() repeat.DeadLetterReplay {
+	return repeat.DeadLetterReplay{Job: f.text("job"), Class: dispatcher.Class(f.text("class")),
 		State: dispatcher.RunState(f.text("state")), From: f.instant("from"), To: f.instant("to")}
 }
 
@@ -41,8 +42,8 @@ func (f *fields) given(names ...string) url.Values {
 func showDeadLetters(v *visit) (content, error) {
 	app, f := v.PathValue("app"), v.fields()
 	replay := f.given(deadLetterFields...)
-	replay.Set("action", string(dispatcher.BulkRetryRuns))
-	page := deadLettersPage{App: app, Filter: f.all(deadLetterFields...), States: dispatcher.DeadLetterStates,
+	replay.Set("action", string(repeat.BulkRetryRuns))
+	page := deadLettersPage{App: app, Filter: f.all(deadLetterFields...), States: repeat.DeadLetterStates,
 		Classes: slices.Sorted(slices.Values(dispatcher.Classes)), Replay: v.linkQuery(replay, "apps", app, "new-bulk")}
 	query := f.deadLetters().Query(app)
 	query.Page = v.page()

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -27,7 +28,7 @@ type jobPage struct {
 	Durations, Lateness bars
 	Ended               bool
 	Definition          part[string]
-	Changes             part[client.List[dispatcher.AuditEntry]]
+	Changes             part[client.List[access.AuditEntry]]
 	Slots               *part[client.List[dispatcher.Slot]] // nil: the job has no slots
 	State               *part[carriedState]                 // nil: it carries none
 	Budget              *part[dispatcher.ObjectiveStatus]   // nil: it has no objective
@@ -149,7 +150,7 @@ func (p jobPage) Latest() []dispatcher.Run {
 // addDetails adds what else is known of the job.
 func (p *jobPage) addDetails(v *visit) {
 	ctx := v.Context()
-	p.Changes = readPart(v.client.Audit(ctx, dispatcher.AuditQuery{
+	p.Changes = readPart(v.client.Audit(ctx, access.AuditQuery{
 		Apps: []string{p.App}, Subject: "job " + p.Name, Page: input.Page{Limit: changesOfJob},
 	}))
 	if v.console.opts.Definition != nil {

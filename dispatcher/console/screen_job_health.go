@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -12,7 +13,7 @@ import (
 // jobHealth says in words whether a job does what it should: it is the top of its page. It is told by the latest runs.
 type jobHealth struct {
 	// Alerts are conditions that hold for the job.
-	Alerts part[client.List[dispatcher.AlertState]]
+	Alerts part[client.List[alert.State]]
 	// Wait is the host that runs of the job wait for, nil if they wait for none.
 	Wait *hostWait
 	// Latest is the run that was scheduled last of those that have a result: they are over, or an attempt failed.
@@ -41,7 +42,7 @@ const alertsOfJob = 10
 // addHealth adds what the latest runs, and the alerts, say of the job.
 func (p *jobPage) addHealth(v *visit) {
 	p.Health = healthOf(p.Runs.Value.Items)
-	p.Health.Alerts = readPart(v.client.AlertStates(v.Context(), dispatcher.AlertStateQuery{
+	p.Health.Alerts = readPart(v.client.AlertStates(v.Context(), alert.StateQuery{
 		App: p.App, Job: p.Name, Firing: true, Page: input.Page{Limit: alertsOfJob},
 	}))
 	if f := p.Health.Failure; f != nil && f.Class == dispatcher.ClassCircuitOpen {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 )
 
 // failingRuns are runs of a job whose target is down: some wait for its host, two were attempted, and the oldest succeeded.
@@ -40,7 +41,7 @@ func TestTopOfTheJobPageSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	responses := watched(1)
 	responses["GET /v1/apps/billing/runs"] = items(failingRuns(), "")
-	responses["GET /v1/apps/billing/alert-states"] = items([]dispatcher.AlertState{{App: "billing", Alert: "on-call", Job: "invoices",
+	responses["GET /v1/apps/billing/alert-states"] = items([]alert.State{{App: "billing", Alert: "on-call", Job: "invoices",
 		Condition: dispatcher.AlertFailure, Firing: true, Since: fixedAt, Class: dispatcher.ClassTimeout, Error: "no response", Run: "r1"}}, "")
 	detail := watchedRun("r1", dispatcher.RunRetrying, "")
 	detail.Class = dispatcher.ClassCircuitOpen

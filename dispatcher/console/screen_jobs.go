@@ -4,6 +4,7 @@ import (
 	"net/url"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -53,7 +54,7 @@ func showJobs(v *visit) (content, error) {
 		States: []dispatcher.JobState{
 			dispatcher.JobError, dispatcher.JobExecuting, dispatcher.JobPaused, dispatcher.JobComplete, dispatcher.JobInit,
 		},
-		Results: finalStates(), MayRun: v.token.May(dispatcher.ScopeRun),
+		Results: finalStates(), MayRun: v.token.May(access.ScopeRun),
 	}
 	if filter.App != "" && v.mayBulk(filter.App) == nil {
 		page.Bulk = v.linkQuery(filter.bulk(), "apps", filter.App, "new-bulk")

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // previewPage says when an expression fires.
@@ -19,7 +20,7 @@ type previewPage struct {
 	// Problem is what the API found wrong with it; nil: nothing.
 	Problem *problemView
 	// Found is what it responded, nil if nothing was asked.
-	Found    *dispatcher.Preview
+	Found    *view.Preview
 	Rows     []previewRow
 	Words    string
 	Warnings []string
@@ -53,7 +54,7 @@ const (
 func showPreview(v *visit) (content, error) {
 	page := previewPage{
 		Expression: v.query("expression"), Dialect: v.query("dialect"), Timezone: v.query("timezone"), App: v.query("app"),
-		Calendar: v.query("calendar"), Count: cmp.Or(v.query("count"), strconv.Itoa(dispatcher.DefaultPreview)), From: v.query("from"),
+		Calendar: v.query("calendar"), Count: cmp.Or(v.query("count"), strconv.Itoa(view.DefaultPreview)), From: v.query("from"),
 		Gap: v.query("gap"), Overlap: v.query("overlap"), Identity: v.query("identity"),
 		Dialects: []schedule.Dialect{
 			schedule.DialectQuartz, schedule.DialectUnix, schedule.DialectAWS, schedule.DialectInterval, schedule.DialectAt,
@@ -67,7 +68,7 @@ func showPreview(v *visit) (content, error) {
 	}
 	asked, err := page.request()
 	if err == nil {
-		var found dispatcher.Preview
+		var found view.Preview
 		if found, err = v.client.Preview(v.Context(), asked); err == nil {
 			page.Found = &found
 			page.add(asked)
@@ -95,9 +96,9 @@ func isProblem(err error) bool {
 }
 
 // request returns what to ask the API.
-func (p previewPage) request() (dispatcher.PreviewRequest, error) {
+func (p previewPage) request() (view.PreviewRequest, error) {
 	var problems input.Problems
-	asked := dispatcher.PreviewRequest{
+	asked := view.PreviewRequest{
 		Schedule: dispatcher.Schedule{
 			Expression: p.Expression, Dialect: schedule.Dialect(p.Dialect), Timezone: p.Timezone, Calendar: p.Calendar,
 			Gap: schedule.Gap(p.Gap), Overlap: schedule.Overlap(p.Overlap),
@@ -107,7 +108,7 @@ func (p previewPage) request() (dispatcher.PreviewRequest, error) {
 	count, err := strconv.Atoi(p.Count)
 	if err != nil {
 		problems.Add("/count", input.CodeCountRange, "count %s is not a number; write 1 to %d", input.Echo(p.Count),
-			dispatcher.MaxPreview)
+			view.MaxPreview)
 	}
 	asked.Count = count
 	if p.From != "" {
@@ -122,7 +123,7 @@ func (p previewPage) request() (dispatcher.PreviewRequest, error) {
 
 // add adds what the schedule says of itself: its description, its warnings, and the nights in which the clock changes. These
 // leave calendars out, which the page says; the fire times of the API do not.
-func (p *previewPage) add(asked dispatcher.PreviewRequest) {
+func (p *previewPage) add(asked view.PreviewRequest) {
 	resolved := p.Found.Schedule
 	resolved.Gap, resolved.Overlap = asked.Gap, asked.Overlap // a rule that was not given is warned of
 	parsed, err := resolved.Parse(asked.Identity, p.Found.From, nil)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // statisticsPage is what the runs of each day came to.
@@ -19,7 +20,7 @@ type statisticsPage struct {
 
 // dayRow is one day of the table.
 type dayRow struct {
-	dispatcher.DayStatistics
+	view.DayStatistics
 	Total int64
 }
 
@@ -31,7 +32,7 @@ func showStatistics(v *visit) (content, error) {
 	page := statisticsPage{App: f.text("app"), Spans: statisticsSpans(), Span: f.number("days", 30), States: countedStates()}
 	page.Span = min(max(page.Span, 1), 90)
 	err := f.err()
-	var found dispatcher.Statistics
+	var found view.Statistics
 	if err == nil {
 		found, err = v.client.Statistics(v.Context(), page.App, v.now.AddDate(0, 0, 1-page.Span), v.now)
 	}

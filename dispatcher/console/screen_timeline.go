@@ -4,8 +4,9 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // timelinePage shows the jobs of an app over time.
@@ -15,7 +16,7 @@ type timelinePage struct {
 	// GivenFrom and GivenTo are what the query has for them, which need not be times.
 	GivenFrom, GivenTo string
 	// Apps are those to choose from, if none is chosen.
-	Apps []dispatcher.App
+	Apps []access.App
 	// Problems are what is wrong with the query; nothing is drawn then.
 	Problems []string
 	Chart    rowsChart
@@ -50,7 +51,7 @@ func showTimeline(v *visit) (content, error) {
 	if len(page.Problems) > 0 {
 		return content{Data: page}, nil
 	}
-	found, err := v.client.Timeline(v.Context(), dispatcher.TimelineQuery{
+	found, err := v.client.Timeline(v.Context(), view.TimelineQuery{
 		App: page.App, Job: page.Job, From: page.From, To: page.To, Page: input.Page{Limit: rowsOfTimeline, Cursor: v.query("cursor")},
 	})
 	if err != nil {
@@ -117,7 +118,7 @@ func (p *timelinePage) addLinks(v *visit) {
 
 // crowd is marks that are so close that they are drawn as one.
 type crowd struct {
-	first   dispatcher.TimelineMark
+	first   view.TimelineMark
 	last    time.Time
 	shape   string
 	count   int
@@ -127,7 +128,7 @@ type crowd struct {
 
 // events returns what to draw of a row. Marks that are too close to be told apart are one: with the worst of their shapes, and
 // never what has happened with what is planned.
-func (p *timelinePage) events(v *visit, axis span, now time.Time, row dispatcher.TimelineRow) []rowEvent {
+func (p *timelinePage) events(v *visit, axis span, now time.Time, row view.TimelineRow) []rowEvent {
 	var crowds []crowd
 	for _, mark := range row.Marks {
 		shape, last := shapeOfMark(mark), mark.ScheduledAt
@@ -233,7 +234,7 @@ func (p *timelinePage) linkOf(v *visit, job string, c crowd) string {
 }
 
 // drawnSpan returns from when to when a run is drawn: from its first start to its end, or until now.
-func drawnSpan(mark dispatcher.TimelineMark, now time.Time) (from, to time.Time) {
+func drawnSpan(mark view.TimelineMark, now time.Time) (from, to time.Time) {
 	from = mark.ScheduledAt
 	if mark.StartedAt != nil {
 		from = *mark.StartedAt
@@ -248,11 +249,11 @@ func drawnSpan(mark dispatcher.TimelineMark, now time.Time) (from, to time.Time)
 }
 
 // shapeOfMark returns the shape of a mark.
-func shapeOfMark(mark dispatcher.TimelineMark) string {
+func shapeOfMark(mark view.TimelineMark) string {
 	switch mark.What {
-	case dispatcher.MarkMisfire:
+	case view.MarkMisfire:
 		return shapeMisfire
-	case dispatcher.MarkPlanned:
+	case view.MarkPlanned:
 		return shapePlanned
 	}
 	return shapeOfRun(mark.State)

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -17,7 +17,7 @@ type tokensPage struct {
 }
 
 type tokenRow struct {
-	dispatcher.APIToken
+	access.APIToken
 	State string
 }
 
@@ -38,16 +38,16 @@ func showTokens(v *visit) (content, error) {
 type newTokenPage struct{ Scopes []scopeChoice }
 
 type scopeChoice struct {
-	Scope   dispatcher.Scope
+	Scope   access.Scope
 	Checked bool
 }
 
 func showNewToken(v *visit) (content, error) {
 	page := newTokenPage{}
-	for _, scope := range dispatcher.Scopes() {
-		given := dispatcher.APIToken{}
+	for _, scope := range access.Scopes() {
+		given := access.APIToken{}
 		for _, one := range v.PostForm["scope"] {
-			given.Scopes = append(given.Scopes, dispatcher.Scope(one))
+			given.Scopes = append(given.Scopes, access.Scope(one))
 		}
 		page.Scopes = append(page.Scopes, scopeChoice{scope, given.May(scope)})
 	}
@@ -55,14 +55,14 @@ func showNewToken(v *visit) (content, error) {
 }
 
 // secretPage shows the secret of a token, once.
-type secretPage struct{ dispatcher.IssuedToken }
+type secretPage struct{ access.IssuedToken }
 
 func createToken(v *visit) (done, error) {
 	f := v.fields()
-	token := dispatcher.APIToken{Name: f.text("name"), Description: f.text("description"), Apps: f.list("apps"),
+	token := access.APIToken{Name: f.text("name"), Description: f.text("description"), Apps: f.list("apps"),
 		ExpiresAt: f.until("for", v.now)}
 	for _, scope := range v.PostForm["scope"] {
-		token.Scopes = append(token.Scopes, dispatcher.Scope(scope))
+		token.Scopes = append(token.Scopes, access.Scope(scope))
 	}
 	input.CheckName(&f.problems, "/name", token.Name) // it becomes a part of the request's path
 	if err := f.err(); err != nil {
@@ -99,7 +99,7 @@ func showTokenRotation(v *visit) (content, error) {
 
 func rotateToken(v *visit) (done, error) {
 	f := v.fields()
-	rotation := dispatcher.TokenRotation{Overlap: f.duration("overlap")}
+	rotation := access.TokenRotation{Overlap: f.duration("overlap")}
 	if err := f.err(); err != nil {
 		return done{}, err
 	}

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -152,11 +152,11 @@ func TestReadingChangesNoRow(t *testing.T) {
 	t.Parallel()
 	w := newTrial(t)
 	for _, app := range []string{"billing", "shop"} {
-		if _, _, err := w.store.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, input.Change{}); err != nil {
+		if _, _, err := w.store.PutApp(t.Context(), access.App{Name: app, Enabled: true}, input.Change{}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	b := w.signedIn(dispatcher.Scopes())
+	b := w.signedIn(access.Scopes())
 	before := w.dump()
 	seen, queue := map[string]bool{}, []string{"", "apps"}
 	for len(queue) > 0 && len(seen) < 200 {
@@ -194,7 +194,7 @@ func TestReaderMayNotWrite(t *testing.T) {
 	b := w.signedIn(reads())
 	for _, action := range console.Actions() {
 		at := regexp.MustCompile(`\{[a-z]+\}`).ReplaceAllString(action.Path, "x")
-		if got := b.post(at, url.Values{}); action.Needs != dispatcher.ScopeRead && got.StatusCode != http.StatusForbidden {
+		if got := b.post(at, url.Values{}); action.Needs != access.ScopeRead && got.StatusCode != http.StatusForbidden {
 			t.Errorf("POST %s as a reader: status %d, want 403", at, got.StatusCode)
 		}
 		foreign := b.send(http.MethodPost, at, url.Values{}, map[string]string{"Sec-Fetch-Site": "cross-site"})

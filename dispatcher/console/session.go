@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 )
 
@@ -101,13 +102,13 @@ func (v *visit) refreshes() bool {
 }
 
 // rulesHold tells whether a session of an identity was permitted by the rules in force.
-func (v *visit) rulesHold(session dispatcher.Session) bool {
+func (v *visit) rulesHold(session access.Session) bool {
 	login := v.console.opts.Login
 	return session.Rules == "" || login != nil && session.Rules == login.Rules()
 }
 
 // use makes the visit one of a session.
-func (v *visit) use(session dispatcher.Session) (err error) {
+func (v *visit) use(session access.Session) (err error) {
 	v.session, v.token = &session, session.Token
 	v.client, err = v.newClient(v.console.opts.API.As(v.Request, session.Token), "")
 	return err
@@ -122,17 +123,17 @@ func (v *visit) newClient(transport http.RoundTripper, token string) (*client.Cl
 const sessionBytes = 32
 
 // begin signs a person in: with a new secret, whatever cookie the browser had.
-func (v *visit) begin(token dispatcher.APIToken, rules string) error {
+func (v *visit) begin(token access.APIToken, rules string) error {
 	var secret [sessionBytes]byte
 	_, _ = rand.Read(secret[:]) // never fails; see its documentation
-	session := dispatcher.Session{
+	session := access.Session{
 		ID: strings.ToLower(rand.Text()), Hash: sha256.Sum256(secret[:]), Token: token, Rules: rules,
-		EndsAt: v.now.Add(dispatcher.SessionLife),
+		EndsAt: v.now.Add(access.SessionLife),
 	}
 	v.token = token
 	if err := v.console.opts.Sessions.CreateSession(v.Context(), session, v.by()); err != nil {
 		return err
 	}
-	v.setCookie(sessionCookie, base64.RawURLEncoding.EncodeToString(secret[:]), dispatcher.SessionLife)
+	v.setCookie(sessionCookie, base64.RawURLEncoding.EncodeToString(secret[:]), access.SessionLife)
 	return nil
 }

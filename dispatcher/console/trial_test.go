@@ -13,7 +13,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -83,16 +83,16 @@ func newTrial(t *testing.T, change ...func(*console.Options)) *trial {
 }
 
 // Scopes of tokens.
-func reads() []dispatcher.Scope { return []dispatcher.Scope{dispatcher.ScopeRead} }
-func writes() []dispatcher.Scope {
-	return []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}
+func reads() []access.Scope { return []access.Scope{access.ScopeRead} }
+func writes() []access.Scope {
+	return []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite}
 }
 
 // token stores a token and returns its secret.
-func (w *trial) token(name string, scopes []dispatcher.Scope, apps ...string) string {
+func (w *trial) token(name string, scopes []access.Scope, apps ...string) string {
 	w.t.Helper()
 	secret, hash := api.NewToken()
-	token := dispatcher.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}
+	token := access.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}
 	if err := w.store.CreateToken(w.t.Context(), token); err != nil {
 		w.t.Fatal(err)
 	}
@@ -120,7 +120,7 @@ func (w *trial) browse() *browser {
 }
 
 // signedIn returns a browser with a session of a new token.
-func (w *trial) signedIn(scopes []dispatcher.Scope, apps ...string) *browser {
+func (w *trial) signedIn(scopes []access.Scope, apps ...string) *browser {
 	w.t.Helper()
 	b := w.browse()
 	token := w.token(strings.ToLower(strings.Trim(strings.Join(apps, "-")+"-"+string(scopes[len(scopes)-1]), "-")), scopes, apps...)

@@ -10,7 +10,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -23,8 +23,8 @@ type visit struct {
 	now     time.Time
 	// client and token are those of the session; nil and zero without one.
 	client  *client.Client
-	token   dispatcher.APIToken
-	session *dispatcher.Session
+	token   access.APIToken
+	session *access.Session
 	// zone is how times are shown.
 	zone  zone
 	texts *texts
@@ -103,7 +103,7 @@ func (v *visit) more(cursor string) string {
 func (v *visit) sameWith(q url.Values) string { return "?" + q.Encode() }
 
 // may tells whether the token has a scope for an app; an empty app is what belongs to none.
-func (v *visit) may(scope dispatcher.Scope, app string) bool {
+func (v *visit) may(scope access.Scope, app string) bool {
 	if !v.token.May(scope) {
 		return false
 	}
@@ -124,7 +124,7 @@ func (v *visit) sees(app string) bool {
 }
 
 // permits tells whether a page or an action is for the token.
-func (v *visit) permits(needs dispatcher.Scope, allApps bool) bool {
+func (v *visit) permits(needs access.Scope, allApps bool) bool {
 	return v.token.May(needs) && (!allApps || len(v.token.Apps) == 0)
 }
 

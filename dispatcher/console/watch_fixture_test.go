@@ -7,8 +7,11 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // exactNumber is JSON with an integer that no float64 holds.
@@ -87,17 +90,17 @@ func watchedJob(n int) dispatcher.Job {
 }
 
 // watchedStrip returns a strip with n cells, of all kinds in turn.
-func watchedStrip(n int) dispatcher.Strip {
-	strip := dispatcher.Strip{App: "billing", Job: "invoices", Trigger: "nightly", Now: *after(n * 60 / 2), Timezone: "Europe/Berlin"}
+func watchedStrip(n int) view.Strip {
+	strip := view.Strip{App: "billing", Job: "invoices", Trigger: "nightly", Now: *after(n * 60 / 2), Timezone: "Europe/Berlin"}
 	for i := range n {
-		kind := dispatcher.CellKinds[i%len(dispatcher.CellKinds)]
-		cell := dispatcher.StripCell{ScheduledAt: *after(i * 60), What: kind, Why: hostile}
-		if kind == dispatcher.CellRun {
+		kind := view.CellKinds[i%len(view.CellKinds)]
+		cell := view.StripCell{ScheduledAt: *after(i * 60), What: kind, Why: hostile}
+		if kind == view.CellRun {
 			cell.Run, cell.State, cell.Late, cell.Took = "r1", dispatcher.RunFailed, input.Duration(2*time.Second),
 				input.Duration(3*time.Second)
 			cell.Class = dispatcher.ClassHTTP5xx
 		}
-		if kind == dispatcher.CellExcluded {
+		if kind == view.CellExcluded {
 			cell.Until = after(i*60 + 30)
 		}
 		strip.Cells = append(strip.Cells, cell)
@@ -106,59 +109,59 @@ func watchedStrip(n int) dispatcher.Strip {
 }
 
 // newest is the beginning of a list, as attention has it.
-func newest[T any](n int, one func(name string) T) dispatcher.Newest[T] {
-	return dispatcher.Newest[T]{Items: times(min(n, dispatcher.MaxAttention), one), More: n > dispatcher.MaxAttention}
+func newest[T any](n int, one func(name string) T) view.Newest[T] {
+	return view.Newest[T]{Items: times(min(n, view.MaxAttention), one), More: n > view.MaxAttention}
 }
 
 // watchedAttention has n of everything that asks for attention.
-func watchedAttention(n int) dispatcher.Attention {
+func watchedAttention(n int) view.Attention {
 	pause := dispatcher.Pause{PausedBy: "ada", PausedAt: &fixedAt, PauseReason: hostile}
-	a := dispatcher.Attention{
+	a := view.Attention{
 		At:     fixedAt,
 		Failed: newest(n, func(name string) dispatcher.Run { return failedRun(name) }),
 		Misfires: newest(n, func(name string) dispatcher.Misfire {
 			return dispatcher.Misfire{App: "billing", Job: "invoices", Trigger: name, From: fixedAt, To: later, Count: 3,
 				Decision: dispatcher.DecisionSkip, Reason: hostile}
 		}),
-		Overdue: newest(n, func(name string) dispatcher.OverdueTrigger {
-			return dispatcher.OverdueTrigger{App: "billing", Job: "invoices", Trigger: name, NextFireTime: fixedAt, DueAt: fixedAt,
+		Overdue: newest(n, func(name string) view.OverdueTrigger {
+			return view.OverdueTrigger{App: "billing", Job: "invoices", Trigger: name, NextFireTime: fixedAt, DueAt: fixedAt,
 				Overdue: input.Duration(time.Minute)}
 		}),
-		Quarantined: newest(n, func(name string) dispatcher.QuarantinedTrigger {
-			return dispatcher.QuarantinedTrigger{App: "billing", Job: "invoices", Trigger: name, Error: hostile}
+		Quarantined: newest(n, func(name string) view.QuarantinedTrigger {
+			return view.QuarantinedTrigger{App: "billing", Job: "invoices", Trigger: name, Error: hostile}
 		}),
-		Paused: newest(n, func(name string) dispatcher.StandingPause {
-			return dispatcher.StandingPause{App: "billing", Job: name, Pause: pause}
+		Paused: newest(n, func(name string) view.StandingPause {
+			return view.StandingPause{App: "billing", Job: name, Pause: pause}
 		}),
-		Alerts: newest(n, func(name string) dispatcher.AlertState {
-			return dispatcher.AlertState{App: "billing", Alert: "on-call", Job: name, Condition: dispatcher.AlertFailure, Firing: true,
+		Alerts: newest(n, func(name string) alert.State {
+			return alert.State{App: "billing", Alert: "on-call", Job: name, Condition: dispatcher.AlertFailure, Firing: true,
 				Since: fixedAt, Error: hostile, Run: "r1"}
 		}),
 		Objectives: newest(n, func(name string) dispatcher.ObjectiveStatus {
 			return dispatcher.ObjectiveStatus{App: "billing", Job: name, Objective: dispatcher.Objective{Within: input.Duration(time.Second),
 				Of: "99.9%"}, BudgetLeft: -12.5}
 		}),
-		Circuits: newest(n, func(name string) dispatcher.OpenCircuit {
-			return dispatcher.OpenCircuit{App: "billing", Host: name + ".example", Jobs: 2, Job: "invoices", Runs: 1000, Since: fixedAt,
+		Circuits: newest(n, func(name string) view.OpenCircuit {
+			return view.OpenCircuit{App: "billing", Host: name + ".example", Jobs: 2, Job: "invoices", Runs: 1000, Since: fixedAt,
 				Error: hostile, ProbeAt: fixedAt}
 		}),
-		Groups: newest(n, func(name string) dispatcher.SilentGroup {
-			return dispatcher.SilentGroup{App: "billing", Group: name, LeftAt: &fixedAt, Jobs: 2, Job: "invoices"}
+		Groups: newest(n, func(name string) view.SilentGroup {
+			return view.SilentGroup{App: "billing", Group: name, LeftAt: &fixedAt, Jobs: 2, Job: "invoices"}
 		}),
-		Credentials: newest(n, func(name string) dispatcher.CredentialFailure {
-			reason := dispatcher.CredentialRefused
+		Credentials: newest(n, func(name string) view.CredentialFailure {
+			reason := view.CredentialRefused
 			if name == "one-00" {
-				reason = dispatcher.CredentialUnreadable
+				reason = view.CredentialUnreadable
 			}
-			return dispatcher.CredentialFailure{App: "billing", Job: name, Reason: reason, Runs: 2, Run: "r1",
+			return view.CredentialFailure{App: "billing", Job: name, Reason: reason, Runs: 2, Run: "r1",
 				Class: dispatcher.ClassHTTP4xx, HTTPStatus: 401, Error: hostile, At: fixedAt,
 				Secrets: map[string]string{"/target/webhook/auth/bearer/token": "file:billing/token", "/target/webhook/signing/secret": "stored"}}
 		}),
-		Certificates: newest(n, func(name string) dispatcher.EndingCertificate {
-			return dispatcher.EndingCertificate{App: "billing", Job: name, EndsAt: later}
+		Certificates: newest(n, func(name string) view.EndingCertificate {
+			return view.EndingCertificate{App: "billing", Job: name, EndsAt: later}
 		}),
-		Retention: newest(n, func(name string) dispatcher.LateRetention {
-			return dispatcher.LateRetention{App: name, Retention: input.Duration(48 * time.Hour), Oldest: fixedAt,
+		Retention: newest(n, func(name string) view.LateRetention {
+			return view.LateRetention{App: name, Retention: input.Duration(48 * time.Hour), Oldest: fixedAt,
 				Behind: input.Duration(75 * time.Hour)}
 		}),
 	}
@@ -175,7 +178,7 @@ func watchedAttention(n int) dispatcher.Attention {
 	})
 	if n > 0 {
 		a.MoreNodes = 3
-		a.Nodes = []dispatcher.NodeAttention{{Node: nodeOf("one"), Reasons: []dispatcher.NodeReason{dispatcher.NodeReasonDead,
+		a.Nodes = []view.NodeAttention{{Node: nodeOf("one"), Reasons: []dispatcher.NodeReason{dispatcher.NodeReasonDead,
 			dispatcher.NodeReasonClock}}}
 		a.Rollback = &dispatcher.Rollback{At: fixedAt, Reason: hostile}
 	}
@@ -206,16 +209,16 @@ func summaryOf(name string) dispatcher.JobSummary {
 }
 
 // watchedTimeline has n jobs with marks of all kinds.
-func watchedTimeline(n int) dispatcher.Timeline {
-	return dispatcher.Timeline{From: fixedAt, To: *after(28800), Now: *after(14400), Items: times(min(n, 15),
-		func(name string) dispatcher.TimelineRow {
-			return dispatcher.TimelineRow{Job: name, More: true, Marks: []dispatcher.TimelineMark{
-				{What: dispatcher.MarkRun, ScheduledAt: fixedAt, Count: 1, Run: "r1", State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx,
+func watchedTimeline(n int) view.Timeline {
+	return view.Timeline{From: fixedAt, To: *after(28800), Now: *after(14400), Items: times(min(n, 15),
+		func(name string) view.TimelineRow {
+			return view.TimelineRow{Job: name, More: true, Marks: []view.TimelineMark{
+				{What: view.MarkRun, ScheduledAt: fixedAt, Count: 1, Run: "r1", State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx,
 					StartedAt: after(1), EndedAt: after(3600)},
-				{What: dispatcher.MarkRun, ScheduledAt: *after(7200), Count: 1, Run: "r2", State: dispatcher.RunSucceeded},
-				{What: dispatcher.MarkMisfire, ScheduledAt: *after(7260), Count: 3, Trigger: "nightly"},
-				{What: dispatcher.MarkMisfire, ScheduledAt: *after(10000), Count: 1, Trigger: "nightly"},
-				{What: dispatcher.MarkPlanned, ScheduledAt: *after(20000), Last: after(21000), Count: 200, AtLeast: true},
+				{What: view.MarkRun, ScheduledAt: *after(7200), Count: 1, Run: "r2", State: dispatcher.RunSucceeded},
+				{What: view.MarkMisfire, ScheduledAt: *after(7260), Count: 3, Trigger: "nightly"},
+				{What: view.MarkMisfire, ScheduledAt: *after(10000), Count: 1, Trigger: "nightly"},
+				{What: view.MarkPlanned, ScheduledAt: *after(20000), Last: after(21000), Count: 200, AtLeast: true},
 			}}
 		})}
 }
@@ -229,10 +232,10 @@ func watched(n int) map[string]any {
 	}
 	responses := map[string]any{
 		"GET /v1/attention": watchedAttention(n),
-		"GET /v1/upcoming": dispatcher.UpcomingFires{Step: input.Duration(dispatcher.UpcomingStep),
+		"GET /v1/upcoming": view.UpcomingFires{Step: input.Duration(view.UpcomingStep),
 			From: fixedAt, Counts: counts, ComputedAt: &fixedAt},
 		"GET /v1/jobs": items(times(n, summaryOf), ""),
-		"GET /v1/apps": items(times(n, func(name string) dispatcher.App { return dispatcher.App{Name: name} }),
+		"GET /v1/apps": items(times(n, func(name string) access.App { return access.App{Name: name} }),
 			""),
 		"GET /v1/apps/billing/alert-states":  items(times(n, alertState), ""),
 		"GET /v1/apps/billing/runs":          items(times(n, failedRun), ""),
@@ -275,8 +278,8 @@ func requestOf(run string) dispatcher.ShownRequest {
 }
 
 // changeOf is an entry of the audit log.
-func changeOf(name string) dispatcher.AuditEntry {
-	return dispatcher.AuditEntry{At: fixedAt, ID: name, Actor: hostile, Action: "put", App: "billing", Subject: "job invoices", Revision: 3}
+func changeOf(name string) access.AuditEntry {
+	return access.AuditEntry{At: fixedAt, ID: name, Actor: hostile, Action: "put", App: "billing", Subject: "job invoices", Revision: 3}
 }
 
 // explanationOf is what explain responds, as JSON.
@@ -293,8 +296,8 @@ func explanationOf(n int) map[string]any {
 }
 
 // previewOf is a schedule with n fires, half an hour apart, in a night in which the clock goes forward.
-func previewOf(n int) dispatcher.Preview {
-	p := dispatcher.Preview{
+func previewOf(n int) view.Preview {
+	p := view.Preview{
 		Schedule: dispatcher.Schedule{Expression: "0 30 2 * * ?", Dialect: schedule.DialectQuartz, Timezone: "Europe/Berlin"},
 		From:     fixedAt.Add(-24 * time.Hour), FireTimes: []time.Time{},
 	}

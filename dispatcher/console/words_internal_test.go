@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 // wordedTypes are the types of the domain whose values pages show by words, with where they are declared, and how the keys of
@@ -122,7 +123,7 @@ var (
 // have the last part of their path.
 func auditActions(t *testing.T) []string {
 	t.Helper()
-	actions := []string{dispatcher.AuditMoreRefused, string(dispatcher.RollbackReplay), string(dispatcher.RollbackSkip)}
+	actions := []string{access.AuditMoreRefused, string(dispatcher.RollbackReplay), string(dispatcher.RollbackSkip)}
 	files, err := filepath.Glob("../store/*.go")
 	if err != nil {
 		t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -69,16 +70,16 @@ func (r *rig) putMessages() int {
 		for kind, text := range kinds {
 			name := "alert-" + kind
 			r.chain(name, func(j *dispatcher.Job) { j.Target.Webhook.URL = "http://in.example.com/" })
-			alert := dispatcher.Alert{App: "app", Name: name, Jobs: []string{name}}
-			alert.Failure = &dispatcher.AlertFailures{}
-			decode(text, &alert.Destination)
-			if to := alert.Destination; to.SNS != nil {
+			a := alert.Alert{App: "app", Name: name, Jobs: []string{name}}
+			a.Failure = &alert.Failures{}
+			decode(text, &a.Destination)
+			if to := a.Destination; to.SNS != nil {
 				to.SNS.SetDefaults()
 			} else {
 				to.Webhook.SetDefaults()
 			}
-			decode(text, &alert.Destination)
-			if _, _, err := r.store.PutAlert(r.t.Context(), alert, input.Change{Actor: "test"}); err != nil {
+			decode(text, &a.Destination)
+			if _, _, err := r.store.PutAlert(r.t.Context(), a, input.Change{Actor: "test"}); err != nil {
 				r.t.Fatal(err)
 			}
 			count++

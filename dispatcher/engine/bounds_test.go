@@ -6,13 +6,14 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // setBounds sets the bounds of the rig's app, as an operator does, and lets the node hear of it.
 func (r *rig) setBounds(bounds dispatcher.Bounds) {
 	r.t.Helper()
-	app := dispatcher.App{Name: "app", Enabled: true, Bounds: &bounds}
+	app := access.App{Name: "app", Enabled: true, Bounds: &bounds}
 	if _, _, err := r.store.PutApp(r.t.Context(), app, input.Change{Actor: "operator", Operator: true}); err != nil {
 		r.t.Fatal(err)
 	}

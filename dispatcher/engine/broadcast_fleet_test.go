@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
@@ -225,7 +226,7 @@ func declareBroadcasts(t *testing.T, s *store.Store, w *shardServers) {
 	job.Target.Group = &dispatcher.GroupTarget{Name: "workers", Path: "/run"}
 	job.Target.Group.SetDefaults()
 	job.Target.Group.Timeout = input.Duration(10 * time.Minute) // a slow machine sends nothing again
-	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
 	if err == nil {
 		_, _, err = s.PutGroup(t.Context(), group, change)
 	}

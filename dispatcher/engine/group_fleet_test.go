@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/invoke"
@@ -117,7 +118,7 @@ func startMeasured(t testing.TB, database string, nodes int, metrics []*promethe
 		t.Cleanup(func() { _ = opened.Close() })
 		s = opened
 		if n == 0 {
-			app := dispatcher.App{Name: "app", Enabled: true}
+			app := access.App{Name: "app", Enabled: true}
 			if _, _, err := s.PutApp(t.Context(), app, input.Change{Actor: "test"}); err != nil {
 				t.Fatal(err)
 			}

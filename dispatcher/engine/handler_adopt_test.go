@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -93,7 +94,7 @@ func TestBacklogOfAHangingAppTakesOnlyItsPlaces(t *testing.T) {
 		return dispatcher.Outcome{State: dispatcher.RunSucceeded, HTTPStatus: 200}
 	}
 	change := input.Change{Actor: "test"}
-	if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "other", Enabled: true}, change); err != nil {
+	if _, _, err := r.store.PutApp(t.Context(), access.App{Name: "other", Enabled: true}, change); err != nil {
 		t.Fatal(err)
 	}
 	requested := map[string]string{}
@@ -157,7 +158,7 @@ func TestBacklogOfOneAppLeavesTurnsToAnother(t *testing.T) {
 	r.opts.Batch = 5
 	change := input.Change{Actor: "test"}
 	for i, app := range []string{"app", "other"} {
-		if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, change); err != nil {
+		if _, _, err := r.store.PutApp(t.Context(), access.App{Name: app, Enabled: true}, change); err != nil {
 			t.Fatal(err)
 		}
 		job := dispatcher.Job{App: app, Name: "job"}

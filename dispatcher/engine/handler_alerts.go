@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 )
 
@@ -18,7 +18,7 @@ const (
 
 // watchAlerts looks at the conditions of alerts that time decides about, and lets jobs follow changes of alerts.
 func (e *Engine) watchAlerts(ctx context.Context) error {
-	late := &dispatcher.LateFire{}
+	late := &alert.LateFire{}
 	for range alertPortions {
 		turned(ctx)
 		done, last, err := e.store.WatchAlerts(ctx, late, alertPage, time.Time{})

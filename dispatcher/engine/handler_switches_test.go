@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -25,7 +26,7 @@ func TestHandlerLetsAllTriggersFollowTheirAppsSwitch(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "app"}, input.Change{Actor: "test", Now: r.now}); err != nil {
+	if _, _, err := r.store.PutApp(t.Context(), access.App{Name: "app"}, input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.handleOnce(t.Context(), r.now); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/series"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // appMetrics are the series of one app, looked up once, so that a fire costs no lookup by labels.
@@ -18,7 +19,7 @@ type appMetrics struct {
 	attempts map[dispatcher.RunState]prometheus.Counter
 	missed   map[dispatcher.Decision]prometheus.Counter
 	// credentials counts attempts that failed because of a secret.
-	credentials map[dispatcher.CredentialReason]prometheus.Counter
+	credentials map[view.CredentialReason]prometheus.Counter
 	lateness    timed
 	lines       lineBudget
 }
@@ -47,9 +48,9 @@ func newAppMetrics(registry prometheus.Registerer) *series.Apps[*appMetrics] {
 	return series.New(func(app string) *appMetrics {
 		m := &appMetrics{
 			attempts: map[dispatcher.RunState]prometheus.Counter{}, missed: map[dispatcher.Decision]prometheus.Counter{},
-			credentials: map[dispatcher.CredentialReason]prometheus.Counter{}, lateness: newTimed(lateness.WithLabelValues(app), notable),
+			credentials: map[view.CredentialReason]prometheus.Counter{}, lateness: newTimed(lateness.WithLabelValues(app), notable),
 		}
-		for _, reason := range dispatcher.CredentialReasons {
+		for _, reason := range view.CredentialReasons {
 			m.credentials[reason] = credentials.WithLabelValues(app, string(reason))
 		}
 		for _, state := range attemptStates {
@@ -136,7 +137,7 @@ func (e *Engine) ended(ctx context.Context, a *attempt) {
 	if counter, known := of.attempts[a.outcome.State]; known {
 		counter.Inc()
 	}
-	if counter, known := of.credentials[dispatcher.CredentialReasonOf(a.outcome.Class, a.outcome.HTTPStatus)]; known {
+	if counter, known := of.credentials[view.CredentialReasonOf(a.outcome.Class, a.outcome.HTTPStatus)]; known {
 		counter.Inc()
 	}
 	switch a.outcome.State {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -72,7 +73,7 @@ func copyJobs(b *testing.B, s *store.Store, database string, start time.Time) {
 	}}}
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
 	change := input.Change{Actor: "test"}
-	if _, _, err := s.PutApp(b.Context(), dispatcher.App{Name: "app", Enabled: true}, change); err != nil {
+	if _, _, err := s.PutApp(b.Context(), access.App{Name: "app", Enabled: true}, change); err != nil {
 		b.Fatal(err)
 	}
 	if _, _, err := s.PutJob(b.Context(), job, change); err != nil {

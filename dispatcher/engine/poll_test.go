@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -230,7 +231,7 @@ func TestManualRunsCauseNoPolls(t *testing.T) {
 	change := input.Change{Actor: "test"}
 	job := dispatcher.Job{App: "app", Name: "manual", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}
 	job.Target.Webhook = &dispatcher.Webhook{URL: "http://127.0.0.1/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
-	if _, _, err := below.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change); err != nil {
+	if _, _, err := below.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, err := below.PutJob(t.Context(), job, change); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -217,7 +218,7 @@ func TestLookForRetriesBeginsAtTheFirstThatIsLeft(t *testing.T) {
 	id := r.request("held", nil)
 	due := *r.read(id).NextAttemptAt
 	enable := func(enabled bool) {
-		if _, _, err := r.store.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: enabled}, input.Change{Actor: "test"}); err != nil {
+		if _, _, err := r.store.PutApp(t.Context(), access.App{Name: "app", Enabled: enabled}, input.Change{Actor: "test"}); err != nil {
 			t.Fatal(err)
 		}
 	}

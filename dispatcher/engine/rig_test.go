@@ -16,6 +16,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -127,7 +128,7 @@ func newRig(t *testing.T, wrap func(Store) Store) *rig {
 			t.Error(err)
 		}
 	})
-	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true},
+	if _, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true},
 		input.Change{Actor: "test", Now: r.now}); err != nil {
 		t.Fatal(err)
 	}

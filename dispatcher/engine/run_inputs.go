@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/engine/pool"
 )
 
@@ -70,7 +71,7 @@ func (e *Engine) wait(ctx context.Context, a *attempt, why error) {
 	next := retryFrom(a.call.Retry, a.run.HeldRun, outcome.StartedAt)
 	pause := spread(heldPause(outcome.EndedAt.Sub(a.run.ScheduledAt)))
 	next.At, next.NotAttempted = outcome.EndedAt.Add(pause).Truncate(time.Millisecond), true
-	next.Until = dispatcher.Later(next.Until, next.At)
+	next.Until = alert.Later(next.Until, next.At)
 	e.record(ctx, a.run, outcome, next)
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // trigger returns the trigger of a job as it is stored.
@@ -204,7 +205,7 @@ func TestHashedFieldFiresAsPreviewed(t *testing.T) {
 	t.Parallel()
 	r := newRig(t, nil)
 	r.declare("hashed", "H/7 * * * * ?", nil)
-	asked := dispatcher.PreviewRequest{
+	asked := view.PreviewRequest{
 		Schedule: dispatcher.Schedule{Expression: "H/7 * * * * ?"}, Identity: "app/hashed/only", From: &r.now, Count: 2,
 	}
 	preview, err := asked.Preview(t.Context(), nil, r.now)

@@ -5,7 +5,10 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // Store is what the engine asks of a store. Package dispatcher says what each method does.
@@ -16,9 +19,9 @@ type Store interface {
 	dispatcher.Locks      // of the handler's steps
 	dispatcher.Revisions  // for the fires before and after one, in templates
 	dispatcher.Follows    // what follows the ends of runs
-	dispatcher.AlertWatch // conditions that time decides about
-	dispatcher.BackfillFeed
-	dispatcher.BulkFeed
+	alert.AlertWatch      // conditions that time decides about
+	repeat.BackfillFeed
+	repeat.BulkFeed
 	groupReader // for jobs whose target is a group
 	// CarriedStatesByID returns the states that jobs carry.
 	CarriedStatesByID(ctx context.Context, jobs []int64) (map[int64]dispatcher.CarriedState, error)
@@ -57,7 +60,7 @@ type upkeep interface {
 	dispatcher.Asides
 	RollUp(ctx context.Context, limit int) (dispatcher.RolledUp, error)
 	RollUpObjectives(ctx context.Context, limit int, now time.Time) (dispatcher.ObjectivesRolled, error)
-	RollUpStatistics(ctx context.Context, now time.Time) (dispatcher.StatisticsRolled, error)
+	RollUpStatistics(ctx context.Context, now time.Time) (view.StatisticsRolled, error)
 	Upcoming(ctx context.Context, apps []string, until time.Time, limit int) (int, error)
 	AwaitedCallbacks(ctx context.Context, apps []string, limit int) (int, error)
 	Census(ctx context.Context, overdue time.Time, limit int) (dispatcher.Census, error)

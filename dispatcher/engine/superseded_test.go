@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // A refusal as stale is no failure: the run ends at once, whatever its retry policy says, and the host counts as one that responds.
@@ -33,7 +34,7 @@ func TestSupersededRunIsNotAttemptedAgain(t *testing.T) {
 	if n := testutil.ToFloat64(r.metrics.apps.Of("app").attempts[dispatcher.RunSuperseded]); n != 1 {
 		t.Errorf("%v attempts are counted as superseded, want 1", n)
 	}
-	page, err := r.store.DeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "app", Page: input.Page{Limit: 10}})
+	page, err := r.store.DeadLetters(t.Context(), repeat.DeadLetterQuery{App: "app", Page: input.Page{Limit: 10}})
 	if err != nil || len(page) != 0 {
 		t.Errorf("dead letters %v, %v, want none", page, err)
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
@@ -53,7 +53,7 @@ func TestRulesOfTheGuideFitTokensOfProviders(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, err := issuer.Identify(t.Context(), from.Sign(jose.RS256, from.Claims("ann", w.now, idTokens()[row[1]])), w.now)
-		if err != nil || !got.May(dispatcher.ScopeRead) {
+		if err != nil || !got.May(access.ScopeRead) {
 			t.Errorf("%s: %s: %+v, %v", row[1], row[2], got, err)
 		}
 		stranger := map[string]any{"groups": []string{"everyone"}, "email": "bob@example.com", "email_verified": true}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -173,10 +173,10 @@ func (b *badToken) BadToken() string { return b.why }
 const maxJWT = 16 << 10 // bytes
 
 // Identify returns the token that stands for the identity that a JWT proves.
-func (i *Issuer) Identify(ctx context.Context, jwt string, now time.Time) (dispatcher.APIToken, error) {
+func (i *Issuer) Identify(ctx context.Context, jwt string, now time.Time) (access.APIToken, error) {
 	claims, err := i.verify(ctx, jwt, now)
 	if err != nil {
-		return dispatcher.APIToken{}, err
+		return access.APIToken{}, err
 	}
 	return i.identity(claims, now)
 }
@@ -230,8 +230,8 @@ func checkHeader(header jose.Header) error {
 }
 
 // identity checks the claims of a JWT whose signature is right.
-func (i *Issuer) identity(claims map[string]any, now time.Time) (dispatcher.APIToken, error) {
-	var none dispatcher.APIToken
+func (i *Issuer) identity(claims map[string]any, now time.Time) (access.APIToken, error) {
+	var none access.APIToken
 	expires, err := i.check(claims, now)
 	if err != nil {
 		return none, err
@@ -245,7 +245,7 @@ func (i *Issuer) identity(claims map[string]any, now time.Time) (dispatcher.APIT
 		return none, bad("no rule fits its claims")
 	}
 	id := sha256.Sum256([]byte(i.url + "\x00" + subject))
-	return dispatcher.APIToken{
+	return access.APIToken{
 		ID: "oidc:" + hex.EncodeToString(id[:8]), Name: subject, Scopes: rule.Scopes, Apps: rule.Apps, ExpiresAt: &expires,
 	}, nil
 }

@@ -15,7 +15,7 @@ import (
 
 	"golang.org/x/oauth2"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -86,7 +86,7 @@ func (l *Login) config(ctx context.Context, callback string, now time.Time) (*oa
 }
 
 // Begin returns the URL at which a person signs in.
-func (l *Login) Begin(ctx context.Context, r dispatcher.LoginRequest, now time.Time) (string, error) {
+func (l *Login) Begin(ctx context.Context, r access.LoginRequest, now time.Time) (string, error) {
 	config, err := l.config(ctx, r.Callback, now)
 	if err != nil {
 		return "", err
@@ -95,8 +95,8 @@ func (l *Login) Begin(ctx context.Context, r dispatcher.LoginRequest, now time.T
 }
 
 // Finish exchanges the code in a callback for the identity that it stands for.
-func (l *Login) Finish(ctx context.Context, r dispatcher.LoginRequest, callback url.Values, now time.Time) (dispatcher.APIToken, error) {
-	var none dispatcher.APIToken
+func (l *Login) Finish(ctx context.Context, r access.LoginRequest, callback url.Values, now time.Time) (access.APIToken, error) {
+	var none access.APIToken
 	if err := l.checkCallback(r, callback); err != nil {
 		return none, err
 	}
@@ -131,7 +131,7 @@ func withoutURL(err error) error {
 }
 
 // checkCallback refuses a callback that is not the end of this login.
-func (l *Login) checkCallback(r dispatcher.LoginRequest, callback url.Values) error {
+func (l *Login) checkCallback(r access.LoginRequest, callback url.Values) error {
 	if r.State == "" || !same(callback.Get("state"), r.State) {
 		return bad("the login was not begun in this browser, or too long ago")
 	}
@@ -151,16 +151,16 @@ func (l *Login) checkCallback(r dispatcher.LoginRequest, callback url.Values) er
 func same(a, b string) bool { return subtle.ConstantTimeCompare([]byte(a), []byte(b)) == 1 }
 
 // identify checks an ID token. It is for this client and for this login only.
-func (l *Login) identify(ctx context.Context, jwt, nonce string, now time.Time) (dispatcher.APIToken, error) {
+func (l *Login) identify(ctx context.Context, jwt, nonce string, now time.Time) (access.APIToken, error) {
 	claims, err := l.issuer.verify(ctx, jwt, now)
 	if err != nil {
-		return dispatcher.APIToken{}, err
+		return access.APIToken{}, err
 	}
 	if got, _ := claims["nonce"].(string); nonce == "" || !same(got, nonce) {
-		return dispatcher.APIToken{}, bad("it is not for this login")
+		return access.APIToken{}, bad("it is not for this login")
 	}
 	if party, has := claims["azp"]; has && party != l.Client {
-		return dispatcher.APIToken{}, bad("it is for another client")
+		return access.APIToken{}, bad("it is for another client")
 	}
 	return l.issuer.identity(claims, now)
 }

@@ -22,15 +22,15 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
 	"github.com/carillon-dev/carillon/test/oidctest"
 )
 
 // rules permit the subject "main" to write, and everybody of one repository to read.
 var rules = oidc.Rules{
-	{Claims: map[string]string{"sub": main}, Scopes: []dispatcher.Scope{dispatcher.ScopeWrite}, Apps: []string{"billing"}},
-	{Claims: map[string]string{"sub": "repo:acme/billing:*"}, Scopes: []dispatcher.Scope{dispatcher.ScopeRead}, Apps: []string{"billing"}},
+	{Claims: map[string]string{"sub": main}, Scopes: []access.Scope{access.ScopeWrite}, Apps: []string{"billing"}},
+	{Claims: map[string]string{"sub": "repo:acme/billing:*"}, Scopes: []access.Scope{access.ScopeRead}, Apps: []string{"billing"}},
 }
 
 const (
@@ -78,7 +78,7 @@ func TestTokenOfTheIssuerIsItsIdentity(t *testing.T) {
 			continue
 		}
 		expires := w.now.Add(5 * time.Minute).UTC()
-		want := dispatcher.APIToken{ID: got.ID, Name: main, Scopes: rules[0].Scopes, Apps: rules[0].Apps, ExpiresAt: &expires}
+		want := access.APIToken{ID: got.ID, Name: main, Scopes: rules[0].Scopes, Apps: rules[0].Apps, ExpiresAt: &expires}
 		if diff := cmp.Diff(want, got); diff != "" || !strings.HasPrefix(got.ID, "oidc:") {
 			t.Errorf("%s: (-want +got):\n%s", algorithm, diff)
 		}
@@ -182,7 +182,7 @@ func TestForgedTokensAreRefused(t *testing.T) {
 		"too large":                   good + strings.Repeat("A", 16<<10),
 		"empty":                       "", "dots": "..",
 	} {
-		if got, err := w.Identify(t.Context(), jwt, w.now); !isBad(err) || !cmp.Equal(got, dispatcher.APIToken{}) {
+		if got, err := w.Identify(t.Context(), jwt, w.now); !isBad(err) || !cmp.Equal(got, access.APIToken{}) {
 			t.Errorf("a token that is %s gives %+v, %v, want that it is bad", name, got, err)
 		} else if len(parts[1]) > 0 && strings.Contains(err.Error(), parts[1]) {
 			t.Errorf("the error about a token that is %s holds it: %v", name, err)

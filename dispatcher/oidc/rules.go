@@ -8,7 +8,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -18,8 +18,8 @@ type Rule struct {
 	// of its values does.
 	Claims map[string]string `json:"claims"`
 	// Scopes and Apps are as those of a token.
-	Scopes []dispatcher.Scope `json:"scopes"`
-	Apps   []string           `json:"apps"`
+	Scopes []access.Scope `json:"scopes"`
+	Apps   []string       `json:"apps"`
 }
 
 // Rules are tried in order; the first that fits decides.
@@ -60,7 +60,7 @@ func (r Rules) validate() error {
 			problems.Add(at+"/claims", input.CodeRequired, "no claim has a pattern but *, so the rule would fit everybody who has "+
 				"a token of the issuer; say whose, such as by sub")
 		}
-		problems.AddError(at, dispatcher.APIToken{Name: "rule", Scopes: rule.Scopes, Apps: rule.Apps}.Validate())
+		problems.AddError(at, access.APIToken{Name: "rule", Scopes: rule.Scopes, Apps: rule.Apps}.Validate())
 	}
 	return problems.Err()
 }

@@ -7,7 +7,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/oidc"
 	"github.com/carillon-dev/carillon/test/oidctest"
@@ -66,21 +66,21 @@ func TestFirstRuleThatFitsDecides(t *testing.T) {
 	for name, tt := range map[string]struct {
 		claim string
 		value any
-		scope dispatcher.Scope // empty: no rule fits
+		scope access.Scope // empty: no rule fits
 	}{
-		"all claims fit":                     {"x", 1, dispatcher.ScopeWrite},
-		"a pattern does not fit":             {"environment", "staging", dispatcher.ScopeRead},
-		"a list without the value":           {"groups", []string{"dev"}, dispatcher.ScopeRead},
-		"a claim is missing":                 {"groups", nil, dispatcher.ScopeRead},
-		"a number is another":                {"level", 33, dispatcher.ScopeRead},
-		"a truth is another":                 {"protected", false, dispatcher.ScopeRead},
-		"an object in place of a text":       {"groups", map[string]string{"ops": "ops"}, dispatcher.ScopeRead},
-		"a list in a list":                   {"groups", []any{[]any{"ops"}}, dispatcher.ScopeRead},
+		"all claims fit":                     {"x", 1, access.ScopeWrite},
+		"a pattern does not fit":             {"environment", "staging", access.ScopeRead},
+		"a list without the value":           {"groups", []string{"dev"}, access.ScopeRead},
+		"a claim is missing":                 {"groups", nil, access.ScopeRead},
+		"a number is another":                {"level", 33, access.ScopeRead},
+		"a truth is another":                 {"protected", false, access.ScopeRead},
+		"an object in place of a text":       {"groups", map[string]string{"ops": "ops"}, access.ScopeRead},
+		"a list in a list":                   {"groups", []any{[]any{"ops"}}, access.ScopeRead},
 		"a repository that begins alike":     {"repository", "acmeevil/x", ""},
 		"a part is missing":                  {"repository", "x/bing", ""},
 		"parts in another order":             {"repository", "x/bingl", ""},
-		"nothing between the fixed parts":    {"repository", "x/bl-ing", dispatcher.ScopeRead},
-		"a repository that is a list of one": {"repository", []string{"acme/x"}, dispatcher.ScopeWrite},
+		"nothing between the fixed parts":    {"repository", "x/bl-ing", access.ScopeRead},
+		"a repository that is a list of one": {"repository", []string{"acme/x"}, access.ScopeWrite},
 	} {
 		values := all()
 		values[tt.claim] = tt.value

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -20,7 +21,7 @@ type judgedJob struct {
 	labels    input.Labels
 	deleted   bool
 	follows   int  // jobs.follows
-	watched   bool // as AlertFacts has it
+	watched   bool // as alert.Facts has it
 	objective bool // it has one
 	changedAt time.Time
 	lateAfter *int64 // jobs.alert_late_after
@@ -29,7 +30,7 @@ type judgedJob struct {
 
 // storedAlert is an alert with its keys, and the revision of its attached job.
 type storedAlert struct {
-	dispatcher.Alert
+	alert.Alert
 	id, jobID, jobRevision int64
 }
 
@@ -39,23 +40,23 @@ type judgement struct {
 	*tx
 	jobs    map[int64]*judgedJob
 	alerts  map[int64]*storedAlert // of the apps of these jobs, by id
-	tracks  map[int64]dispatcher.AlertTrack
+	tracks  map[int64]alert.Track
 	changed map[int64]bool // tracks that are to be written, or removed
 	made    []madeTransition
 }
 
 // madeTransition is a transition of a track.
 type madeTransition struct {
-	dispatcher.AlertMade
+	alert.Made
 	id    int64 // of the track
 	alert *storedAlert
 	job   *judgedJob
-	track dispatcher.AlertTrack
+	track alert.Track
 }
 
 // judge locks jobs and returns a judgement of them.
 func (t *tx) judge(ctx context.Context, ids []int64) (*judgement, error) {
-	j := &judgement{tx: t, jobs: map[int64]*judgedJob{}, alerts: map[int64]*storedAlert{}, tracks: map[int64]dispatcher.AlertTrack{},
+	j := &judgement{tx: t, jobs: map[int64]*judgedJob{}, alerts: map[int64]*storedAlert{}, tracks: map[int64]alert.Track{},
 		changed: map[int64]bool{}}
 	ids = slices.Compact(slices.Sorted(slices.Values(ids)))
 	if err := j.lockJobs(ctx, ids); err != nil {
@@ -109,11 +110,11 @@ func (j *judgement) readAlerts(ctx context.Context) error {
 		if job.deleted {
 			continue
 		}
-		plain := make([]dispatcher.Alert, len(all))
+		plain := make([]alert.Alert, len(all))
 		for i, alert := range all {
 			plain[i] = alert.Alert
 		}
-		for _, applies := range dispatcher.AlertsOf(plain, job.name, job.labels) {
+		for _, applies := range alert.Of(plain, job.name, job.labels) {
 			i := slices.IndexFunc(all, func(a *storedAlert) bool { return a.Name == applies.Name })
 			job.alerts = append(job.alerts, all[i])
 		}
@@ -143,7 +144,7 @@ const trackColumns = `s.id, s.alert_id, s.job_id, s.condition, s.firing, s.track
 // keyedTrack is a track with its key.
 type keyedTrack struct {
 	id int64
-	dispatcher.AlertTrack
+	alert.Track
 }
 
 func scanTrack(row scanner) (k keyedTrack, err error) {
@@ -151,8 +152,8 @@ func scanTrack(row scanner) (k keyedTrack, err error) {
 	if err = row.Scan(&k.id, &k.AlertID, &k.JobID, &k.Condition, &k.Firing, &text); err != nil {
 		return k, err
 	}
-	key, firing := k.AlertTrack, k.Firing
-	if err := json.Unmarshal([]byte(text), &k.AlertTrack); err != nil {
+	key, firing := k.Track, k.Firing
+	if err := json.Unmarshal([]byte(text), &k.Track); err != nil {
 		return k, fmt.Errorf("state %d of an alert: %w", k.id, err)
 	}
 	k.AlertID, k.JobID, k.Condition, k.Firing = key.AlertID, key.JobID, key.Condition, firing
@@ -165,25 +166,25 @@ func (j *judgement) readTracks(ctx context.Context, ids []int64) error {
 	read := j.rows(0, 1, "", idColumns...) + ` SELECT ` + trackColumns + ` FROM b JOIN alert_states AS s ON s.job_id = b.id`
 	all, err := collect(ctx, j, scanTrack, read, j.batch(ids)...)
 	for _, one := range all {
-		j.tracks[one.id] = one.AlertTrack
+		j.tracks[one.id] = one.Track
 	}
 	return err
 }
 
 // trackOf returns the state of a condition of an alert for a job; there may be nothing to be known of it yet.
-func (j *judgement) trackOf(alert *storedAlert, job *judgedJob, condition dispatcher.AlertCondition) (int64, dispatcher.AlertTrack) {
-	id := dispatcher.AlertStateID(job.salt, alert.id, job.id, condition)
+func (j *judgement) trackOf(a *storedAlert, job *judgedJob, condition dispatcher.AlertCondition) (int64, alert.Track) {
+	id := dispatcher.AlertStateID(job.salt, a.id, job.id, condition)
 	track, known := j.tracks[id]
 	if !known {
-		track = dispatcher.AlertTrack{AlertID: alert.id, JobID: job.id, Condition: condition}
+		track = alert.Track{AlertID: a.id, JobID: job.id, Condition: condition}
 	}
 	return id, track
 }
 
 // set makes a track what an observation made of it.
-func (j *judgement) set(id int64, alert *storedAlert, job *judgedJob, track dispatcher.AlertTrack, made []dispatcher.AlertMade) {
+func (j *judgement) set(id int64, alert *storedAlert, job *judgedJob, track alert.Track, made []alert.Made) {
 	for _, m := range made {
-		j.made = append(j.made, madeTransition{AlertMade: m, id: id, alert: alert, job: job, track: track})
+		j.made = append(j.made, madeTransition{Made: m, id: id, alert: alert, job: job, track: track})
 	}
 	j.tracks[id], j.changed[id] = track, true
 }
@@ -195,7 +196,7 @@ func (j *judgement) remove(id int64) {
 }
 
 // after applies the end of a run of a job to all alerts that apply to it.
-func (j *judgement) after(job *judgedJob, end dispatcher.AlertEnd) {
+func (j *judgement) after(job *judgedJob, end alert.End) {
 	for _, alert := range job.alerts {
 		for _, condition := range dispatcher.AlertConditions {
 			rule, has := alert.RuleOf(condition, j.now)

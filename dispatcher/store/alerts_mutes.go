@@ -8,17 +8,19 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // MuteAlert mutes an alert.
 func (s *Store) MuteAlert(
-	ctx context.Context, app, name string, mute dispatcher.AlertMute, change input.Change,
-) (dispatcher.Alert, error) {
+	ctx context.Context, app, name string, mute alert.Mute, change input.Change,
+) (alert.Alert, error) {
 	if err := mute.Validate(); err != nil {
-		return dispatcher.Alert{}, err
+		return alert.Alert{}, err
 	}
-	return s.changeMute(ctx, app, name, "mute", change, func(now time.Time) (*dispatcher.AlertMute, error) {
+	return s.changeMute(ctx, app, name, "mute", change, func(now time.Time) (*alert.Mute, error) {
 		if mute.Until != nil {
 			if !mute.Until.After(now) {
 				return nil, pastProblem("/until", *mute.Until, now)
@@ -31,12 +33,12 @@ func (s *Store) MuteAlert(
 }
 
 // UnmuteAlert lifts an operator's mute. The handler notifies what it kept back.
-func (s *Store) UnmuteAlert(ctx context.Context, app, name string, change input.Change) (dispatcher.Alert, error) {
-	return s.changeMute(ctx, app, name, "unmute", change, func(time.Time) (*dispatcher.AlertMute, error) { return nil, nil })
+func (s *Store) UnmuteAlert(ctx context.Context, app, name string, change input.Change) (alert.Alert, error) {
+	return s.changeMute(ctx, app, name, "unmute", change, func(time.Time) (*alert.Mute, error) { return nil, nil })
 }
 
 func (s *Store) changeMute(ctx context.Context, app, name, action string, change input.Change,
-	next func(time.Time) (*dispatcher.AlertMute, error)) (stored dispatcher.Alert, err error) {
+	next func(time.Time) (*alert.Mute, error)) (stored alert.Alert, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		alert, err := findAlert(ctx, t, app, name, t.lock())
 		if err == nil {
@@ -72,7 +74,7 @@ func (s *Store) changeMute(ctx context.Context, app, name, action string, change
 }
 
 // writeMute stores an operator's mute of an alert; nil: there is none.
-func (t *tx) writeMute(ctx context.Context, alert dispatcher.Alert, mute *dispatcher.AlertMute) error {
+func (t *tx) writeMute(ctx context.Context, alert alert.Alert, mute *alert.Mute) error {
 	var encoded *string
 	if mute != nil {
 		text, err := json.Marshal(mute)
@@ -87,7 +89,7 @@ func (t *tx) writeMute(ctx context.Context, alert dispatcher.Alert, mute *dispat
 }
 
 // mutedOrNil keeps a nil mute from being audited as null.
-func mutedOrNil(m *dispatcher.AlertMute) any {
+func mutedOrNil(m *alert.Mute) any {
 	if m == nil {
 		return nil
 	}
@@ -139,7 +141,7 @@ func (s *Store) TestAlert(ctx context.Context, app, name string, change input.Ch
 }
 
 // AlertEvents returns a page of the transitions of an app, latest first.
-func (s *Store) AlertEvents(ctx context.Context, query dispatcher.AlertEventQuery) ([]dispatcher.AlertEvent, error) {
+func (s *Store) AlertEvents(ctx context.Context, query alert.EventQuery) ([]alert.Event, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, query.App, ""); err != nil {
@@ -160,7 +162,7 @@ func (s *Store) AlertEvents(ctx context.Context, query dispatcher.AlertEventQuer
 		w.add("at <= %s", query.To.UnixMilli())
 	}
 	if query.Page.Cursor != "" {
-		at, id, err := dispatcher.ParseAuditID(query.Page.Cursor)
+		at, id, err := access.ParseAuditID(query.Page.Cursor)
 		if err != nil {
 			return nil, fmt.Errorf("cursor %s is not that of an event of an alert: %w", input.Echo(query.Page.Cursor), err)
 		}
@@ -168,7 +170,7 @@ func (s *Store) AlertEvents(ctx context.Context, query dispatcher.AlertEventQuer
 	}
 	list := `SELECT at, id, alert, job, event FROM alert_events WHERE ` + strings.TrimPrefix(w.text, " AND ") +
 		fmt.Sprintf(` ORDER BY at DESC, id DESC LIMIT %d`, query.Page.Limit)
-	return collect(ctx, s.read, func(row scanner) (e dispatcher.AlertEvent, err error) {
+	return collect(ctx, s.read, func(row scanner) (e alert.Event, err error) {
 		var id int64
 		var at time.Time
 		var alert, job, text string
@@ -178,7 +180,7 @@ func (s *Store) AlertEvents(ctx context.Context, query dispatcher.AlertEventQuer
 		if err = json.Unmarshal([]byte(text), &e); err != nil {
 			return e, fmt.Errorf("event of alert %s: %w", alert, err)
 		}
-		e.At, e.Alert, e.Job, e.Cursor = at, alert, job, dispatcher.AuditID(at, id)
+		e.At, e.Alert, e.Job, e.Cursor = at, alert, job, access.AuditID(at, id)
 		return e, nil
 	}, list, w.args...)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -44,9 +45,9 @@ func (s *Store) orderNotifications(ctx context.Context, inputs map[dispatcher.Ru
 	if err != nil {
 		return fmt.Errorf("read states of alerts: %w", err)
 	}
-	tracks := make(map[int64]dispatcher.AlertTrack, len(found))
+	tracks := make(map[int64]alert.Track, len(found))
 	for _, one := range found {
-		tracks[one.id] = one.AlertTrack
+		tracks[one.id] = one.Track
 	}
 	for key, n := range told {
 		in := inputs[key]

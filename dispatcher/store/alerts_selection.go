@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 )
 
 // Which alerts apply to a job follows from its name and labels, and from all alerts of its app. What follows from that is kept
@@ -121,7 +122,7 @@ func (j *judgement) begin(job *judgedJob) {
 }
 
 // keep looks whether a track still applies to its job. If it does, mutes that have ended let go of what they kept back.
-func (j *judgement) keep(id int64, track dispatcher.AlertTrack, later bool) {
+func (j *judgement) keep(id int64, track alert.Track, later bool) {
 	job, alert := j.jobs[track.JobID], j.alerts[track.AlertID]
 	rule, reason := j.applies(track)
 	switch {
@@ -138,7 +139,7 @@ func (j *judgement) keep(id int64, track dispatcher.AlertTrack, later bool) {
 }
 
 // applies returns the rule of a track, or why it applies to its job no longer.
-func (j *judgement) applies(track dispatcher.AlertTrack) (rule dispatcher.AlertRule, reason string) {
+func (j *judgement) applies(track alert.Track) (rule alert.Rule, reason string) {
 	job, alert := j.jobs[track.JobID], j.alerts[track.AlertID]
 	if alert == nil {
 		return rule, "the alert was deleted"
@@ -162,12 +163,12 @@ func (j *judgement) applies(track dispatcher.AlertTrack) (rule dispatcher.AlertR
 
 // end ends a track that applies to nothing any more, and removes it. People who were told that its condition holds are told that
 // it is over.
-func (j *judgement) end(id int64, track dispatcher.AlertTrack, reason string) {
-	job, alert := j.jobs[track.JobID], j.alerts[track.AlertID]
-	if alert != nil && job != nil {
-		rule, _ := alert.RuleOf(track.Condition, j.now)
-		ended, made := track.Observe(rule, dispatcher.AlertObservation{At: j.now, Reason: reason}, j.now)
-		j.set(id, alert, job, ended, made)
+func (j *judgement) end(id int64, track alert.Track, reason string) {
+	job, a := j.jobs[track.JobID], j.alerts[track.AlertID]
+	if a != nil && job != nil {
+		rule, _ := a.RuleOf(track.Condition, j.now)
+		ended, made := track.Observe(rule, alert.Observation{At: j.now, Reason: reason}, j.now)
+		j.set(id, a, job, ended, made)
 	}
 	j.remove(id)
 }
@@ -239,7 +240,7 @@ func (t *tx) judgeEnds(ctx context.Context, ends []pendingEnd, causes map[dispat
 		if job == nil || job.deleted || leftOut(e) {
 			continue
 		}
-		end := dispatcher.AlertEnd{RunKey: e.key, Trigger: e.trigger, State: e.state, Class: e.class, Error: e.reason, EndedAt: e.endedAt}
+		end := alert.End{RunKey: e.key, Trigger: e.trigger, State: e.state, Class: e.class, Error: e.reason, EndedAt: e.endedAt}
 		if e.startedAt != nil {
 			end.StartedAt = *e.startedAt
 			if err := j.owed(ctx, job, &end); err != nil {

@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // AlertStates returns a page of the states of alerts of an app, by alert, job and condition.
-func (s *Store) AlertStates(ctx context.Context, query dispatcher.AlertStateQuery) ([]dispatcher.AlertState, error) {
+func (s *Store) AlertStates(ctx context.Context, query alert.StateQuery) ([]alert.State, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, query.App, ""); err != nil {
@@ -33,8 +34,8 @@ func (s *Store) AlertStates(ctx context.Context, query dispatcher.AlertStateQuer
 }
 
 // alertStates is AlertStates within a transaction.
-func (s *Store) alertStates(ctx context.Context, q querier, query dispatcher.AlertStateQuery, now time.Time) (
-	[]dispatcher.AlertState, error,
+func (s *Store) alertStates(ctx context.Context, q querier, query alert.StateQuery, now time.Time) (
+	[]alert.State, error,
 ) {
 	var w conditions
 	w.add("a.app_id = %s", dispatcher.AppID(query.App))
@@ -58,7 +59,7 @@ func (s *Store) alertStates(ctx context.Context, q querier, query dispatcher.Ale
 	if err != nil {
 		return nil, fmt.Errorf("read states of alerts: %w", err)
 	}
-	states := make([]dispatcher.AlertState, len(all))
+	states := make([]alert.State, len(all))
 	for i, one := range all {
 		states[i] = one.State(one.alert, one.job, now)
 		if err := s.addDelivery(ctx, q, one.keyedTrack, &states[i]); err != nil {
@@ -71,7 +72,7 @@ func (s *Store) alertStates(ctx context.Context, q querier, query dispatcher.Ale
 // shownAlertState is a state with the names that people know.
 type shownAlertState struct {
 	keyedTrack
-	alert dispatcher.Alert
+	alert alert.Alert
 	job   string
 }
 
@@ -87,19 +88,19 @@ func listAlertStates(ctx context.Context, q querier, w conditions, limit int) ([
 			before: []any{&k.id, &k.AlertID, &k.JobID, &k.Condition, &k.Firing, &track, &app, &one.job}})
 		one.alert.App = app
 		if err == nil {
-			err = json.Unmarshal([]byte(track), &k.AlertTrack)
+			err = json.Unmarshal([]byte(track), &k.Track)
 		}
 		return one, err
 	}, list, w.args...)
 }
 
 // addDelivery adds to a state what became of its latest notification.
-func (s *Store) addDelivery(ctx context.Context, q querier, track keyedTrack, state *dispatcher.AlertState) error {
+func (s *Store) addDelivery(ctx context.Context, q querier, track keyedTrack, state *alert.State) error {
 	if track.Told == "" {
 		return nil
 	}
 	key := dispatcher.RunKey{TriggerID: track.id, ScheduledAt: track.ToldAt, Kind: dispatcher.KindAlert}
-	state.Notification = &dispatcher.AlertDelivery{Run: key.String(), Transition: track.Told, At: track.ToldAt}
+	state.Notification = &alert.Delivery{Run: key.String(), Transition: track.Told, At: track.ToldAt}
 	// $1 scheduled instant, $2 trigger, $3 kind
 	const run = `SELECT state, class, error FROM live_runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3
 		UNION ALL SELECT coalesce(state, 'succeeded'), coalesce(class, ''), coalesce(error, '') FROM runs
@@ -111,12 +112,12 @@ func (s *Store) addDelivery(ctx context.Context, q querier, track keyedTrack, st
 }
 
 // AcknowledgeAlert acknowledges what holds for a job, and notifies of it.
-func (s *Store) AcknowledgeAlert(ctx context.Context, app, name string, ack dispatcher.AlertAcknowledgement,
-	change input.Change) ([]dispatcher.AlertState, error) {
+func (s *Store) AcknowledgeAlert(ctx context.Context, app, name string, ack alert.Acknowledgement,
+	change input.Change) ([]alert.State, error) {
 	if err := ack.Validate(); err != nil {
 		return nil, err
 	}
-	acknowledge := func(j *judgement, id int64, rule dispatcher.AlertRule) bool {
+	acknowledge := func(j *judgement, id int64, rule alert.Rule) bool {
 		track := j.tracks[id]
 		if !track.Firing {
 			return false
@@ -125,7 +126,7 @@ func (s *Store) AcknowledgeAlert(ctx context.Context, app, name string, ack disp
 		if until != nil {
 			until = new(until.UTC().Truncate(time.Millisecond))
 		}
-		next, made := track.Acknowledge(rule, dispatcher.AcknowledgedAlert{By: change.Actor, At: j.now, Until: until, Reason: ack.Reason}, j.now)
+		next, made := track.Acknowledge(rule, alert.AcknowledgedAlert{By: change.Actor, At: j.now, Until: until, Reason: ack.Reason}, j.now)
 		j.set(id, j.alerts[track.AlertID], j.jobs[track.JobID], next, made)
 		return true
 	}
@@ -145,8 +146,8 @@ func pastProblem(path string, at, now time.Time) error {
 
 // WithdrawAcknowledgement takes acknowledgements back.
 func (s *Store) WithdrawAcknowledgement(ctx context.Context, app, name, job string, condition dispatcher.AlertCondition,
-	change input.Change) ([]dispatcher.AlertState, error) {
-	return s.changeStates(ctx, app, name, job, condition, "unacknowledge", change, func(j *judgement, id int64, _ dispatcher.AlertRule) bool {
+	change input.Change) ([]alert.State, error) {
+	return s.changeStates(ctx, app, name, job, condition, "unacknowledge", change, func(j *judgement, id int64, _ alert.Rule) bool {
 		track := j.tracks[id]
 		if track.Acknowledged == nil {
 			return false
@@ -160,11 +161,11 @@ func (s *Store) WithdrawAcknowledgement(ctx context.Context, app, name, job stri
 // changeStates changes states of an alert for a job, of one condition or of all, and returns those that do changed.
 // ErrConflict: it changed none.
 func (s *Store) changeStates(ctx context.Context, app, name, jobName string, condition dispatcher.AlertCondition, action string,
-	change input.Change, do func(*judgement, int64, dispatcher.AlertRule) bool, check func(time.Time) error) (
-	states []dispatcher.AlertState, err error,
+	change input.Change, do func(*judgement, int64, alert.Rule) bool, check func(time.Time) error) (
+	states []alert.State, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
-		alert, err := findAlert(ctx, t, app, name, "")
+		a, err := findAlert(ctx, t, app, name, "")
 		if err == nil && check != nil {
 			err = check(t.now)
 		}
@@ -190,13 +191,13 @@ func (s *Store) changeStates(ctx context.Context, app, name, jobName string, con
 			if _, known := j.tracks[id]; !known || condition != "" && condition != one {
 				continue
 			}
-			rule, _ := alert.RuleOf(one, t.now)
+			rule, _ := a.RuleOf(one, t.now)
 			changed[one] = do(j, id, rule)
 		}
 		if _, err := j.finish(ctx); err != nil {
 			return err
 		}
-		states, err = s.alertStates(ctx, t, dispatcher.AlertStateQuery{App: app, Alert: name, Job: jobName,
+		states, err = s.alertStates(ctx, t, alert.StateQuery{App: app, Alert: name, Job: jobName,
 			Page: input.Page{Limit: len(dispatcher.AlertConditions)}}, t.now)
 		if err != nil {
 			return err
@@ -211,7 +212,7 @@ func (s *Store) changeStates(ctx context.Context, app, name, jobName string, con
 			return fmt.Errorf("%s alert %s: %s of it holds for job %s, or it was done before: %w", action, input.Echo(name),
 				cmp.Or(string(condition), "nothing"), input.Echo(jobName), dispatcher.ErrConflict)
 		}
-		return t.audit(ctx, action, app, "alert "+name+" job "+jobName, alert.Revision)
+		return t.audit(ctx, action, app, "alert "+name+" job "+jobName, a.Revision)
 	})
 	return states, err
 }

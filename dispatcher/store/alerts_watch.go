@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -15,8 +16,8 @@ import (
 const unselectedAfter = time.Minute
 
 // WatchAlerts does a portion of what time brings about for alerts.
-func (s *Store) WatchAlerts(ctx context.Context, after *dispatcher.LateFire, limit int, now time.Time) (
-	done dispatcher.AlertsWatched, last *dispatcher.LateFire, err error,
+func (s *Store) WatchAlerts(ctx context.Context, after *alert.LateFire, limit int, now time.Time) (
+	done alert.AlertsWatched, last *alert.LateFire, err error,
 ) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -25,7 +26,7 @@ func (s *Store) WatchAlerts(ctx context.Context, after *dispatcher.LateFire, lim
 	}
 	for _, step := range []struct {
 		name string
-		do   func(context.Context, int, time.Time, *dispatcher.AlertsWatched) error
+		do   func(context.Context, int, time.Time, *alert.AlertsWatched) error
 	}{
 		{"let jobs follow alerts", s.sweepAlertsOfApps},
 		{"look at states of alerts", s.lookAtAlerts},
@@ -41,7 +42,7 @@ func (s *Store) WatchAlerts(ctx context.Context, after *dispatcher.LateFire, lim
 }
 
 // sweepAlertsOfApps lets the next jobs of an app follow its alerts.
-func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time, done *dispatcher.AlertsWatched) error {
+func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
 	// $1 limit
 	const pending = `SELECT name FROM apps WHERE alerts_swept_to IS NOT NULL ORDER BY id LIMIT $1`
 	apps, err := collect(ctx, s.read, scanText, pending, 1+s.asides.count(dispatcher.WorkAlerts))
@@ -64,7 +65,7 @@ func (s *Store) sweepAlertsOfApps(ctx context.Context, limit int, now time.Time,
 type dueState struct{ id, job int64 }
 
 // lookAtAlerts looks at the states that are due.
-func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done *dispatcher.AlertsWatched) error {
+func (s *Store) lookAtAlerts(ctx context.Context, limit int, now time.Time, done *alert.AlertsWatched) error {
 	// $1 now, $2 limit
 	const due = `SELECT s.id, s.job_id FROM alert_states AS s WHERE s.check_at <= $1 ORDER BY s.check_at LIMIT $2`
 	states, err := collect(ctx, s.read, func(row scanner) (d dueState, err error) {
@@ -121,7 +122,7 @@ func (s *Store) lookAtStates(ctx context.Context, states []dueState, now time.Ti
 }
 
 // look looks at a state. Somebody else may have changed it meanwhile; then there is nothing to do.
-func (j *judgement) look(id int64, facts map[int64]dispatcher.AlertFacts) {
+func (j *judgement) look(id int64, facts map[int64]alert.Facts) {
 	track, there := j.tracks[id]
 	if !there {
 		return
@@ -153,8 +154,8 @@ func (j *judgement) look(id int64, facts map[int64]dispatcher.AlertFacts) {
 const factsWithin = `20000`
 
 // facts reads what has to be known of the jobs of tracks.
-func (j *judgement) facts(ctx context.Context, ids []int64) (map[int64]dispatcher.AlertFacts, error) {
-	facts := map[int64]dispatcher.AlertFacts{}
+func (j *judgement) facts(ctx context.Context, ids []int64) (map[int64]alert.Facts, error) {
+	facts := map[int64]alert.Facts{}
 	var successes, since, running, burning []int64
 	for _, id := range ids {
 		track, known := j.tracks[id]
@@ -199,7 +200,7 @@ func (j *judgement) facts(ctx context.Context, ids []int64) (map[int64]dispatche
 const notOfBackfill = `r.kind <> 5 AND (r.kind <> 4 OR NOT EXISTS (SELECT 1 FROM run_inputs AS x WHERE x.scheduled_at = r.scheduled_at
 		AND x.trigger_id = r.trigger_id AND x.kind = 4 AND x.input LIKE '{"cause":{"backfill":"%'))`
 
-func (j *judgement) readSuccesses(ctx context.Context, facts map[int64]dispatcher.AlertFacts, jobs, since []int64) error {
+func (j *judgement) readSuccesses(ctx context.Context, facts map[int64]alert.Facts, jobs, since []int64) error {
 	// From $1 on: id, since
 	read := j.rows(0, 1, "", column{"id", bigint}, column{"since", bigint}) + ` SELECT b.id, (SELECT r.ended_at
 			FROM (SELECT r.ended_at, r.state, r.kind, r.scheduled_at, r.trigger_id FROM runs AS r WHERE r.job_id = b.id AND r.scheduled_at >= b.since
@@ -220,7 +221,7 @@ func (j *judgement) readSuccesses(ctx context.Context, facts map[int64]dispatche
 
 // readRunning finds the oldest attempt of each job, apart from those of backfills, which alerts leave out. Those that are in a
 // claim are young: they get rows among the live runs before they can have taken too long.
-func (j *judgement) readRunning(ctx context.Context, facts map[int64]dispatcher.AlertFacts, jobs []int64) error {
+func (j *judgement) readRunning(ctx context.Context, facts map[int64]alert.Facts, jobs []int64) error {
 	// From $1 on: ids
 	read := j.rows(0, 1, "", idColumns...) + ` SELECT r.job_id, r.claimed_at, r.scheduled_at, r.trigger_id, r.kind FROM b
 			JOIN live_runs AS r ON r.job_id = b.id WHERE r.claimed_at IS NOT NULL AND r.kind < 16 AND ` + notOfBackfill + `
@@ -241,7 +242,7 @@ func (j *judgement) readRunning(ctx context.Context, facts map[int64]dispatcher.
 }
 
 // readBurns reads how fast the error budgets of jobs burn, by the counts of the latest hours only.
-func (j *judgement) readBurns(ctx context.Context, facts map[int64]dispatcher.AlertFacts, jobs []int64) error {
+func (j *judgement) readBurns(ctx context.Context, facts map[int64]alert.Facts, jobs []int64) error {
 	// From $1 on: ids
 	ids := j.batch(slices.Compact(slices.Sorted(slices.Values(jobs))))
 	all, err := measuredOf(ctx, j, j.rows(0, 1, "", idColumns...), latestCounts(), ids...)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -20,8 +21,8 @@ type lateFire struct {
 
 // findLateFires finds fires that have not begun in time, after those that were found before: fires that no node has claimed,
 // and runs that wait for their first attempt.
-func (s *Store) findLateFires(ctx context.Context, after *dispatcher.LateFire, limit int, now time.Time,
-	done *dispatcher.AlertsWatched) (*dispatcher.LateFire, error) {
+func (s *Store) findLateFires(ctx context.Context, after *alert.LateFire, limit int, now time.Time,
+	done *alert.AlertsWatched) (*alert.LateFire, error) {
 	if after == nil {
 		return nil, nil
 	}
@@ -62,7 +63,7 @@ func (s *Store) findLateFires(ctx context.Context, after *dispatcher.LateFire, l
 }
 
 // lateDue returns a page of the fires that are due and that no node has claimed. Only what is late is read.
-func (s *Store) lateDue(ctx context.Context, next *dispatcher.LateFire, limit int, now time.Time) ([]lateFire, error) {
+func (s *Store) lateDue(ctx context.Context, next *alert.LateFire, limit int, now time.Time) ([]lateFire, error) {
 	if next.AllDue {
 		return nil, nil
 	}
@@ -86,7 +87,7 @@ func (s *Store) lateDue(ctx context.Context, next *dispatcher.LateFire, limit in
 
 // lateWaiting returns, of a page of jobs, the earliest run of a fire that was claimed and waits for its first attempt: for a
 // slot, for its host, or for the rate of it. What a pause of the job or the trigger holds is left out.
-func (s *Store) lateWaiting(ctx context.Context, next *dispatcher.LateFire, limit int, now time.Time) ([]lateFire, error) {
+func (s *Store) lateWaiting(ctx context.Context, next *alert.LateFire, limit int, now time.Time) ([]lateFire, error) {
 	if next.AllWaiting {
 		return nil, nil
 	}
@@ -145,18 +146,18 @@ func (j *judgement) late(ctx context.Context, job *judgedJob, trigger int64, sch
 	if err != nil {
 		return err
 	}
-	from = dispatcher.Later(scheduled, from)
-	for _, alert := range job.alerts {
+	from = alert.Later(scheduled, from)
+	for _, a := range job.alerts {
 		by := j.now.Sub(from)
-		rule, has := alert.RuleOf(dispatcher.AlertLate, j.now)
-		id, track := j.trackOf(alert, job, dispatcher.AlertLate)
-		if !has || by <= alert.LateAfter.Std() || track.Firing {
+		rule, has := a.RuleOf(dispatcher.AlertLate, j.now)
+		id, track := j.trackOf(a, job, dispatcher.AlertLate)
+		if !has || by <= a.LateAfter.Std() || track.Firing {
 			continue
 		}
 		run := dispatcher.RunKey{TriggerID: trigger, ScheduledAt: scheduled, Kind: dispatcher.KindSchedule}
-		next, made := track.Observe(rule, dispatcher.AlertObservation{Met: 1, At: from.Add(alert.LateAfter.Std()), Run: run.String(),
+		next, made := track.Observe(rule, alert.Observation{Met: 1, At: from.Add(a.LateAfter.Std()), Run: run.String(),
 			ScheduledAt: scheduled, LateBy: by}, j.now)
-		j.set(id, alert, job, next, made)
+		j.set(id, a, job, next, made)
 	}
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 )
 
 // pausesLookedAt is how many of the pauses of an app that ended last are looked at for one that held a job.
@@ -13,7 +14,7 @@ const pausesLookedAt = 200
 
 // addEndedPauses adds to the facts of jobs that are expected to succeed when the latest pause of their app ended that held them:
 // nobody expects a success of the time before, as after a change of the job.
-func (j *judgement) addEndedPauses(ctx context.Context, facts map[int64]dispatcher.AlertFacts, ids []int64) error {
+func (j *judgement) addEndedPauses(ctx context.Context, facts map[int64]alert.Facts, ids []int64) error {
 	ofApp := map[int64][]dispatcher.AppPause{}
 	for _, id := range ids {
 		track, known := j.tracks[id]
@@ -50,7 +51,7 @@ func (j *judgement) endedPauses(ctx context.Context, app int64) ([]dispatcher.Ap
 }
 
 // owed notes since when a run could begin that began late: people who pause a job, or its app, know that its fires are late.
-func (j *judgement) owed(ctx context.Context, job *judgedJob, end *dispatcher.AlertEnd) error {
+func (j *judgement) owed(ctx context.Context, job *judgedJob, end *alert.End) error {
 	if job.lateAfter == nil || end.StartedAt.Sub(end.ScheduledAt).Milliseconds() <= *job.lateAfter {
 		return nil
 	}
@@ -69,7 +70,7 @@ func (j *judgement) owedFrom(ctx context.Context, job *judgedJob) (time.Time, er
 		return time.Time{}, fmt.Errorf("read pauses of app %s that ended: %w", job.app, err)
 	}
 	if held := dispatcher.HeldBy(pauses, job.labels); len(held) > 0 {
-		return dispatcher.Later(job.changedAt, *held[0].EndedAt), nil
+		return alert.Later(job.changedAt, *held[0].EndedAt), nil
 	}
 	return job.changedAt, nil
 }

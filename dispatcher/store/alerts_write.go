@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -40,7 +41,7 @@ func (j *judgement) writeTracks(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		rule := dispatcher.AlertRule{}
+		rule := alert.Rule{}
 		if alert := j.alerts[track.AlertID]; alert != nil {
 			rule, _ = alert.RuleOf(track.Condition, j.now)
 		}
@@ -78,7 +79,7 @@ func (j *judgement) writeEvents(ctx context.Context) error {
 	var alerts, jobs, events []string
 	for _, m := range j.made {
 		seen := m.Observation
-		encoded, err := json.Marshal(dispatcher.AlertEvent{Condition: m.track.Condition, Transition: m.Transition, Sequence: m.Sequence,
+		encoded, err := json.Marshal(alert.Event{Condition: m.track.Condition, Transition: m.Transition, Sequence: m.Sequence,
 			Count: m.Count, Run: seen.Run, Class: seen.Class, Error: seen.Error, Notified: m.Kept == "", Kept: m.Kept, By: m.By, Reason: m.Reason})
 		if err != nil {
 			return err

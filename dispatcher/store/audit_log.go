@@ -14,6 +14,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -39,7 +40,7 @@ func drawAuditID() int64 { return rand.Int64N(1 << 62) }
 
 // insertAuditEntry writes the entry of a change.
 func insertAuditEntry(ctx context.Context, do execute, now time.Time, id int64, by input.Change, c auditEntry) error {
-	e := dispatcher.AuditEntry{
+	e := access.AuditEntry{
 		At: now, Actor: by.Actor, TokenID: by.TokenID, Address: by.Address, RequestID: by.RequestID,
 		Action: c.action, App: c.app, Subject: c.subject, Revision: c.revision,
 	}
@@ -58,7 +59,7 @@ func insertAuditEntry(ctx context.Context, do execute, now time.Time, id int64, 
 	return writeAuditEntry(ctx, do, id, e)
 }
 
-func writeAuditEntry(ctx context.Context, do execute, id int64, e dispatcher.AuditEntry) error {
+func writeAuditEntry(ctx context.Context, do execute, id int64, e access.AuditEntry) error {
 	// $1 when, $2 its id, $3 actor, $4 action, $5 app, $6 subject, $7 revision, $8 token, $9 address, $10 request,
 	// $11 code of a refusal, $12 before, $13 after
 	const insert = `INSERT INTO audit_log (at, id, actor, action, app, subject, revision, token_id, address, request_id, refused,
@@ -112,7 +113,7 @@ func cutOf(what string, raw []byte, size int) cut {
 // and says the least about who may do what. The rest is cut only if that is not enough.
 func boundedJSON(value any) (json.RawMessage, error) {
 	raw, err := json.Marshal(value)
-	if err != nil || len(raw) <= dispatcher.MaxAuditDefinition {
+	if err != nil || len(raw) <= access.MaxAuditDefinition {
 		return raw, err
 	}
 	var parts map[string]json.RawMessage
@@ -120,12 +121,12 @@ func boundedJSON(value any) (json.RawMessage, error) {
 		if parts["payload"], err = json.Marshal(cutOf("the payload", parts["payload"], 1<<10)); err != nil {
 			return nil, err
 		}
-		if shorter, err := json.Marshal(parts); err != nil || len(shorter) <= dispatcher.MaxAuditDefinition {
+		if shorter, err := json.Marshal(parts); err != nil || len(shorter) <= access.MaxAuditDefinition {
 			return shorter, err
 		}
 	}
 	const rest = 1 << 10 // for the other fields of cut
-	return json.Marshal(cutOf("the definition", raw, dispatcher.MaxAuditDefinition-rest))
+	return json.Marshal(cutOf("the definition", raw, access.MaxAuditDefinition-rest))
 }
 
 // auditState is what a store knows for its audit log: the key that hashes the values of secrets, and the latest id.
@@ -195,7 +196,7 @@ func (t *tx) auditedJob(ctx context.Context, job *dispatcher.Job) (any, error) {
 }
 
 // auditedApp returns what the audit log shows of an app.
-func auditedApp(app dispatcher.App) (any, error) {
+func auditedApp(app access.App) (any, error) {
 	parts, err := partsOf(app)
 	without(parts, "revision", "created_at", "updated_at", "breaks", "pauses", "usage")
 	return parts, err
@@ -214,7 +215,7 @@ func (t *tx) auditedApp(ctx context.Context, name string) (any, error) {
 }
 
 // auditApp adds a change of an app to the audit log.
-func (t *tx) auditApp(ctx context.Context, c auditEntry, after dispatcher.App) (err error) {
+func (t *tx) auditApp(ctx context.Context, c auditEntry, after access.App) (err error) {
 	if c.after, err = auditedApp(after); err != nil {
 		return fmt.Errorf("audit %s %s: %w", c.action, c.subject, err)
 	}
@@ -252,7 +253,7 @@ func sumOf(payload json.RawMessage) any {
 }
 
 // auditImport adds the import of an app to the audit log: the app, and the names of what came with it.
-func (t *tx) auditImport(ctx context.Context, export dispatcher.Export, app dispatcher.App) error {
+func (t *tx) auditImport(ctx context.Context, export access.Export, app access.App) error {
 	shown, err := auditedApp(app)
 	if err != nil {
 		return fmt.Errorf("audit import app %s: %w", app.Name, err)
@@ -352,7 +353,7 @@ func (t *tx) auditJob(ctx context.Context, c auditEntry, before, after *dispatch
 }
 
 // RecordRefusal adds the refusal of a change to the audit log.
-func (s *Store) RecordRefusal(ctx context.Context, entry dispatcher.AuditEntry) error {
+func (s *Store) RecordRefusal(ctx context.Context, entry access.AuditEntry) error {
 	return s.change(ctx, input.Change{Now: entry.At}, func(ctx context.Context, t *tx) error {
 		entry.At = t.now
 		return writeAuditEntry(ctx, t.execute, t.audits.ids.Add(1), entry)

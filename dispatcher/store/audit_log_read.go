@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 // maxAuditBytes bounds the definitions in a page of the audit log. One entry more may fit in after it is reached.
@@ -15,12 +15,12 @@ const maxAuditBytes = 2 << 20
 const auditColumns = `a.at, a.id, a.actor, a.token_id, a.address, a.request_id, a.action, a.app, a.subject, a.revision, a.refused,
 	a.before, a.after`
 
-func scanAuditEntry(row scanner) (e dispatcher.AuditEntry, err error) {
+func scanAuditEntry(row scanner) (e access.AuditEntry, err error) {
 	var id int64
 	var before, after *string
 	err = row.Scan(instantColumn(&e.At), &id, &e.Actor, &e.TokenID, &e.Address, &e.RequestID, &e.Action, &e.App, &e.Subject, &e.Revision,
 		&e.Refused, &before, &after)
-	e.ID = dispatcher.AuditID(e.At, id)
+	e.ID = access.AuditID(e.At, id)
 	if before != nil {
 		e.Before = json.RawMessage(*before)
 	}
@@ -31,7 +31,7 @@ func scanAuditEntry(row scanner) (e dispatcher.AuditEntry, err error) {
 }
 
 // AuditEntries returns a page of the audit log.
-func (s *Store) AuditEntries(ctx context.Context, query dispatcher.AuditQuery) (page dispatcher.AuditPage, err error) {
+func (s *Store) AuditEntries(ctx context.Context, query access.AuditQuery) (page access.AuditPage, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	statement, args, err := auditStatement(query)
@@ -70,7 +70,7 @@ func (a *statementArgs) add(value any) string {
 
 // auditStatement returns the statement for a page, and an entry more. Each app, and each of the two meanings of an actor,
 // is looked up by itself, so that each look reads an index in the order of the page and no more than a page.
-func auditStatement(query dispatcher.AuditQuery) (string, []any, error) {
+func auditStatement(query access.AuditQuery) (string, []any, error) {
 	var args statementArgs
 	limit := args.add(query.Limit + 1)
 	common, err := auditConditions(query, &args)
@@ -111,7 +111,7 @@ func auditStatement(query dispatcher.AuditQuery) (string, []any, error) {
 }
 
 // auditConditions returns those that every look has, with an AND before each.
-func auditConditions(query dispatcher.AuditQuery, args *statementArgs) (string, error) {
+func auditConditions(query access.AuditQuery, args *statementArgs) (string, error) {
 	var all strings.Builder
 	where := func(condition string, values ...any) {
 		names := make([]any, len(values))
@@ -127,7 +127,7 @@ func auditConditions(query dispatcher.AuditQuery, args *statementArgs) (string, 
 		where(`a.at < %s`, query.To.UnixMilli())
 	}
 	if query.Cursor != "" {
-		at, id, err := dispatcher.ParseAuditID(query.Cursor)
+		at, id, err := access.ParseAuditID(query.Cursor)
 		if err != nil {
 			return "", err
 		}

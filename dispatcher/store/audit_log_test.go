@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -26,7 +27,7 @@ func hashesOf(t *testing.T, raw json.RawMessage) map[string]string {
 	return hashes
 }
 
-func auditLog(t *testing.T, s *store.Store, query dispatcher.AuditQuery) []dispatcher.AuditEntry {
+func auditLog(t *testing.T, s *store.Store, query access.AuditQuery) []access.AuditEntry {
 	t.Helper()
 	query.Limit, query.OldestFirst = 1000, true
 	page, err := s.AuditEntries(t.Context(), query)
@@ -44,7 +45,7 @@ func TestAuditLogShowsSecretsAsHashes(t *testing.T) {
 		put(t, s, secretJob(kept, value("hunter3")))
 		put(t, s, secretJob(kept, value("hunter2")))
 		must(t, s.DeleteJob(t.Context(), "demo", "ping", input.Change{}))
-		log := auditLog(t, s, dispatcher.AuditQuery{Subject: "job ping"})
+		log := auditLog(t, s, access.AuditQuery{Subject: "job ping"})
 		if len(log) != 4 || log[0].Before != nil || log[3].After != nil {
 			t.Fatalf("the log has %+v", log)
 		}
@@ -79,7 +80,7 @@ func TestInstallationsHashSecretsDifferently(t *testing.T) {
 	hash := func(database string) string {
 		s := openWith(t, database, sealKeys(t, "a"))
 		put(t, s, secretJob(value(first), value("hunter2")))
-		return hashesOf(t, auditLog(t, s, dispatcher.AuditQuery{Subject: "job ping"})[0].After)[tokenPath]
+		return hashesOf(t, auditLog(t, s, access.AuditQuery{Subject: "job ping"})[0].After)[tokenPath]
 	}
 	if a, b := hash(newFile(t)), hash(newFile(t)); a == b {
 		t.Errorf("both hash the secret as %s", a)
@@ -103,8 +104,8 @@ func TestAuditLogIsReadFromItsIndexes(t *testing.T) {
 			s := open(t)
 			must(t, store.Exec(t.Context(), s, fill))
 			must(t, store.Exec(t.Context(), s, "ANALYZE"))
-			page := input.Page{Limit: 100, Cursor: dispatcher.AuditID(may1, 7)}
-			for index, query := range map[string]dispatcher.AuditQuery{
+			page := input.Page{Limit: 100, Cursor: access.AuditID(may1, 7)}
+			for index, query := range map[string]access.AuditQuery{
 				"audit_log_app":     {Apps: []string{"app 1"}, Page: page},
 				"audit_log_app ":    {Apps: []string{"app 1", "app 2"}, Page: page},
 				"audit_log_subject": {Subject: "job 1", Page: page},

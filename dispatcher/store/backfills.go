@@ -10,16 +10,17 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // backfill is a row of backfills.
 type backfill struct {
-	dispatcher.Backfill
+	repeat.Backfill
 	id, jobID, nextAt int64
-	cursor            *dispatcher.BackfillInstant // nil: none
-	traceparent       string                      // of the request that asked for it
-	deleted           bool                        // the job
-	unreadable        error                       // what was asked for
+	cursor            *repeat.BackfillInstant // nil: none
+	traceparent       string                  // of the request that asked for it
+	deleted           bool                    // the job
+	unreadable        error                   // what was asked for
 }
 
 // backfillRows are backfills f with the names of their jobs, and how many of their runs are under way.
@@ -40,9 +41,9 @@ func scanBackfill(row scanner) (b backfill, err error) {
 	if err != nil {
 		return b, err
 	}
-	b.ID = dispatcher.BackfillID(b.id)
+	b.ID = repeat.BackfillID(b.id)
 	if b.ReachedAt != nil {
-		b.cursor = &dispatcher.BackfillInstant{At: *b.ReachedAt, TriggerID: trigger}
+		b.cursor = &repeat.BackfillInstant{At: *b.ReachedAt, TriggerID: trigger}
 	}
 	b.TryAt = orNothing(tryAt)
 	if err := json.Unmarshal([]byte(spec), &b.BackfillSpec); err != nil {
@@ -53,7 +54,7 @@ func scanBackfill(row scanner) (b backfill, err error) {
 
 // findBackfill returns a backfill of an app, or ErrNotFound. lock locks its row.
 func findBackfill(ctx context.Context, q querier, app, id, lock string) (backfill, error) {
-	key, err := dispatcher.ParseBackfillID(id)
+	key, err := repeat.ParseBackfillID(id)
 	if err != nil {
 		return backfill{}, dispatcher.NotFound("backfill", input.Echo(id))
 	}
@@ -66,7 +67,7 @@ func findBackfill(ctx context.Context, q querier, app, id, lock string) (backfil
 }
 
 // Backfill returns a backfill.
-func (s *Store) Backfill(ctx context.Context, app, id string) (dispatcher.Backfill, error) {
+func (s *Store) Backfill(ctx context.Context, app, id string) (repeat.Backfill, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	found, err := findBackfill(ctx, s.read, app, id, "")
@@ -74,7 +75,7 @@ func (s *Store) Backfill(ctx context.Context, app, id string) (dispatcher.Backfi
 }
 
 // Backfills lists backfills of an app, the latest first.
-func (s *Store) Backfills(ctx context.Context, query dispatcher.BackfillQuery) ([]dispatcher.Backfill, error) {
+func (s *Store) Backfills(ctx context.Context, query repeat.BackfillQuery) ([]repeat.Backfill, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	of, err := s.idsOf(ctx, query.App, query.Job, "")
@@ -87,7 +88,7 @@ func (s *Store) Backfills(ctx context.Context, query dispatcher.BackfillQuery) (
 		w.add("f.job_id = %s", of.job)
 	}
 	if query.Page.Cursor != "" {
-		after, err := dispatcher.ParseBackfillID(query.Page.Cursor)
+		after, err := repeat.ParseBackfillID(query.Page.Cursor)
 		if err != nil {
 			return nil, fmt.Errorf("cursor %s: %w", input.Echo(query.Page.Cursor), err)
 		}
@@ -95,7 +96,7 @@ func (s *Store) Backfills(ctx context.Context, query dispatcher.BackfillQuery) (
 	}
 	rows, err := collect(ctx, s.read, scanBackfill,
 		backfillRows+`1 = 1`+w.text+` ORDER BY f.id DESC LIMIT `+strconv.Itoa(query.Page.Limit), w.args...)
-	all := make([]dispatcher.Backfill, len(rows))
+	all := make([]repeat.Backfill, len(rows))
 	for i, row := range rows {
 		all[i] = row.Backfill
 	}
@@ -104,8 +105,8 @@ func (s *Store) Backfills(ctx context.Context, query dispatcher.BackfillQuery) (
 
 // CreateBackfill begins a backfill of a job.
 func (s *Store) CreateBackfill(
-	ctx context.Context, app, name string, plan dispatcher.BackfillPlan, change input.Change,
-) (created dispatcher.Backfill, err error) {
+	ctx context.Context, app, name string, plan repeat.BackfillPlan, change input.Change,
+) (created repeat.Backfill, err error) {
 	spec, err := jsonText(plan.BackfillSpec)
 	if err != nil {
 		return created, fmt.Errorf("write what a backfill runs: %w", err)
@@ -126,14 +127,14 @@ func (s *Store) CreateBackfill(
 		const open = `SELECT id FROM backfills WHERE job_id = $1 AND ended_at IS NULL`
 		if other, found, err := first(ctx, t, scanInt, open, job.Key()); err != nil || found {
 			if found {
-				err = fmt.Errorf("backfill %s of job %s has not ended: %w", dispatcher.BackfillID(other), name, dispatcher.ErrConflict)
+				err = fmt.Errorf("backfill %s of job %s has not ended: %w", repeat.BackfillID(other), name, dispatcher.ErrConflict)
 			}
 			return err
 		}
 		if err := t.countManual(ctx, app, plan.Payload); err != nil {
 			return err
 		}
-		id := dispatcher.NewBackfillID(t.now, rand.Int64())
+		id := repeat.NewBackfillID(t.now, rand.Int64())
 		// $1 backfill, $2 app, $3 job, $4 what was asked for, $5 schedules, $6 instants, $7 by whom, $8 trace context, $9 now
 		const insert = `INSERT INTO backfills (id, app_id, job_id, spec, schedules, state, total, created_by, traceparent, created_at)
 			VALUES ($1, $2, $3, $4, $5, 'running', $6, $7, $8, $9)`
@@ -141,7 +142,7 @@ func (s *Store) CreateBackfill(
 			t.by.Traceparent, t.now.UnixMilli()); err != nil {
 			return fmt.Errorf("create backfill of job %s: %w", name, err)
 		}
-		row, err := findBackfill(ctx, t, app, dispatcher.BackfillID(id), "")
+		row, err := findBackfill(ctx, t, app, repeat.BackfillID(id), "")
 		if err != nil {
 			return err
 		}
@@ -162,7 +163,7 @@ func jsonText(value any) (string, error) {
 }
 
 // auditBackfill adds a change of a backfill to the audit log, without its payload.
-func (t *tx) auditBackfill(ctx context.Context, action string, b dispatcher.Backfill) error {
+func (t *tx) auditBackfill(ctx context.Context, action string, b repeat.Backfill) error {
 	after := map[string]any{"job": b.Job, "trigger": b.Trigger, "from": b.From, "to": b.To, "concurrency": b.Concurrency, "order": b.Order,
 		"pace": b.Pace, "existing": b.Existing, "reason": b.Reason, "state": b.State, "total": b.Total, "queued": b.Queued}
 	if b.Payload != nil {
@@ -173,8 +174,8 @@ func (t *tx) auditBackfill(ctx context.Context, action string, b dispatcher.Back
 
 // ChangeBackfill pauses, resumes or cancels a backfill.
 func (s *Store) ChangeBackfill(
-	ctx context.Context, app, id string, action dispatcher.BackfillAction, change input.Change,
-) (changed dispatcher.Backfill, err error) {
+	ctx context.Context, app, id string, action repeat.BackfillAction, change input.Change,
+) (changed repeat.Backfill, err error) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		b, err := findBackfill(ctx, t, app, id, t.lock())
 		if err != nil {
@@ -183,9 +184,9 @@ func (s *Store) ChangeBackfill(
 		if b.State.Ended() {
 			return fmt.Errorf("backfill %s has ended: %w", id, dispatcher.ErrConflict)
 		}
-		to := map[dispatcher.BackfillAction]dispatcher.BackfillState{dispatcher.PauseBackfill: dispatcher.BackfillPaused,
-			dispatcher.ResumeBackfill: dispatcher.BackfillRunning, dispatcher.CancelBackfill: dispatcher.BackfillCancelling}[action]
-		if b.State == dispatcher.BackfillCancelling && to != b.State {
+		to := map[repeat.BackfillAction]repeat.BackfillState{repeat.PauseBackfill: repeat.BackfillPaused,
+			repeat.ResumeBackfill: repeat.BackfillRunning, repeat.CancelBackfill: repeat.BackfillCancelling}[action]
+		if b.State == repeat.BackfillCancelling && to != b.State {
 			return fmt.Errorf("backfill %s is being cancelled: %w", id, dispatcher.ErrConflict)
 		}
 		if changed = b.Backfill; b.State == to && b.Tries == 0 {
@@ -196,7 +197,7 @@ func (s *Store) ChangeBackfill(
 		if _, err := t.ExecContext(ctx, set, b.id, string(to)); err != nil {
 			return fmt.Errorf("%s backfill %s: %w", action, id, err)
 		}
-		if to == dispatcher.BackfillCancelling {
+		if to == repeat.BackfillCancelling {
 			if err := t.cancelWaiting(ctx, b.id); err != nil {
 				return fmt.Errorf("cancel the runs of backfill %s: %w", id, err)
 			}

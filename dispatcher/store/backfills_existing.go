@@ -7,10 +7,11 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // known are the runs that the ledger has of instants.
-type known map[dispatcher.BackfillInstant]*knownRuns
+type known map[repeat.BackfillInstant]*knownRuns
 
 // knownRuns is what the ledger has of an instant.
 type knownRuns struct {
@@ -31,12 +32,12 @@ const (
 )
 
 // keyOfInstant returns the key of the run of a backfill of an instant.
-func keyOfInstant(one dispatcher.BackfillInstant) dispatcher.RunKey {
+func keyOfInstant(one repeat.BackfillInstant) dispatcher.RunKey {
 	return dispatcher.RunKey{TriggerID: one.TriggerID, ScheduledAt: one.At, Kind: dispatcher.KindBackfill}
 }
 
 // decide tells whether a backfill runs an instant, and where its run is.
-func (k known) decide(existing dispatcher.BackfillExisting, one dispatcher.BackfillInstant) (run bool, at place) {
+func (k known) decide(existing repeat.BackfillExisting, one repeat.BackfillInstant) (run bool, at place) {
 	of := k[one]
 	if of == nil {
 		return true, nowhere
@@ -47,9 +48,9 @@ func (k known) decide(existing dispatcher.BackfillExisting, one dispatcher.Backf
 	switch {
 	case of.live || of.claimed && !of.fired:
 		return false, at
-	case existing == dispatcher.ExistingRun:
+	case existing == repeat.ExistingRun:
 		return true, at
-	case existing == dispatcher.ExistingFailed:
+	case existing == repeat.ExistingFailed:
 		return !of.succeeded, at
 	}
 	return !of.ended, at
@@ -59,10 +60,10 @@ func (k known) decide(existing dispatcher.BackfillExisting, one dispatcher.Backf
 const skipsPage = 2000
 
 // BackfillSkips counts the instants that a backfill would leave out.
-func (s *Store) BackfillSkips(ctx context.Context, plan dispatcher.BackfillPlan) (skipped int, err error) {
+func (s *Store) BackfillSkips(ctx context.Context, plan repeat.BackfillPlan) (skipped int, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	var after *dispatcher.BackfillInstant
+	var after *repeat.BackfillInstant
 	for {
 		page, err := plan.Next(ctx, plan.Schedules, after, skipsPage)
 		if err != nil {
@@ -85,7 +86,7 @@ func (s *Store) BackfillSkips(ctx context.Context, plan dispatcher.BackfillPlan)
 }
 
 // existing reads what the ledger has of instants: runs that are scheduled, stand for misfires or are of a backfill.
-func existing(ctx context.Context, f flavor, q querier, page []dispatcher.BackfillInstant) (known, error) {
+func existing(ctx context.Context, f flavor, q querier, page []repeat.BackfillInstant) (known, error) {
 	all := known{}
 	if len(page) == 0 {
 		return all, nil
@@ -104,7 +105,7 @@ func existing(ctx context.Context, f flavor, q querier, page []dispatcher.Backfi
 		UNION ALL SELECT r.scheduled_at, r.trigger_id, r.kind, 'live' FROM b JOIN live_runs AS r ON r` + of + ` WHERE r.kind IN (1, 3, 5)
 		UNION ALL SELECT r.scheduled_at, r.trigger_id, 1, 'claimed' FROM b JOIN (` + f.claimedFires() + `) AS r ON r` + of
 	_, err := collect(ctx, q, func(row scanner) (struct{}, error) {
-		var one dispatcher.BackfillInstant
+		var one repeat.BackfillInstant
 		var key dispatcher.RunKey
 		var state string
 		err := row.Scan(instantColumn(&one.At), &one.TriggerID, kindColumn(&key), &state)

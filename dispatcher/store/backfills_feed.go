@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // backfillPage is how many instants one step looks at, at most.
@@ -28,12 +29,12 @@ func (s *Store) OpenBackfills(ctx context.Context) ([]dispatcher.OpenSteps, erro
 type feeding struct {
 	backfill
 	job    dispatcher.Job
-	result dispatcher.FedBackfill
+	result repeat.FedBackfill
 	waits  string // why it does not go on now; empty: it does
 }
 
 // FeedBackfill counts what has ended of a backfill, and queues what may begin.
-func (s *Store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed dispatcher.FedBackfill, err error) {
+func (s *Store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed repeat.FedBackfill, err error) {
 	err = s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 backfill
 		row, found, err := first(ctx, t, scanBackfill, backfillRows+`f.id = $1 AND f.ended_at IS NULL`+lockOf(t.lock(), "f"), id)
@@ -44,7 +45,7 @@ func (s *Store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed 
 			fed.NextAt = *row.TryAt
 			return nil
 		}
-		if at := row.stepAt(t.now); row.inPortions() && row.State == dispatcher.BackfillRunning && t.now.Before(at) {
+		if at := row.stepAt(t.now); row.inPortions() && row.State == repeat.BackfillRunning && t.now.Before(at) {
 			fed.NextAt = at
 			return nil
 		}
@@ -55,7 +56,7 @@ func (s *Store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed 
 		exhausted, err := s.queueNext(ctx, t, &f)
 		var problems input.Problems
 		if errors.As(err, &problems) {
-			f.State, f.Error, err = dispatcher.BackfillCancelling, problems[0].Message, nil
+			f.State, f.Error, err = repeat.BackfillCancelling, problems[0].Message, nil
 		}
 		if err != nil {
 			return err
@@ -65,9 +66,9 @@ func (s *Store) FeedBackfill(ctx context.Context, id int64, now time.Time) (fed 
 		return f.write(ctx, t, exhausted)
 	})
 	if err != nil {
-		err = fmt.Errorf("feed backfill %s: %w", dispatcher.BackfillID(id), err)
+		err = fmt.Errorf("feed backfill %s: %w", repeat.BackfillID(id), err)
 		at, errAside := s.setStepAside(ctx, "backfills", id, err, now)
-		return dispatcher.FedBackfill{NextAt: at}, errors.Join(err, errAside)
+		return repeat.FedBackfill{NextAt: at}, errors.Join(err, errAside)
 	}
 	return fed, nil
 }
@@ -120,10 +121,10 @@ func (f *feeding) countEnded(ctx context.Context, t *tx) error {
 
 // queueNext queues runs of the next instants, as many as concurrency and pace let it. exhausted tells that there are no more.
 func (s *Store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted bool, err error) {
-	if f.deleted && f.State != dispatcher.BackfillCancelling {
-		f.State, f.Error = dispatcher.BackfillCancelling, "the job was deleted"
+	if f.deleted && f.State != repeat.BackfillCancelling {
+		f.State, f.Error = repeat.BackfillCancelling, "the job was deleted"
 	}
-	if f.State != dispatcher.BackfillRunning {
+	if f.State != repeat.BackfillRunning {
 		return false, nil
 	}
 	if f.unreadable != nil {
@@ -141,7 +142,7 @@ func (s *Store) queueNext(ctx context.Context, t *tx, f *feeding) (exhausted boo
 		return false, err
 	}
 	page, err := f.page(ctx, t)
-	if err != nil || f.State != dispatcher.BackfillRunning {
+	if err != nil || f.State != repeat.BackfillRunning {
 		return false, err
 	}
 	known, err := existing(ctx, t.flavor, t, page)
@@ -198,13 +199,13 @@ func (f *feeding) noRoom(ctx context.Context, t *tx) (why string, err error) {
 }
 
 // page returns the next instants, unless a trigger of which they are was removed: its runs could not be made.
-func (f *feeding) page(ctx context.Context, t *tx) ([]dispatcher.BackfillInstant, error) {
+func (f *feeding) page(ctx context.Context, t *tx) ([]repeat.BackfillInstant, error) {
 	// $1 backfill
 	text, _, err := first(ctx, t, scanText, `SELECT schedules FROM backfills WHERE id = $1`, f.id)
 	if err != nil {
 		return nil, err
 	}
-	var schedules dispatcher.BackfillSchedules
+	var schedules repeat.BackfillSchedules
 	if err := json.Unmarshal([]byte(text), &schedules); err != nil {
 		return nil, fmt.Errorf("read its schedules: %w", err)
 	}
@@ -214,7 +215,7 @@ func (f *feeding) page(ctx context.Context, t *tx) ([]dispatcher.BackfillInstant
 	}
 	for _, trigger := range schedules.Triggers {
 		if !there[trigger.ID] {
-			f.State, f.Error = dispatcher.BackfillCancelling, fmt.Sprintf("trigger %s of the job was removed", trigger.Name)
+			f.State, f.Error = repeat.BackfillCancelling, fmt.Sprintf("trigger %s of the job was removed", trigger.Name)
 			return nil, nil
 		}
 	}
@@ -334,10 +335,10 @@ func (t *tx) bringBack(ctx context.Context, run queuedRun) error {
 // write stores how far the backfill is.
 func (f *feeding) write(ctx context.Context, t *tx, exhausted bool) error {
 	var ended *time.Time
-	if f.Running == 0 && (exhausted || f.State == dispatcher.BackfillCancelling) {
+	if f.Running == 0 && (exhausted || f.State == repeat.BackfillCancelling) {
 		ended = &t.now
-		if f.State = dispatcher.BackfillCancelled; exhausted {
-			f.State = dispatcher.BackfillComplete
+		if f.State = repeat.BackfillCancelled; exhausted {
+			f.State = repeat.BackfillComplete
 		}
 		if reached := f.Queued + f.Skipped; exhausted && reached != f.Total {
 			f.Error = fmt.Sprintf("%d instants were counted at first, and %d were reached: the time zone data of the nodes changed meanwhile",

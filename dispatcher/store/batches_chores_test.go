@@ -4,13 +4,14 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 func chores() []poisonedBatch {
-	alert := func(r *batchRig) {
+	a := func(r *batchRig) {
 		r.both(func(app string) {
-			a := dispatcher.Alert{App: app, Name: "pager", AlertConditionsOf: dispatcher.AlertConditionsOf{
+			a := alert.Alert{App: app, Name: "pager", AlertConditionsOf: alert.AlertConditionsOf{
 				NoSuccessFor: input.Duration(10 * time.Minute)}}
 			a.Destination.Webhook = &dispatcher.AlertWebhook{}
 			a.Destination.Webhook.SetDefaults()
@@ -20,7 +21,7 @@ func chores() []poisonedBatch {
 		})
 	}
 	watch := func(r *batchRig) error {
-		_, _, err := r.WatchAlerts(r.Context(), &dispatcher.LateFire{}, 10, r.now)
+		_, _, err := r.WatchAlerts(r.Context(), &alert.LateFire{}, 10, r.now)
 		return err
 	}
 	return []poisonedBatch{
@@ -43,7 +44,7 @@ func chores() []poisonedBatch {
 			name: "alerts: a state cannot be read", methods: []string{"WatchAlerts"}, work: dispatcher.WorkAlerts,
 			poison: func(r *batchRig) {
 				r.firing("rate(1m)", nil)
-				alert(r)
+				a(r)
 				must(r.T, watch(r)) // the jobs follow the alerts
 				must(r.T, watch(r))
 				r.exec(`UPDATE alert_states SET check_at = 1`)
@@ -58,7 +59,7 @@ func chores() []poisonedBatch {
 			name: "alerts: those of an app cannot be read", methods: []string{"WatchAlerts"}, work: dispatcher.WorkAlerts,
 			poison: func(r *batchRig) {
 				r.firing("rate(1m)", nil)
-				alert(r)
+				a(r)
 				r.exec(`UPDATE alerts SET definition = '{' WHERE app_id = %d`, dispatcher.AppID("evil"))
 				r.exec(`UPDATE apps SET alerts_swept_to = ''`)
 			},

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
@@ -39,7 +40,7 @@ func newBatchRig(t *testing.T, database string) *batchRig {
 		Store: openAs(t, database, store.Options{Metrics: registry}), now: time.Now().UTC().Truncate(time.Minute),
 		keys: map[string]dispatcher.RunKey{}}
 	for _, app := range []string{"evil", "victim"} {
-		_, _, err := r.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, r.change())
+		_, _, err := r.PutApp(t.Context(), access.App{Name: app, Enabled: true}, r.change())
 		must(t, err)
 	}
 	must(t, r.Register(t.Context(), dispatcher.Node{ID: batchNode, Name: "n", Version: "v"}, r.now))

@@ -9,11 +9,12 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // bulkAction is a row of bulk_actions.
 type bulkAction struct {
-	dispatcher.BulkAction
+	repeat.BulkAction
 	id     int64
 	cursor string       // of the last job or run that was reached; empty: none was
 	by     input.Change // who asked for it, and does what it does
@@ -34,7 +35,7 @@ func scanBulk(row scanner) (b bulkAction, err error) {
 	if err != nil {
 		return b, err
 	}
-	b.ID, b.by.Actor = dispatcher.BulkActionID(b.id), b.CreatedBy
+	b.ID, b.by.Actor = repeat.BulkActionID(b.id), b.CreatedBy
 	if err := json.Unmarshal([]byte(spec), &b.BulkSpec); err != nil {
 		b.unreadable = fmt.Errorf("read what bulk action %s does: %w", b.ID, err)
 	}
@@ -44,7 +45,7 @@ func scanBulk(row scanner) (b bulkAction, err error) {
 
 // findBulk returns a bulk action of an app, or ErrNotFound. lock locks its row.
 func findBulk(ctx context.Context, q querier, app, id, lock string) (bulkAction, error) {
-	key, err := dispatcher.ParseBulkActionID(id)
+	key, err := repeat.ParseBulkActionID(id)
 	if err != nil {
 		return bulkAction{}, dispatcher.NotFound("bulk action", input.Echo(id))
 	}
@@ -57,7 +58,7 @@ func findBulk(ctx context.Context, q querier, app, id, lock string) (bulkAction,
 }
 
 // BulkAction returns a bulk action.
-func (s *Store) BulkAction(ctx context.Context, app, id string) (dispatcher.BulkAction, error) {
+func (s *Store) BulkAction(ctx context.Context, app, id string) (repeat.BulkAction, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	found, err := findBulk(ctx, s.read, app, id, "")
@@ -65,7 +66,7 @@ func (s *Store) BulkAction(ctx context.Context, app, id string) (dispatcher.Bulk
 }
 
 // BulkActions lists the bulk actions of an app, the latest first.
-func (s *Store) BulkActions(ctx context.Context, app string, page input.Page) ([]dispatcher.BulkAction, error) {
+func (s *Store) BulkActions(ctx context.Context, app string, page input.Page) ([]repeat.BulkAction, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -74,14 +75,14 @@ func (s *Store) BulkActions(ctx context.Context, app string, page input.Page) ([
 	var w conditions
 	w.add("b.app_id = %s", dispatcher.AppID(app))
 	if page.Cursor != "" {
-		after, err := dispatcher.ParseBulkActionID(page.Cursor)
+		after, err := repeat.ParseBulkActionID(page.Cursor)
 		if err != nil {
 			return nil, fmt.Errorf("cursor %s: %w", input.Echo(page.Cursor), err)
 		}
 		w.add("b.id < %s", after)
 	}
 	rows, err := collect(ctx, s.read, scanBulk, bulkRows+`1 = 1`+w.text+` ORDER BY b.id DESC LIMIT `+strconv.Itoa(page.Limit), w.args...)
-	all := make([]dispatcher.BulkAction, len(rows))
+	all := make([]repeat.BulkAction, len(rows))
 	for i, row := range rows {
 		all[i] = row.BulkAction
 	}
@@ -89,13 +90,13 @@ func (s *Store) BulkActions(ctx context.Context, app string, page input.Page) ([
 }
 
 // CountBulk counts what a bulk action would act on.
-func (s *Store) CountBulk(ctx context.Context, app string, spec dispatcher.BulkSpec) (count dispatcher.BulkCount, err error) {
+func (s *Store) CountBulk(ctx context.Context, app string, spec repeat.BulkSpec) (count repeat.BulkCount, err error) {
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
 		return count, err
 	}
-	if spec.Action == dispatcher.BulkRetryRuns {
-		found, err := s.CountDeadLetters(ctx, spec.Filter.Dead(app, input.Page{}), dispatcher.MostBulkCounted)
-		return dispatcher.BulkCount{Total: found.Count, More: found.More}, err
+	if spec.Action == repeat.BulkRetryRuns {
+		found, err := s.CountDeadLetters(ctx, spec.Filter.Dead(app, input.Page{}), repeat.MostBulkCounted)
+		return repeat.BulkCount{Total: found.Count, More: found.More}, err
 	}
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -103,15 +104,15 @@ func (s *Store) CountBulk(ctx context.Context, app string, spec dispatcher.BulkS
 	if spec.Action.OfJobs() {
 		counting = s.countSelected
 	}
-	n, err := counting(ctx, app, spec.Filter, dispatcher.MostBulkCounted+1)
+	n, err := counting(ctx, app, spec.Filter, repeat.MostBulkCounted+1)
 	if err != nil {
 		return count, fmt.Errorf("count for a bulk action in app %s: %w", input.Echo(app), err)
 	}
-	return dispatcher.BulkCount{Total: min(n, dispatcher.MostBulkCounted), More: n > dispatcher.MostBulkCounted}, nil
+	return repeat.BulkCount{Total: min(n, repeat.MostBulkCounted), More: n > repeat.MostBulkCounted}, nil
 }
 
 // countSelected counts the jobs of an app that a filter selects, up to most.
-func (s *Store) countSelected(ctx context.Context, app string, filter dispatcher.BulkFilter, most int) (int, error) {
+func (s *Store) countSelected(ctx context.Context, app string, filter repeat.BulkFilter, most int) (int, error) {
 	now, err := s.clock(ctx, s.read)
 	if err != nil {
 		return 0, err
@@ -126,7 +127,7 @@ func (s *Store) countSelected(ctx context.Context, app string, filter dispatcher
 }
 
 // countUnended counts the runs of an app that are not over and that a filter selects, up to most.
-func (s *Store) countUnended(ctx context.Context, app string, filter dispatcher.BulkFilter, most int) (int, error) {
+func (s *Store) countUnended(ctx context.Context, app string, filter repeat.BulkFilter, most int) (int, error) {
 	of, err := s.idsOf(ctx, app, filter.Job, "")
 	if err != nil {
 		return 0, err
@@ -153,8 +154,8 @@ func (s *Store) countUnended(ctx context.Context, app string, filter dispatcher.
 
 // CreateBulkAction begins a bulk action.
 func (s *Store) CreateBulkAction(
-	ctx context.Context, app string, spec dispatcher.BulkSpec, count dispatcher.BulkCount, change input.Change,
-) (created dispatcher.BulkAction, err error) {
+	ctx context.Context, app string, spec repeat.BulkSpec, count repeat.BulkCount, change input.Change,
+) (created repeat.BulkAction, err error) {
 	text, err := json.Marshal(spec)
 	if err != nil {
 		return created, fmt.Errorf("write what a bulk action does: %w", err)
@@ -163,7 +164,7 @@ func (s *Store) CreateBulkAction(
 		if _, err := readApp(ctx, t, app, ""); err != nil {
 			return err
 		}
-		id := dispatcher.NewBackfillID(t.now, rand.Int64())
+		id := repeat.NewBackfillID(t.now, rand.Int64())
 		// $1 bulk action, $2 app, $3 what was asked for, $4 and $5 what was counted, $6 to $10 by whom, $11 now
 		const insert = `INSERT INTO bulk_actions (id, app_id, spec, state, total, more, created_by, token_id, address, request_id,
 				traceparent, created_at)
@@ -172,7 +173,7 @@ func (s *Store) CreateBulkAction(
 			storable(t.by.Actor), t.by.TokenID, storable(t.by.Address), storable(t.by.RequestID), t.by.Traceparent, t.now.UnixMilli()); err != nil {
 			return fmt.Errorf("create bulk action in app %s: %w", app, err)
 		}
-		row, err := findBulk(ctx, t, app, dispatcher.BulkActionID(id), "")
+		row, err := findBulk(ctx, t, app, repeat.BulkActionID(id), "")
 		if err != nil {
 			return err
 		}
@@ -184,14 +185,14 @@ func (s *Store) CreateBulkAction(
 }
 
 // auditBulk adds a bulk action to the audit log. Each of its changes has an entry of its own.
-func (t *tx) auditBulk(ctx context.Context, action string, b dispatcher.BulkAction) error {
+func (t *tx) auditBulk(ctx context.Context, action string, b repeat.BulkAction) error {
 	return t.auditChange(ctx, auditEntry{action: action, app: b.App, subject: "bulk action " + b.ID, after: map[string]any{
 		"action": b.Action, "filter": b.Filter, "reason": b.Reason, "state": b.State, "total": b.Total, "done": b.Done, "skipped": b.Skipped}})
 }
 
 // CancelBulkAction ends a bulk action.
 func (s *Store) CancelBulkAction(ctx context.Context, app, id string, change input.Change) (
-	cancelled dispatcher.BulkAction, err error,
+	cancelled repeat.BulkAction, err error,
 ) {
 	err = s.change(ctx, change, func(ctx context.Context, t *tx) error {
 		b, err := findBulk(ctx, t, app, id, t.lock())
@@ -199,15 +200,15 @@ func (s *Store) CancelBulkAction(ctx context.Context, app, id string, change inp
 			return err
 		}
 		switch cancelled = b.BulkAction; b.State {
-		case dispatcher.BulkCancelled:
+		case repeat.BulkCancelled:
 			return nil
-		case dispatcher.BulkComplete:
+		case repeat.BulkComplete:
 			return fmt.Errorf("bulk action %s is complete: %w", id, dispatcher.ErrConflict)
 		}
-		if err := t.endBulk(ctx, b.id, dispatcher.BulkCancelled, b.cursor); err != nil {
+		if err := t.endBulk(ctx, b.id, repeat.BulkCancelled, b.cursor); err != nil {
 			return fmt.Errorf("cancel bulk action %s: %w", id, err)
 		}
-		cancelled.State, cancelled.StepRetries, cancelled.EndedAt = dispatcher.BulkCancelled, dispatcher.StepRetries{}, &t.now
+		cancelled.State, cancelled.StepRetries, cancelled.EndedAt = repeat.BulkCancelled, dispatcher.StepRetries{}, &t.now
 		return t.auditBulk(ctx, "cancel", cancelled)
 	})
 	return cancelled, err

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 const (
@@ -35,7 +36,7 @@ func (s *Store) OpenBulkActions(ctx context.Context) ([]dispatcher.OpenSteps, er
 type bulkItem struct{ name, cursor string }
 
 // bulkItems selects the next jobs or runs of a bulk action. next is the cursor of the following page; empty: there is none.
-func (s *Store) bulkItems(ctx context.Context, app string, spec dispatcher.BulkSpec, page input.Page) (
+func (s *Store) bulkItems(ctx context.Context, app string, spec repeat.BulkSpec, page input.Page) (
 	items []bulkItem, next string, err error,
 ) {
 	if spec.Action.OfJobs() {
@@ -46,7 +47,7 @@ func (s *Store) bulkItems(ctx context.Context, app string, spec dispatcher.BulkS
 		return items, next, err
 	}
 	var runs []dispatcher.Run
-	if spec.Action == dispatcher.BulkRetryRuns {
+	if spec.Action == repeat.BulkRetryRuns {
 		runs, err = s.deadLetters(ctx, spec.Filter.Dead(app, page), true)
 	} else {
 		runs, err = s.Runs(ctx, spec.Filter.Live(app, page))
@@ -61,16 +62,16 @@ func (s *Store) bulkItems(ctx context.Context, app string, spec dispatcher.BulkS
 }
 
 // StepBulkAction acts on the next jobs or runs of a bulk action, or notes why it cannot.
-func (s *Store) StepBulkAction(ctx context.Context, id int64, now time.Time) (dispatcher.BulkStep, error) {
+func (s *Store) StepBulkAction(ctx context.Context, id int64, now time.Time) (repeat.BulkStep, error) {
 	step, err := s.stepBulk(ctx, id, now)
 	if err != nil {
 		at, errAside := s.setStepAside(ctx, "bulk_actions", id, err, now)
-		return dispatcher.BulkStep{TryAt: at}, errors.Join(err, errAside)
+		return repeat.BulkStep{TryAt: at}, errors.Join(err, errAside)
 	}
 	return step, nil
 }
 
-func (s *Store) stepBulk(ctx context.Context, id int64, now time.Time) (step dispatcher.BulkStep, err error) {
+func (s *Store) stepBulk(ctx context.Context, id int64, now time.Time) (step repeat.BulkStep, err error) {
 	// $1 bulk action
 	b, found, err := first(ctx, s.read, scanBulk, bulkRows+`b.id = $1 AND b.ended_at IS NULL`, id)
 	if err != nil || !found {
@@ -101,12 +102,12 @@ func (s *Store) stepBulk(ctx context.Context, id int64, now time.Time) (step dis
 		}
 		b.cursor, b.Tries = item.cursor, 0
 		step.Reached++
-		step.Adopt = step.Adopt || b.Action == dispatcher.BulkRunJobs || b.Action == dispatcher.BulkRetryRuns
+		step.Adopt = step.Adopt || b.Action == repeat.BulkRunJobs || b.Action == repeat.BulkRetryRuns
 	}
 	step.More = next != ""
 	err = s.change(ctx, b.by, func(ctx context.Context, t *tx) error {
 		if next == "" {
-			return t.endBulk(ctx, b.id, dispatcher.BulkComplete, b.cursor)
+			return t.endBulk(ctx, b.id, repeat.BulkComplete, b.cursor)
 		}
 		return t.moveBulk(ctx, b, next, bulkProgress{})
 	})
@@ -163,8 +164,8 @@ var errSame = errors.New("the job is so already")
 // doBulk does what a bulk action does to one job or run.
 func (s *Store) doBulk(ctx context.Context, t *tx, b bulkAction, name string) (unfolded []int64, err error) {
 	switch b.Action {
-	case dispatcher.BulkPauseJobs, dispatcher.BulkResumeJobs:
-		pause := b.Action == dispatcher.BulkPauseJobs
+	case repeat.BulkPauseJobs, repeat.BulkResumeJobs:
+		pause := b.Action == repeat.BulkPauseJobs
 		job, err := s.findJob(ctx, t, b.App, name, t.lock())
 		if err != nil {
 			return nil, err
@@ -174,13 +175,13 @@ func (s *Store) doBulk(ctx context.Context, t *tx, b bulkAction, name string) (u
 		}
 		_, err = s.pauseJob(ctx, t, b.App, name, "", pause)
 		return nil, err
-	case dispatcher.BulkRunJobs:
+	case repeat.BulkRunJobs:
 		_, err = s.requestRun(ctx, t, b.App, name, nil)
 		return nil, err
-	case dispatcher.BulkCancelRuns:
+	case repeat.BulkCancelRuns:
 		_, unfolded, err = s.changeRunIn(ctx, t, name, "cancel", cancelRun)
 		return unfolded, err
-	case dispatcher.BulkRetryRuns:
+	case repeat.BulkRetryRuns:
 		_, unfolded, err = s.changeRunIn(ctx, t, name, "retry", retryRun)
 		return unfolded, err
 	}
@@ -207,7 +208,7 @@ func (t *tx) moveBulk(ctx context.Context, b bulkAction, to string, p bulkProgre
 }
 
 // endBulk ends a bulk action that is at a cursor.
-func (t *tx) endBulk(ctx context.Context, id int64, state dispatcher.BulkState, at string) error {
+func (t *tx) endBulk(ctx context.Context, id int64, state repeat.BulkState, at string) error {
 	// $1 bulk action, $2 state, $3 now, $4 cursor
 	const end = `UPDATE bulk_actions SET state = $2, ended_at = $3, waits = '', tries = 0, try_at = 0
 		WHERE id = $1 AND item = $4 AND ended_at IS NULL`

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/storetest"
@@ -95,7 +95,7 @@ func TestFirstMigrationDecidesAboutPartitions(t *testing.T) {
 func TestLeftNotificationsAreRemoved(t *testing.T) {
 	t.Parallel()
 	s := openAs(t, pgtest.New(t), store.Options{Without: store.Capabilities{store.Notifications}})
-	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})
 	must(t, err)
 	if got := count(t, s, `SELECT count(*) FROM notifications`); got != 1 {
 		t.Errorf("%d notifications are left, want 1", got)

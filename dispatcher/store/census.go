@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // censusCounts are counts by what is counted and its state, each up to a limit. The row of the overdue triggers and that of
@@ -45,7 +46,7 @@ func (s *Store) Census(ctx context.Context, overdue time.Time, limit int) (c dis
 		err = row.Scan(&one.what, &one.state, &one.count, &one.at)
 		return one, err
 	}, censusCounts, int64(limit), overdue.UnixMilli(), now.Add(-expiredLately).UnixMilli(),
-		now.Add(-dispatcher.ForgottenAfter).UnixMilli(), now.Add(-asideSeen).UnixMilli())
+		now.Add(-view.ForgottenAfter).UnixMilli(), now.Add(-asideSeen).UnixMilli())
 	if err != nil {
 		return c, fmt.Errorf("count what there is: %w", err)
 	}

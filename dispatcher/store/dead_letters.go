@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // isDead is the condition of the index runs_dead on rows r of the history, in which no other run has an entry.
@@ -30,14 +31,14 @@ func (s *sqlite) deadOfEach(conditions, limit string) string {
 }
 
 // deadConditions returns those of a query that name neither app nor job.
-func deadConditions(query dispatcher.DeadLetterQuery) (conditions, error) {
+func deadConditions(query repeat.DeadLetterQuery) (conditions, error) {
 	w, err := runConditions(dispatcher.RunQuery{From: query.From, To: query.To, Page: query.Page}, 0)
 	addOutcome(&w, query)
 	return w, err
 }
 
 // addOutcome adds the conditions of a query on how runs failed.
-func addOutcome(w *conditions, query dispatcher.DeadLetterQuery) {
+func addOutcome(w *conditions, query repeat.DeadLetterQuery) {
 	if query.State != "" {
 		w.add("r.state = %s", string(query.State))
 	}
@@ -59,13 +60,13 @@ func (s *Store) ofDeadJobs(args *statementArgs, app string, job int64, replayabl
 }
 
 // DeadLetters returns a page of the runs that failed for good.
-func (s *Store) DeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery) ([]dispatcher.Run, error) {
+func (s *Store) DeadLetters(ctx context.Context, query repeat.DeadLetterQuery) ([]dispatcher.Run, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	return s.deadLetters(ctx, query, false)
 }
 
-func (s *Store) deadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, replayable bool) ([]dispatcher.Run, error) {
+func (s *Store) deadLetters(ctx context.Context, query repeat.DeadLetterQuery, replayable bool) ([]dispatcher.Run, error) {
 	w, err := deadConditions(query)
 	if err != nil {
 		return nil, err
@@ -102,8 +103,8 @@ func (s *Store) deadOfApp(ctx context.Context, query dispatcher.RunQuery, w cond
 }
 
 // CountDeadLetters counts the runs that failed for good.
-func (s *Store) CountDeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, most int) (
-	count dispatcher.DeadLetterCount, err error,
+func (s *Store) CountDeadLetters(ctx context.Context, query repeat.DeadLetterQuery, most int) (
+	count repeat.DeadLetterCount, err error,
 ) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -116,12 +117,12 @@ func (s *Store) CountDeadLetters(ctx context.Context, query dispatcher.DeadLette
 	if err != nil {
 		return count, fmt.Errorf("count the dead letters of app %s: %w", input.Echo(query.App), err)
 	}
-	return dispatcher.DeadLetterCount{Count: min(n, most), More: n > most}, nil
+	return repeat.DeadLetterCount{Count: min(n, most), More: n > most}, nil
 }
 
 // countDead counts the dead letters of jobs that exist that a query selects, up to most: those that a walk comes past, and if that
 // does not tell, those of each job.
-func (s *Store) countDead(ctx context.Context, query dispatcher.DeadLetterQuery, job int64, most int) (int, error) {
+func (s *Store) countDead(ctx context.Context, query repeat.DeadLetterQuery, job int64, most int) (int, error) {
 	many, err := s.hasManyJobs(ctx, dispatcher.AppID(query.App), s.walks.countedJobs)
 	if err != nil {
 		return 0, err
@@ -143,10 +144,10 @@ func (s *Store) countDead(ctx context.Context, query dispatcher.DeadLetterQuery,
 }
 
 // ReplayDeadLetters retries some of the runs that failed for good.
-func (s *Store) ReplayDeadLetters(ctx context.Context, query dispatcher.DeadLetterQuery, change input.Change) (
-	dispatcher.Replayed, error,
+func (s *Store) ReplayDeadLetters(ctx context.Context, query repeat.DeadLetterQuery, change input.Change) (
+	repeat.Replayed, error,
 ) {
-	var done dispatcher.Replayed
+	var done repeat.Replayed
 	found, err := s.deadLetters(ctx, query, true)
 	if err != nil {
 		return done, err

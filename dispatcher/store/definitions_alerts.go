@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -17,15 +19,15 @@ import (
 type alertDefinition struct {
 	Jobs   []string     `json:"jobs,omitempty"`
 	Labels input.Labels `json:"labels,omitempty"`
-	dispatcher.AlertConditionsOf
-	Recovery    bool                         `json:"recovery"`
-	Mutes       []dispatcher.AlertMuteWindow `json:"mutes,omitempty"`
-	Destination dispatcher.AlertDestination  `json:"destination"`
-	Retry       dispatcher.Retry             `json:"retry"`
+	alert.AlertConditionsOf
+	Recovery    bool                        `json:"recovery"`
+	Mutes       []alert.MuteWindow          `json:"mutes,omitempty"`
+	Destination dispatcher.AlertDestination `json:"destination"`
+	Retry       dispatcher.Retry            `json:"retry"`
 }
 
 // encodeAlert returns the JSON of an alert.
-func encodeAlert(a dispatcher.Alert) (string, error) {
+func encodeAlert(a alert.Alert) (string, error) {
 	text, err := json.Marshal(alertDefinition{a.Jobs, a.Labels, a.AlertConditionsOf, a.Recovery, a.Mutes, a.Destination, a.Retry})
 	return string(text), err
 }
@@ -37,9 +39,9 @@ const alertColumns = `a.name, a.description, a.definition, a.muted, a.revision, 
 const countFiring = `(SELECT COUNT(*) FROM alert_states AS s WHERE s.alert_id = a.id AND s.firing)`
 
 // scanAlert returns the scan function for alerts of an app. Text that this version does not understand is an error.
-func scanAlert(app string) func(scanner) (dispatcher.Alert, error) {
-	return func(row scanner) (dispatcher.Alert, error) {
-		a := dispatcher.Alert{App: app}
+func scanAlert(app string) func(scanner) (alert.Alert, error) {
+	return func(row scanner) (alert.Alert, error) {
+		a := alert.Alert{App: app}
 		var text string
 		var muted *string
 		err := row.Scan(&a.Name, &a.Description, &text, &muted, &a.Revision, instantColumn(&a.CreatedAt), instantColumn(&a.UpdatedAt))
@@ -62,8 +64,8 @@ func scanAlert(app string) func(scanner) (dispatcher.Alert, error) {
 }
 
 // scanShownAlert is scanAlert for rows that end with countFiring.
-func scanShownAlert(app string) func(scanner) (dispatcher.Alert, error) {
-	return func(row scanner) (dispatcher.Alert, error) {
+func scanShownAlert(app string) func(scanner) (alert.Alert, error) {
+	return func(row scanner) (alert.Alert, error) {
 		firing := 0
 		a, err := scanAlert(app)(widerRow{scanner: row, after: []any{&firing}})
 		a.Firing = firing
@@ -72,7 +74,7 @@ func scanShownAlert(app string) func(scanner) (dispatcher.Alert, error) {
 }
 
 // Alert returns an alert by its name, with its warnings.
-func (s *Store) Alert(ctx context.Context, app, name string) (dispatcher.Alert, error) {
+func (s *Store) Alert(ctx context.Context, app, name string) (alert.Alert, error) {
 	alert, err := findAlert(ctx, s.read, app, name, "")
 	if err == nil {
 		err = s.addAlertWarnings(ctx, s.read, &alert)
@@ -81,7 +83,7 @@ func (s *Store) Alert(ctx context.Context, app, name string) (dispatcher.Alert, 
 }
 
 // findAlert returns ErrNotFound if there is no such alert. lock is a flavor's lock, or empty.
-func findAlert(ctx context.Context, q querier, app, name, lock string) (dispatcher.Alert, error) {
+func findAlert(ctx context.Context, q querier, app, name, lock string) (alert.Alert, error) {
 	alert, why, err := readAlert(ctx, q, app, name, lock)
 	if err == nil {
 		err = why
@@ -90,19 +92,19 @@ func findAlert(ctx context.Context, q querier, app, name, lock string) (dispatch
 }
 
 // readAlert is findAlert of an alert that may be one that cannot be read; why says so.
-func readAlert(ctx context.Context, q querier, app, name, lock string) (alert dispatcher.Alert, why, err error) {
+func readAlert(ctx context.Context, q querier, app, name, lock string) (a alert.Alert, why, err error) {
 	// $1 id
 	const one = `SELECT ` + alertColumns + `, ` + countFiring + ` FROM alerts AS a WHERE a.id = $1 AND a.deleted_at IS NULL`
-	scan := evenUnreadable(scanShownAlert(app), func(_ *dispatcher.Alert, is error) { why = is })
-	alert, found, err := first(ctx, q, scan, one+lockOf(lock, "a"), dispatcher.AlertID(app, name))
+	scan := evenUnreadable(scanShownAlert(app), func(_ *alert.Alert, is error) { why = is })
+	a, found, err := first(ctx, q, scan, one+lockOf(lock, "a"), dispatcher.AlertID(app, name))
 	if err == nil && !found {
 		err = dispatcher.NotFound("alert", app+"/"+name)
 	}
-	return alert, why, err
+	return a, why, err
 }
 
 // Alerts returns a page of the alerts of an app, by name.
-func (s *Store) Alerts(ctx context.Context, app string, page input.Page) ([]dispatcher.Alert, error) {
+func (s *Store) Alerts(ctx context.Context, app string, page input.Page) ([]alert.Alert, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if _, err := readApp(ctx, s.read, app, ""); err != nil {
@@ -112,12 +114,12 @@ func (s *Store) Alerts(ctx context.Context, app string, page input.Page) ([]disp
 	const list = `SELECT ` + alertColumns + `, ` + countFiring + ` FROM alerts AS a
 		WHERE a.app_id = $1 AND a.name > $2 AND a.deleted_at IS NULL ORDER BY a.name LIMIT $3`
 	// One that cannot be read must not hide the others.
-	shown := evenUnreadable(scanShownAlert(app), func(a *dispatcher.Alert, why error) { a.Description = why.Error() })
+	shown := evenUnreadable(scanShownAlert(app), func(a *alert.Alert, why error) { a.Description = why.Error() })
 	return collect(ctx, s.read, shown, list, dispatcher.AppID(app), page.Cursor, page.Limit)
 }
 
 // allAlerts returns all alerts of an app, by name.
-func allAlerts(ctx context.Context, q querier, app string) ([]dispatcher.Alert, error) {
+func allAlerts(ctx context.Context, q querier, app string) ([]alert.Alert, error) {
 	// $1 app
 	const list = `SELECT ` + alertColumns + ` FROM alerts AS a WHERE a.app_id = $1 AND a.deleted_at IS NULL ORDER BY a.name`
 	return collect(ctx, q, scanAlert(app), list, dispatcher.AppID(app))
@@ -125,8 +127,8 @@ func allAlerts(ctx context.Context, q querier, app string) ([]dispatcher.Alert, 
 
 // PutAlert creates or replaces an alert. It returns the alert as stored, and whether it was created. An alert that is put as
 // it is stored stays as it is.
-func (s *Store) PutAlert(ctx context.Context, alert dispatcher.Alert,
-	change input.Change) (stored dispatcher.Alert, created bool, err error) {
+func (s *Store) PutAlert(ctx context.Context, alert alert.Alert,
+	change input.Change) (stored alert.Alert, created bool, err error) {
 	if err := alert.Validate(); err != nil {
 		return stored, false, err
 	}
@@ -172,7 +174,7 @@ func (s *Store) PutAlert(ctx context.Context, alert dispatcher.Alert,
 }
 
 // unchangedAlert returns an alert as it is if a PUT leaves it so. What is outside the bounds of its app is refused also then.
-func (s *Store) unchangedAlert(ctx context.Context, alert dispatcher.Alert, change input.Change) (dispatcher.Alert, bool) {
+func (s *Store) unchangedAlert(ctx context.Context, alert alert.Alert, change input.Change) (alert.Alert, bool) {
 	stored, err := s.Alert(ctx, alert.App, alert.Name)
 	if err != nil || allow(change, stored.Revision) != nil || !stored.Declares(alert) {
 		return stored, false
@@ -183,8 +185,8 @@ func (s *Store) unchangedAlert(ctx context.Context, alert dispatcher.Alert, chan
 
 // replacedAlert returns the alert that a PUT replaces, or nil. It refuses one that is outside the bounds of its app, or that
 // is one too many.
-func (t *tx) replacedAlert(ctx context.Context, app dispatcher.App, alert dispatcher.Alert) (*dispatcher.Alert, error) {
-	old, err := findAlert(ctx, t, app.Name, alert.Name, t.lock())
+func (t *tx) replacedAlert(ctx context.Context, app access.App, a alert.Alert) (*alert.Alert, error) {
+	old, err := findAlert(ctx, t, app.Name, a.Name, t.lock())
 	exists := err == nil
 	if err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return nil, err
@@ -193,7 +195,7 @@ func (t *tx) replacedAlert(ctx context.Context, app dispatcher.App, alert dispat
 		return nil, err
 	}
 	var problems input.Problems
-	problems.AddError("/destination", app.Bounds.CheckDestination(app.Name, alert.Destination))
+	problems.AddError("/destination", app.Bounds.CheckDestination(app.Name, a.Destination))
 	if exists {
 		return &old, problems.Err()
 	}
@@ -203,15 +205,15 @@ func (t *tx) replacedAlert(ctx context.Context, app dispatcher.App, alert dispat
 	if err != nil {
 		return nil, err
 	}
-	if alerts >= dispatcher.MaxAlerts {
+	if alerts >= alert.Max {
 		problems.Add("", input.CodeTooMany, "app %s has %d alerts already, which is the maximum; delete one that is not used",
-			app.Name, dispatcher.MaxAlerts)
+			app.Name, alert.Max)
 	}
 	return nil, problems.Err()
 }
 
 // writeAlert writes an alert and its attached job, and returns it as stored.
-func (s *Store) writeAlert(ctx context.Context, t *tx, app dispatcher.App, alert dispatcher.Alert) (dispatcher.Alert, error) {
+func (s *Store) writeAlert(ctx context.Context, t *tx, app access.App, alert alert.Alert) (alert.Alert, error) {
 	id, attached := dispatcher.AlertID(alert.App, alert.Name), alert.Attached()
 	target, err := s.putAttached(ctx, t, id, attached, app)
 	if err != nil {
@@ -276,7 +278,7 @@ func (s *Store) DeleteAlert(ctx context.Context, app, name string, change input.
 	})
 }
 
-func (t *tx) removeAlert(ctx context.Context, alert dispatcher.Alert) error {
+func (t *tx) removeAlert(ctx context.Context, alert alert.Alert) error {
 	id := dispatcher.AlertID(alert.App, alert.Name)
 	// $1 alert
 	if _, err := t.ExecContext(ctx, `DELETE FROM alert_states WHERE alert_id = $1`, id); err != nil {
@@ -295,7 +297,7 @@ func (t *tx) removeAlert(ctx context.Context, alert dispatcher.Alert) error {
 
 // alertWithValues returns a copy of an alert with the values of its stored secrets, as far as the keys open them; nil if alert
 // is.
-func (s *Store) alertWithValues(ctx context.Context, q querier, alert *dispatcher.Alert) (*dispatcher.Alert, error) {
+func (s *Store) alertWithValues(ctx context.Context, q querier, alert *alert.Alert) (*alert.Alert, error) {
 	if alert == nil {
 		return nil, nil
 	}
@@ -309,9 +311,9 @@ func (s *Store) alertWithValues(ctx context.Context, q querier, alert *dispatche
 }
 
 // auditAlert adds a change of an alert to the audit log. Values of secrets are replaced by hashes.
-func (t *tx) auditAlert(ctx context.Context, c auditEntry, before, after *dispatcher.Alert) error {
+func (t *tx) auditAlert(ctx context.Context, c auditEntry, before, after *alert.Alert) error {
 	for _, side := range []struct {
-		alert *dispatcher.Alert
+		alert *alert.Alert
 		into  *any
 	}{{before, &c.before}, {after, &c.after}} {
 		if side.alert == nil {

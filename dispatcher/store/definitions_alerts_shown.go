@@ -7,11 +7,12 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // addAlertWarnings adds to an alert what of it selects no job. It is no error: a job may be declared later.
-func (s *Store) addAlertWarnings(ctx context.Context, q querier, alert *dispatcher.Alert) error {
+func (s *Store) addAlertWarnings(ctx context.Context, q querier, alert *alert.Alert) error {
 	var warnings input.Problems
 	if len(alert.Jobs) > 0 {
 		// $1 app, from $2 on: names

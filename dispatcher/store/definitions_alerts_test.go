@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
@@ -17,10 +19,10 @@ import (
 )
 
 // secretAlert is an alert with this secret.
-func secretAlert(token dispatcher.Secret) dispatcher.Alert {
-	a := dispatcher.Alert{App: "demo", Name: "night"}
+func secretAlert(token dispatcher.Secret) alert.Alert {
+	a := alert.Alert{App: "demo", Name: "night"}
 	a.SetDefaults()
-	a.Failure = &dispatcher.AlertFailures{After: 1}
+	a.Failure = &alert.Failures{After: 1}
 	a.Destination.Webhook = &dispatcher.AlertWebhook{}
 	a.Destination.Webhook.SetDefaults()
 	a.Destination.Webhook.URL = "https://example.com/"
@@ -33,7 +35,7 @@ func TestSecretsOfAlertsAreStoredApart(t *testing.T) {
 	t.Parallel()
 	onBothDatabases(t, func(t *testing.T, database string) {
 		s := openWith(t, database, sealKeys(t, "a"))
-		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, input.Change{})
+		_, _, err := s.PutApp(t.Context(), access.App{Name: "demo", Enabled: true}, input.Change{})
 		must(t, err)
 		stored, _, err := s.PutAlert(t.Context(), secretAlert(value("s3cret")), input.Change{})
 		must(t, err)
@@ -56,7 +58,7 @@ func TestSecretsOfAlertsAreStoredApart(t *testing.T) {
 			t.Errorf("PutAlert of a stored secret with another host: %v", err)
 		}
 		must(t, s.DeleteAlert(t.Context(), "demo", "night", input.Change{}))
-		entries, err := s.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: input.Page{Limit: 100}})
+		entries, err := s.AuditEntries(t.Context(), access.AuditQuery{Page: input.Page{Limit: 100}})
 		must(t, err)
 		text, err := json.Marshal(entries)
 		must(t, err)
@@ -75,7 +77,7 @@ func TestTenThousandJobsThatFailAtOnceAreToldOnceEach(t *testing.T) {
 	t.Parallel()
 	s := open(t, pgtest.New(t))
 	ctx, jobs := t.Context(), 10_000
-	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "demo", Enabled: true}, input.Change{})
+	_, _, err := s.PutApp(ctx, access.App{Name: "demo", Enabled: true}, input.Change{})
 	must(t, err)
 	w := dispatcher.Webhook{URL: "https://example.com/", Method: "POST", Timeout: dispatcher.DefaultTimeout}
 	job := dispatcher.Job{App: "demo", Name: "job", Enabled: true, Target: dispatcher.Target{Webhook: &w}}

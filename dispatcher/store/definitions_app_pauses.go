@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -179,7 +180,7 @@ func exportedPauses(ctx context.Context, q querier, app string) (all []dispatche
 
 // importPauses adds the pauses of an export before its jobs, which then follow them at once. Those whose time is over are
 // left out.
-func (t *tx) importPauses(ctx context.Context, export dispatcher.Export) error {
+func (t *tx) importPauses(ctx context.Context, export access.Export) error {
 	for _, asked := range export.Pauses {
 		if dispatcher.CheckUntil(asked.Until, t.now) != nil {
 			continue

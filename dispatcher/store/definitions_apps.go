@@ -9,14 +9,15 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const appColumns = `name, description, owner_enabled, retention, defaults, bounds, longer_names, external_id, revision, created_at,
 	updated_at, importing_until IS NOT NULL`
 
-func scanApp(row scanner) (dispatcher.App, error) {
-	var app dispatcher.App
+func scanApp(row scanner) (access.App, error) {
+	var app access.App
 	var stored, longer string
 	var defaults *string
 	err := row.Scan(&app.Name, &app.Description, &app.Enabled, durationColumn(&app.Retention), &defaults, &stored, &longer, &app.AWSExternalID,
@@ -47,7 +48,7 @@ func readDefaults(app string, stored *string) (*dispatcher.JobDefaults, error) {
 }
 
 // writtenDefaults returns the column that readDefaults reads.
-func writtenDefaults(app dispatcher.App) (*string, error) {
+func writtenDefaults(app access.App) (*string, error) {
 	defaults := app.Defaults.Normal()
 	if defaults == nil {
 		return nil, nil
@@ -85,7 +86,7 @@ func readBounds(app, stored, longer string) (*dispatcher.Bounds, error) {
 func newExternalID() string { return "carillon-" + strings.ToLower(rand.Text()) }
 
 // App returns an app by its name.
-func (s *Store) App(ctx context.Context, name string) (dispatcher.App, error) {
+func (s *Store) App(ctx context.Context, name string) (access.App, error) {
 	app, err := readApp(ctx, s.read, name, "")
 	if err != nil {
 		return app, err
@@ -101,7 +102,7 @@ func (s *Store) App(ctx context.Context, name string) (dispatcher.App, error) {
 }
 
 // findApp is readApp of an app that can be read.
-func findApp(ctx context.Context, q querier, name, lock string) (dispatcher.App, error) {
+func findApp(ctx context.Context, q querier, name, lock string) (access.App, error) {
 	app, err := readApp(ctx, q, name, lock)
 	if err == nil {
 		err = app.Err
@@ -110,7 +111,7 @@ func findApp(ctx context.Context, q querier, name, lock string) (dispatcher.App,
 }
 
 // readApp returns ErrNotFound if there is no such app. lock is a flavor's lock, or empty. The app may be one that cannot be read.
-func readApp(ctx context.Context, q querier, name, lock string) (dispatcher.App, error) {
+func readApp(ctx context.Context, q querier, name, lock string) (access.App, error) {
 	// $1 id
 	app, found, err := first(ctx, q, scanApp, `SELECT `+appColumns+` FROM apps WHERE id = $1 AND deleted_at IS NULL`+lock,
 		dispatcher.AppID(name))
@@ -122,7 +123,7 @@ func readApp(ctx context.Context, q querier, name, lock string) (dispatcher.App,
 
 // lockApp returns an app for a change, which no other change may meet. The app may be one that cannot be read. ErrConflict: another
 // change imports it.
-func (t *tx) lockApp(ctx context.Context, name string) (dispatcher.App, error) {
+func (t *tx) lockApp(ctx context.Context, name string) (access.App, error) {
 	app, err := readApp(ctx, t, name, t.lock())
 	if err == nil && app.Importing && !t.importing {
 		err = importGoesOn(name)
@@ -131,7 +132,7 @@ func (t *tx) lockApp(ctx context.Context, name string) (dispatcher.App, error) {
 }
 
 // lockReadableApp is lockApp of an app that can be read.
-func (t *tx) lockReadableApp(ctx context.Context, name string) (dispatcher.App, error) {
+func (t *tx) lockReadableApp(ctx context.Context, name string) (access.App, error) {
 	app, err := t.lockApp(ctx, name)
 	if err == nil {
 		err = app.Err
@@ -140,7 +141,7 @@ func (t *tx) lockReadableApp(ctx context.Context, name string) (dispatcher.App, 
 }
 
 // Apps returns a page of apps, by name.
-func (s *Store) Apps(ctx context.Context, page input.Page) ([]dispatcher.App, error) {
+func (s *Store) Apps(ctx context.Context, page input.Page) ([]access.App, error) {
 	// $1 last name of the page before, $2 limit
 	const list = `SELECT ` + appColumns + ` FROM apps WHERE name > $1 AND deleted_at IS NULL ORDER BY name LIMIT $2`
 	return collect(ctx, s.read, scanApp, list, page.Cursor, page.Limit)
@@ -148,7 +149,7 @@ func (s *Store) Apps(ctx context.Context, page input.Page) ([]dispatcher.App, er
 
 // PutApp creates or replaces an app. It returns it as stored, and whether it was created. An app that is put as it is
 // stored stays as it is.
-func (s *Store) PutApp(ctx context.Context, app dispatcher.App, change input.Change) (stored dispatcher.App, created bool, err error) {
+func (s *Store) PutApp(ctx context.Context, app access.App, change input.Change) (stored access.App, created bool, err error) {
 	if err := app.Validate(); err != nil {
 		return stored, false, err
 	}
@@ -232,7 +233,7 @@ func (s *Store) PutApp(ctx context.Context, app dispatcher.App, change input.Cha
 }
 
 // afterPutApp does what follows from a change of an app: nodes hear of it, and the audit log says what was before.
-func (t *tx) afterPutApp(ctx context.Context, stored dispatcher.App, before appBefore, created bool, audited any) error {
+func (t *tx) afterPutApp(ctx context.Context, stored access.App, before appBefore, created bool, audited any) error {
 	if created {
 		if err := t.reserveNames(ctx, stored.Name); err != nil {
 			return err

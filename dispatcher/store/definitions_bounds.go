@@ -9,11 +9,12 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // nextBounds returns the bounds of an app after a change, and refuses what is outside them.
-func (t *tx) nextBounds(app dispatcher.App, before appBefore) (dispatcher.Bounds, error) {
+func (t *tx) nextBounds(app access.App, before appBefore) (dispatcher.Bounds, error) {
 	if before.unreadable != nil && (app.Bounds == nil || !t.by.Operator) {
 		return dispatcher.Bounds{}, before.unreadable
 	}
@@ -46,7 +47,7 @@ func (t *tx) nextBounds(app dispatcher.App, before appBefore) (dispatcher.Bounds
 }
 
 // broken returns the jobs and alerts of an app that are outside bounds it is about to get; nil: none, or the bounds stay as they are.
-func (s *Store) broken(ctx context.Context, t *tx, app string, before, next dispatcher.Bounds) (*dispatcher.Breaks, error) {
+func (s *Store) broken(ctx context.Context, t *tx, app string, before, next dispatcher.Bounds) (*access.Breaks, error) {
 	next = next.WithDefaults(app)
 	if reflect.DeepEqual(before.WithDefaults(app), next) {
 		return nil, nil
@@ -68,7 +69,7 @@ func (s *Store) broken(ctx context.Context, t *tx, app string, before, next disp
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.name > $2 AND j.deleted_at IS NULL AND j.part_of = 0 ORDER BY j.name LIMIT $3`
 	const page = 500
-	var breaks dispatcher.Breaks
+	var breaks access.Breaks
 	groups := groupsOfJobs{}
 	for after, more := "", true; more; {
 		rows, err := collect(ctx, t, scanJob, list, dispatcher.AppID(app), after, page)

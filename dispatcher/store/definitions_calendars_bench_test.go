@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -22,7 +23,7 @@ func benchPutCalendar(b *testing.B, s *store.Store) {
 	const jobs = 1000 // a hundred triggers each
 	start := time.Date(2026, 5, 1, 0, 0, 0, 0, time.UTC)
 	change := input.Change{Actor: "bench", Now: start}
-	_, _, err := s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
+	_, _, err := s.PutApp(b.Context(), access.App{Name: "bench", Enabled: true}, change)
 	must(b, err)
 	put := func(days ...string) {
 		_, _, err := s.PutCalendar(b.Context(), dispatcher.Calendar{
@@ -52,7 +53,7 @@ func must(t testing.TB, err error) {
 func declareMany(b *testing.B, s *store.Store, jobs int, define func(*dispatcher.Trigger), start time.Time) {
 	b.Helper()
 	change := input.Change{Actor: "bench", Now: start.Add(-time.Second)}
-	_, _, err := s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
+	_, _, err := s.PutApp(b.Context(), access.App{Name: "bench", Enabled: true}, change)
 	must(b, err)
 	for i := range jobs {
 		job := dispatcher.Job{

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -25,7 +26,7 @@ func onBoth(t *testing.T, test func(t *testing.T, s *store.Store)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := open(t, newDatabase(t))
-			_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})
+			_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})
 			must(t, err)
 			test(t, s)
 		})
@@ -189,7 +190,7 @@ func TestCalendarsDoNotDeadlock(t *testing.T) {
 	ctx := t.Context()
 	now := time.Date(2026, 5, 1, 10, 0, 0, 0, time.UTC)
 	change := input.Change{Actor: "test", Now: now}
-	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	must(t, putCalendar(t, s, freezeUntil("00:30"), now))
 	names := []string{"a", "b", "c", "d", "e", "f", "g", "h"}

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // An app moves in two steps that never overlap. ExportApp reads it in one snapshot, once it is disabled and the
@@ -43,7 +45,7 @@ const waitingRunsOfApp = `SELECT j.name, coalesce(t.name, ''), r.kind, r.schedul
 	ORDER BY r.scheduled_at, r.trigger_id, r.kind`
 
 // ExportApp returns a disabled app with all that belongs to it.
-func (s *Store) ExportApp(ctx context.Context, name string) (export dispatcher.Export, err error) {
+func (s *Store) ExportApp(ctx context.Context, name string) (export access.Export, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	options := &sql.TxOptions{Isolation: sql.LevelRepeatableRead, ReadOnly: true}
@@ -61,8 +63,8 @@ func (s *Store) ExportApp(ctx context.Context, name string) (export dispatcher.E
 	return export, nil
 }
 
-func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export dispatcher.Export, err error) {
-	export = dispatcher.Export{Format: dispatcher.ExportFormat}
+func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export access.Export, err error) {
+	export = access.Export{Format: access.ExportFormat}
 	if export.App, err = findApp(ctx, tx, name, ""); err != nil {
 		return export, err
 	}
@@ -97,7 +99,7 @@ func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 	if export.Pauses, err = exportedPauses(ctx, tx, name); err != nil {
 		return export, err
 	}
-	export.Waiting, err = collect(ctx, tx, func(row scanner) (r dispatcher.ExportedRun, err error) {
+	export.Waiting, err = collect(ctx, tx, func(row scanner) (r access.ExportedRun, err error) {
 		var key dispatcher.RunKey
 		var given *string
 		err = row.Scan(&r.Job, &r.Trigger, kindColumn(&key), instantColumn(&key.ScheduledAt), &key.TriggerID, &r.State, &r.Attempt,
@@ -113,12 +115,12 @@ func (s *Store) exported(ctx context.Context, tx *sql.Tx, name string) (export d
 		return r, err
 	}, waitingRunsOfApp, dispatcher.AppID(name))
 	jobs := export.Runnable()
-	export.Waiting = slices.DeleteFunc(export.Waiting, func(run dispatcher.ExportedRun) bool { return !run.Proven(jobs, export.Salt) })
+	export.Waiting = slices.DeleteFunc(export.Waiting, func(run access.ExportedRun) bool { return !run.Proven(jobs, export.Salt) })
 	return export, err
 }
 
 // movable refuses an app that may still change.
-func (s *Store) movable(ctx context.Context, tx *sql.Tx, app dispatcher.App) error {
+func (s *Store) movable(ctx context.Context, tx *sql.Tx, app access.App) error {
 	if app.Importing {
 		return importGoesOn(app.Name)
 	}
@@ -147,7 +149,7 @@ func (s *Store) movable(ctx context.Context, tx *sql.Tx, app dispatcher.App) err
 	backfills, err := collect(ctx, tx, func(row scanner) (text string, err error) {
 		var id int64
 		err = row.Scan(&id, &text)
-		return fmt.Sprintf("%s of job %s", dispatcher.BackfillID(id), text), err
+		return fmt.Sprintf("%s of job %s", repeat.BackfillID(id), text), err
 	}, open, dispatcher.AppID(app.Name))
 	if err != nil || len(backfills) > 0 {
 		if len(backfills) > 0 {
@@ -163,7 +165,7 @@ func (s *Store) movable(ctx context.Context, tx *sql.Tx, app dispatcher.App) err
 	return err
 }
 
-func (s *Store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]dispatcher.ExportedJob, error) {
+func (s *Store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]access.ExportedJob, error) {
 	// $1 app
 	list := `SELECT ` + jobColumns + ` FROM jobs AS j JOIN apps AS a ON a.id = j.app_id
 		WHERE j.app_id = $1 AND j.deleted_at IS NULL AND j.part_of = 0 ORDER BY j.name`
@@ -179,12 +181,12 @@ func (s *Store) exportedJobs(ctx context.Context, tx *sql.Tx, app string) ([]dis
 	if err != nil {
 		return nil, err
 	}
-	jobs := make([]dispatcher.ExportedJob, 0, len(loaded))
+	jobs := make([]access.ExportedJob, 0, len(loaded))
 	for _, job := range loaded {
 		if job.Err != nil {
 			return nil, job.Err
 		}
-		one := dispatcher.ExportedJob{
+		one := access.ExportedJob{
 			Job: job.Job, Revision: job.Revision, Paused: job.Paused, PauseReason: job.PauseReason, PausedUntil: job.PausedUntil,
 			Origin: job.Origin, CarriedState: states[job.ID], Triggers: map[string]dispatcher.ExportedTrigger{},
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
@@ -33,7 +34,7 @@ func onMoves(t *testing.T, test func(t *testing.T, m moving)) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := moving{t: t, old: stores[0](t), new: stores[1](t), now: time.Now().UTC().Truncate(time.Second)}
-			app := dispatcher.App{Name: "app", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 3}, Retention: input.Duration(days(7)),
+			app := access.App{Name: "app", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 3}, Retention: input.Duration(days(7)),
 				Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"}}
 			_, _, err := m.old.PutApp(t.Context(), app, m.at(-time.Hour))
 			must(t, err)
@@ -74,7 +75,7 @@ func (m moving) disable() {
 }
 
 // move exports the disabled app and imports it, enabled.
-func (m moving) move() dispatcher.Export {
+func (m moving) move() access.Export {
 	m.t.Helper()
 	m.disable()
 	export, err := m.old.ExportApp(m.t.Context(), "app")

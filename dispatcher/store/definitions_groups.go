@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -161,7 +162,7 @@ func replacedGroup(ctx context.Context, t *tx, group dispatcher.EndpointGroup) (
 
 // admitGroup refuses a group that is outside the bounds of its app, that would send stored secrets elsewhere than old, which
 // it replaces, or that is one too many.
-func (t *tx) admitGroup(ctx context.Context, app dispatcher.App, old *dispatcher.EndpointGroup, group dispatcher.EndpointGroup) error {
+func (t *tx) admitGroup(ctx context.Context, app access.App, old *dispatcher.EndpointGroup, group dispatcher.EndpointGroup) error {
 	var problems input.Problems
 	problems.AddError("", app.Bounds.CheckGroup(group))
 	if old != nil {

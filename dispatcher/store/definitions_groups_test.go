@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -33,7 +34,7 @@ const (
 // putGroup creates the app, too.
 func putGroup(t *testing.T, s *store.Store, g dispatcher.EndpointGroup) (dispatcher.EndpointGroup, error) {
 	t.Helper()
-	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
+	if _, _, err := s.PutApp(t.Context(), access.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	stored, _, err := s.PutGroup(t.Context(), g, input.Change{})
@@ -91,7 +92,7 @@ func TestSecretsOfGroupsGoInAndOnlyNodesGetThem(t *testing.T) {
 		if _, err := putGroup(t, s, secretGroup(kept, kept)); problemOf(err) != groupToken+"/stored secret_missing" {
 			t.Errorf("to keep what is not there = %v", err)
 		}
-		page, err := s.AuditEntries(t.Context(), dispatcher.AuditQuery{Subject: "group ping", Page: input.Page{Limit: 10}})
+		page, err := s.AuditEntries(t.Context(), access.AuditQuery{Subject: "group ping", Page: input.Page{Limit: 10}})
 		must(t, err)
 		hashes := map[bool]int{}
 		for _, e := range page.Entries {
@@ -284,7 +285,7 @@ func TestGroupsMoveWithTheirApp(t *testing.T) {
 func TestImportNeedsTheGroupsOfItsJobs(t *testing.T) {
 	t.Parallel()
 	m := moving{t: t, old: open(t, newFile(t)), new: open(t, newFile(t)), now: time.Now().UTC().Truncate(time.Second)}
-	_, _, err := m.old.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, m.at(-time.Hour))
+	_, _, err := m.old.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, m.at(-time.Hour))
 	must(t, err)
 	_, _, err = m.old.PutGroup(t.Context(), dispatcher.EndpointGroup{App: "app", Name: "workers"}, m.at(-time.Hour))
 	must(t, err)

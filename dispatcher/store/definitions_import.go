@@ -9,11 +9,13 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // ImportQuotas returns the quotas that an import of app would have to keep.
-func (s *Store) ImportQuotas(ctx context.Context, app dispatcher.App, change input.Change) (dispatcher.Quotas, error) {
+func (s *Store) ImportQuotas(ctx context.Context, app access.App, change input.Change) (dispatcher.Quotas, error) {
 	if change.Operator && app.Bounds != nil {
 		return app.Bounds.WithDefaults(app.Name).Quotas, nil
 	}
@@ -32,28 +34,28 @@ func (s *Store) ImportQuotas(ctx context.Context, app dispatcher.App, change inp
 
 // importApp writes the row of an app, which stays disabled until finishImport. Its history begins with what was owed when it was
 // exported.
-func (t *tx) importApp(ctx context.Context, export dispatcher.Export, until int64) (dispatcher.App, error) {
+func (t *tx) importApp(ctx context.Context, export access.Export, until int64) (access.App, error) {
 	before, err := t.appBefore(ctx, export.App.Name)
 	if err == nil {
 		err = t.allow(before.revision)
 	}
 	if err != nil {
-		return dispatcher.App{}, err
+		return access.App{}, err
 	}
 	bounds, err := t.nextBounds(export.App, before)
 	if err == nil {
 		err = t.takeName(ctx, export.App.Name)
 	}
 	if err != nil {
-		return dispatcher.App{}, err
+		return access.App{}, err
 	}
 	encoded, err := json.Marshal(bounds)
 	if err != nil {
-		return dispatcher.App{}, err
+		return access.App{}, err
 	}
 	defaults, err := writtenDefaults(export.App)
 	if err != nil {
-		return dispatcher.App{}, err
+		return access.App{}, err
 	}
 	externalID := newExternalID()
 	if t.by.Operator && export.App.AWSExternalID != "" {
@@ -96,7 +98,7 @@ func (t *tx) importApp(ctx context.Context, export dispatcher.Export, until int6
 }
 
 // finishImport makes an app live of which all is written, as its export has it.
-func (t *tx) finishImport(ctx context.Context, export dispatcher.Export) (dispatcher.App, error) {
+func (t *tx) finishImport(ctx context.Context, export access.Export) (access.App, error) {
 	// $1 id, $2 what its owner wants. The clocks of its triggers follow, if it is enabled.
 	const finish = `UPDATE apps SET importing_until = NULL, owner_enabled = $2, enabled = $3, switched_to = CASE WHEN $3 THEN 0 END
 		WHERE id = $1 RETURNING ` + appColumns
@@ -150,7 +152,7 @@ type imported struct {
 }
 
 // exportedCalendars returns the calendars of an export, and what is wrong with them together.
-func exportedCalendars(export dispatcher.Export) (dispatcher.Calendars, error) {
+func exportedCalendars(export access.Export) (dispatcher.Calendars, error) {
 	all := dispatcher.CompileCalendars(export.Calendars)
 	var problems input.Problems
 	for i, calendar := range export.Calendars {
@@ -175,7 +177,7 @@ func (t *tx) importCalendar(ctx context.Context, app string, calendar dispatcher
 }
 
 // importFollows writes what follows a job. All jobs have to be there before.
-func (s *Store) importFollows(ctx context.Context, t *tx, one dispatcher.ExportedJob, app dispatcher.App) error {
+func (s *Store) importFollows(ctx context.Context, t *tx, one access.ExportedJob, app access.App) error {
 	job, all, err := s.putFollows(ctx, t, nil, one.WithOrigins(), app)
 	if err == nil {
 		err = t.writeFollowers(ctx, job, all)
@@ -184,7 +186,7 @@ func (s *Store) importFollows(ctx context.Context, t *tx, one dispatcher.Exporte
 }
 
 // importGroup creates a group, which has to be there before jobs name it.
-func (s *Store) importGroup(ctx context.Context, t *tx, group dispatcher.EndpointGroup, app dispatcher.App) error {
+func (s *Store) importGroup(ctx context.Context, t *tx, group dispatcher.EndpointGroup, app access.App) error {
 	group.App = app.Name
 	err := t.admitGroup(ctx, app, nil, group)
 	if err == nil {
@@ -194,7 +196,7 @@ func (s *Store) importGroup(ctx context.Context, t *tx, group dispatcher.Endpoin
 }
 
 // importAlert creates an alert. What holds of it is found out again.
-func (s *Store) importAlert(ctx context.Context, t *tx, alert dispatcher.Alert, app dispatcher.App) error {
+func (s *Store) importAlert(ctx context.Context, t *tx, alert alert.Alert, app access.App) error {
 	alert.App = app.Name
 	_, err := t.replacedAlert(ctx, app, alert)
 	if err == nil {
@@ -206,7 +208,7 @@ func (s *Store) importAlert(ctx context.Context, t *tx, alert dispatcher.Alert, 
 	return err
 }
 
-func (s *Store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob, calendars imported) error {
+func (s *Store) importJob(ctx context.Context, t *tx, one access.ExportedJob, calendars imported) error {
 	prior, err := t.takeNames(ctx, one.WithOrigins())
 	if err != nil {
 		return err
@@ -251,7 +253,7 @@ func (s *Store) importJob(ctx context.Context, t *tx, one dispatcher.ExportedJob
 
 // importRuns queues some of the runs that waited. Each is one of the jobs of the import by its key, as Export.Validate has checked,
 // and takes the place of no run of another job.
-func (t *tx) importRuns(ctx context.Context, jobs map[string]dispatcher.Job, runs []dispatcher.ExportedRun) error {
+func (t *tx) importRuns(ctx context.Context, jobs map[string]dispatcher.Job, runs []access.ExportedRun) error {
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job. It may have ended here because the app was deleted; see endLeftRuns.
 	const forget = `DELETE FROM runs WHERE scheduled_at = $1 AND trigger_id = $2 AND kind = $3 AND job_id = $4`
 	// $1 scheduled instant, $2 trigger, $3 kind, $4 job, $5 revision, $6 attempt, $7 failures, $8 state, $9 next attempt, $10 until,

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -47,10 +48,10 @@ type importStep struct {
 // importing is an import on its way.
 type importing struct {
 	s         *Store
-	export    dispatcher.Export
+	export    access.Export
 	change    input.Change
 	calendars imported
-	app       dispatcher.App
+	app       access.App
 	steps     []importStep
 	done      int            // steps whose part is committed
 	problems  input.Problems // of the steps that are done
@@ -58,7 +59,7 @@ type importing struct {
 }
 
 // ImportApp creates an app from an export.
-func (s *Store) ImportApp(ctx context.Context, export dispatcher.Export, change input.Change) (dispatcher.App, error) {
+func (s *Store) ImportApp(ctx context.Context, export access.Export, change input.Change) (access.App, error) {
 	i, err := s.beginImport(ctx, export, change)
 	for more := err == nil; more && err == nil; {
 		more, err = i.part(ctx)
@@ -74,11 +75,11 @@ func (s *Store) ImportApp(ctx context.Context, export dispatcher.Export, change 
 			err = fmt.Errorf("%w (what it wrote is removed in a minute: %w)", err, removal)
 		}
 	}
-	return dispatcher.App{}, fmt.Errorf("import app %s: %w", export.App.Name, err)
+	return access.App{}, fmt.Errorf("import app %s: %w", export.App.Name, err)
 }
 
 // beginImport checks an export, and makes room for it.
-func (s *Store) beginImport(ctx context.Context, export dispatcher.Export, change input.Change) (*importing, error) {
+func (s *Store) beginImport(ctx context.Context, export access.Export, change input.Change) (*importing, error) {
 	if err := export.Validate(); err != nil {
 		return nil, err
 	}

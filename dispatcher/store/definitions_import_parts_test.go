@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -18,7 +20,7 @@ type importer struct {
 	t      *testing.T
 	s      *store.Store
 	now    time.Time
-	export dispatcher.Export
+	export access.Export
 	token  dispatcher.Token
 }
 
@@ -37,7 +39,7 @@ func onImports(t *testing.T, test func(t *testing.T, m *importer)) {
 			m := &importer{t: t, s: open(t, database(t)), now: time.Now().UTC().Truncate(time.Second)}
 			m.export = m.large()
 			must(t, m.s.Register(t.Context(), dispatcher.Node{ID: importingNode, Labels: map[string]string{}}, m.now))
-			_, _, err := m.s.PutApp(t.Context(), dispatcher.App{Name: "victim", Enabled: true}, m.change())
+			_, _, err := m.s.PutApp(t.Context(), access.App{Name: "victim", Enabled: true}, m.change())
 			must(t, err)
 			_, _, err = m.s.PutJob(t.Context(), m.job("victim", "job", 1), m.change())
 			must(t, err)
@@ -64,18 +66,18 @@ func (m *importer) job(app, name string, triggers int) dispatcher.Job {
 }
 
 // large is an app of many parts: each of its triggers owes a fire, and its runs may be adopted.
-func (m *importer) large() dispatcher.Export {
-	export := dispatcher.Export{
-		Format: dispatcher.ExportFormat, Installation: "there", ExportedAt: m.now,
-		App:       dispatcher.App{Name: "app", Enabled: true},
+func (m *importer) large() access.Export {
+	export := access.Export{
+		Format: access.ExportFormat, Installation: "there", ExportedAt: m.now,
+		App:       access.App{Name: "app", Enabled: true},
 		Calendars: []dispatcher.Calendar{{App: "app", Name: "freeze", Timezone: "UTC"}},
-		Alerts: []dispatcher.Alert{{App: "app", Name: "pager", AlertConditionsOf: dispatcher.AlertConditionsOf{Missed: true},
+		Alerts: []alert.Alert{{App: "app", Name: "pager", AlertConditionsOf: alert.AlertConditionsOf{Missed: true},
 			Destination: dispatcher.AlertDestination{Webhook: &dispatcher.AlertWebhook{}}}},
 	}
 	export.Alerts[0].Destination.Webhook.SetDefaults()
 	export.Alerts[0].Destination.Webhook.URL = "https://pager.example.com/"
 	for i := range importedJobs {
-		one := dispatcher.ExportedJob{Job: m.job("app", fmt.Sprint("j", i), importedTriggers), Revision: 3,
+		one := access.ExportedJob{Job: m.job("app", fmt.Sprint("j", i), importedTriggers), Revision: 3,
 			Triggers: map[string]dispatcher.ExportedTrigger{}}
 		if i > 0 {
 			one.Job.OnFailure = &dispatcher.Follow{Jobs: []string{"j0"}}
@@ -86,7 +88,7 @@ func (m *importer) large() dispatcher.Export {
 		export.Jobs = append(export.Jobs, one)
 	}
 	for i := range importedRuns {
-		export.Waiting = append(export.Waiting, dispatcher.ExportedRun{Job: "j0", Kind: dispatcher.KindManual, State: dispatcher.RunQueued,
+		export.Waiting = append(export.Waiting, access.ExportedRun{Job: "j0", Kind: dispatcher.KindManual, State: dispatcher.RunQueued,
 			ScheduledAt: m.now.Add(time.Duration(-i-1) * time.Second), Input: &dispatcher.RunInput{Payload: json.RawMessage(`{"a":1}`)}})
 	}
 	return export
@@ -297,7 +299,7 @@ func (m *importer) wantRefused() {
 	ctx := m.t.Context()
 	for what, change := range map[string]func() error{
 		"to enable it": func() error {
-			_, _, err := m.s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, m.change())
+			_, _, err := m.s.PutApp(ctx, access.App{Name: "app", Enabled: true}, m.change())
 			return err
 		},
 		"a job of it": func() error {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -33,7 +34,7 @@ func TestImportReplacesNoRunOfAnotherJob(t *testing.T) {
 }
 
 // moveOnly exports the disabled app.
-func (m moving) moveOnly() dispatcher.Export {
+func (m moving) moveOnly() access.Export {
 	m.t.Helper()
 	m.disable()
 	export, err := m.old.ExportApp(m.t.Context(), "app")

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -353,7 +354,7 @@ func (s *Store) replacedJob(ctx context.Context, t *tx, app, name string) (old *
 
 // applyJob puts job in place of old, which is nil for a new one, and returns what it wrote.
 func (s *Store) applyJob(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, prior dispatcher.Prior,
-	app dispatcher.App, shared sharedOff) (dispatcher.Job, error) {
+	app access.App, shared sharedOff) (dispatcher.Job, error) {
 	users := []dispatcher.Job{job}
 	if old != nil {
 		users = append(users, *old)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
@@ -25,7 +26,7 @@ func benchPutJob(b *testing.B, database string) {
 	must(b, err)
 	s := openAs(b, database, store.Options{Keys: keys})
 	change := input.Change{Actor: "bench"}
-	_, _, err = s.PutApp(b.Context(), dispatcher.App{Name: "bench", Enabled: true}, change)
+	_, _, err = s.PutApp(b.Context(), access.App{Name: "bench", Enabled: true}, change)
 	must(b, err)
 	trigger := dispatcher.Trigger{
 		Schedule: dispatcher.Schedule{Expression: "0 0 9 * * ?"}, MisfireAfter: dispatcher.DefaultMisfireAfter, Enabled: true,

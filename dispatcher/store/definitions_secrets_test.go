@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
@@ -71,7 +72,7 @@ func secretJob(signing, token dispatcher.Secret) dispatcher.Job {
 
 func put(t *testing.T, s *store.Store, job dispatcher.Job) dispatcher.Job {
 	t.Helper()
-	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
+	if _, _, err := s.PutApp(t.Context(), access.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	stored, _, err := s.PutJob(t.Context(), job, input.Change{})

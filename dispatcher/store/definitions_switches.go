@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -51,7 +52,7 @@ var keepShared = sharedOff{keep: offApp | offLabels | offPauses}
 // lockShared locks the app of a job and the set of labels that the job requires, in this order, and returns the app and
 // what both and the pauses of the app mean for the job's triggers. The locks make a switch wait whose portions would pass
 // over the triggers.
-func (t *tx) lockShared(ctx context.Context, job dispatcher.Job) (app dispatcher.App, shared sharedOff, err error) {
+func (t *tx) lockShared(ctx context.Context, job dispatcher.Job) (app access.App, shared sharedOff, err error) {
 	if app, err = t.lockReadableApp(ctx, job.App); err != nil {
 		return app, shared, err
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
@@ -20,7 +21,7 @@ func TestTriggersThatAreOffCostAPollNothing(t *testing.T) {
 	s := open(t, pgtest.New(t))
 	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 	for _, app := range []string{"disabled", "busy"} {
-		_, _, err := s.PutApp(ctx, dispatcher.App{Name: app, Enabled: true}, change)
+		_, _, err := s.PutApp(ctx, access.App{Name: app, Enabled: true}, change)
 		must(t, err)
 	}
 	must(t, s.Register(ctx, dispatcher.Node{ID: 1}, may1))
@@ -49,7 +50,7 @@ func TestTriggersThatAreOffCostAPollNothing(t *testing.T) {
 			t.Errorf("while they fire, %s reads %d pages; this test does not see what it is about", read, pages)
 		}
 	}
-	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "disabled"}, change)
+	_, _, err := s.PutApp(ctx, access.App{Name: "disabled"}, change)
 	must(t, err)
 	must(t, s.Register(ctx, dispatcher.Node{ID: 2}, may1)) // it finds that no node has the label
 	for more := true; more; {

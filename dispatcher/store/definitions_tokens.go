@@ -11,13 +11,14 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const tokenColumns = `id, name, description, hash, scopes, apps, expires_at, last_used_at, rotated_until, revision, created_at`
 
-func scanToken(row scanner) (dispatcher.APIToken, error) {
-	var token dispatcher.APIToken
+func scanToken(row scanner) (access.APIToken, error) {
+	var token access.APIToken
 	var hash, scopes, apps string
 	if err := row.Scan(&token.ID, &token.Name, &token.Description, &hash, &scopes, &apps, optionalColumn(&token.ExpiresAt),
 		optionalColumn(&token.LastUsedAt), optionalColumn(&token.RotatedUntil), &token.Revision, instantColumn(&token.CreatedAt)); err != nil {
@@ -39,7 +40,7 @@ func scanToken(row scanner) (dispatcher.APIToken, error) {
 }
 
 // CreateToken stores a token on behalf of the system.
-func (s *Store) CreateToken(ctx context.Context, token dispatcher.APIToken) error {
+func (s *Store) CreateToken(ctx context.Context, token access.APIToken) error {
 	by := input.Change{Actor: "system", IfAbsent: true, Now: token.CreatedAt}
 	return s.change(ctx, by, func(ctx context.Context, t *tx) error {
 		_, err := t.createToken(ctx, token.Normal())
@@ -48,7 +49,7 @@ func (s *Store) CreateToken(ctx context.Context, token dispatcher.APIToken) erro
 }
 
 // createToken inserts a token; ErrPrecondition if its name is taken.
-func (t *tx) createToken(ctx context.Context, token dispatcher.APIToken) (dispatcher.APIToken, error) {
+func (t *tx) createToken(ctx context.Context, token access.APIToken) (access.APIToken, error) {
 	scopes, apps, err := encodedToken(token)
 	if err != nil {
 		return token, err
@@ -64,10 +65,10 @@ func (t *tx) createToken(ctx context.Context, token dispatcher.APIToken) (dispat
 	if !created {
 		return token, fmt.Errorf("token %s exists: %w", token.Name, dispatcher.ErrPrecondition)
 	}
-	return stored, t.auditToken(ctx, "create", dispatcher.APIToken{}, stored)
+	return stored, t.auditToken(ctx, "create", access.APIToken{}, stored)
 }
 
-func encodedToken(token dispatcher.APIToken) (scopes, apps string, err error) {
+func encodedToken(token access.APIToken) (scopes, apps string, err error) {
 	s, err := json.Marshal(token.Scopes)
 	if err != nil {
 		return "", "", err
@@ -77,8 +78,8 @@ func encodedToken(token dispatcher.APIToken) (scopes, apps string, err error) {
 }
 
 // PutToken creates a token, or changes all of it but its secret.
-func (s *Store) PutToken(ctx context.Context, token dispatcher.APIToken, change input.Change) (
-	stored dispatcher.APIToken, created bool, err error) {
+func (s *Store) PutToken(ctx context.Context, token access.APIToken, change input.Change) (
+	stored access.APIToken, created bool, err error) {
 	if err := token.Validate(); err != nil {
 		return stored, false, err
 	}
@@ -88,8 +89,8 @@ func (s *Store) PutToken(ctx context.Context, token dispatcher.APIToken, change 
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(all, func(one dispatcher.APIToken) bool { return one.Name == token.Name })
-		var old dispatcher.APIToken
+		at := slices.IndexFunc(all, func(one access.APIToken) bool { return one.Name == token.Name })
+		var old access.APIToken
 		if at >= 0 {
 			old = all[at]
 		}
@@ -97,7 +98,7 @@ func (s *Store) PutToken(ctx context.Context, token dispatcher.APIToken, change 
 			return err
 		}
 		if !sameInstant(old.ExpiresAt, token.ExpiresAt) {
-			if err := dispatcher.CheckExpiry(token.ExpiresAt, t.now); err != nil {
+			if err := access.CheckExpiry(token.ExpiresAt, t.now); err != nil {
 				return err
 			}
 		}
@@ -120,7 +121,7 @@ func sameInstant(a, b *time.Time) bool {
 }
 
 // updateToken changes what the creator of a token chooses.
-func (t *tx) updateToken(ctx context.Context, old, token dispatcher.APIToken) (dispatcher.APIToken, error) {
+func (t *tx) updateToken(ctx context.Context, old, token access.APIToken) (access.APIToken, error) {
 	scopes, apps, err := encodedToken(token)
 	if err != nil {
 		return token, err
@@ -137,14 +138,14 @@ func (t *tx) updateToken(ctx context.Context, old, token dispatcher.APIToken) (d
 
 // lockTokens returns all tokens, by id, and keeps them as they are until the transaction ends: two requests must not
 // each leave the other's token as the last admin.
-func (t *tx) lockTokens(ctx context.Context) ([]dispatcher.APIToken, error) {
+func (t *tx) lockTokens(ctx context.Context) ([]access.APIToken, error) {
 	return collect(ctx, t, scanToken, `SELECT `+tokenColumns+` FROM api_tokens ORDER BY id`+t.lock())
 }
 
 // keepAdmin refuses a change by a token that takes the place of the last token that can manage tokens. left are
 // those that there are afterwards.
-func (t *tx) keepAdmin(old dispatcher.APIToken, left []dispatcher.APIToken) error {
-	administers := func(token dispatcher.APIToken) bool { return token.Administers(t.now) }
+func (t *tx) keepAdmin(old access.APIToken, left []access.APIToken) error {
+	administers := func(token access.APIToken) bool { return token.Administers(t.now) }
 	if t.by.TokenID == "" || !administers(old) || slices.ContainsFunc(left, administers) {
 		return nil
 	}
@@ -152,8 +153,8 @@ func (t *tx) keepAdmin(old dispatcher.APIToken, left []dispatcher.APIToken) erro
 }
 
 // RotateToken gives a token another secret.
-func (s *Store) RotateToken(ctx context.Context, name string, rotation dispatcher.TokenRotation, change input.Change) (
-	stored dispatcher.APIToken, err error) {
+func (s *Store) RotateToken(ctx context.Context, name string, rotation access.TokenRotation, change input.Change) (
+	stored access.APIToken, err error) {
 	if err := rotation.Validate(); err != nil {
 		return stored, err
 	}
@@ -168,7 +169,7 @@ func (s *Store) RotateToken(ctx context.Context, name string, rotation dispatche
 		expires := old.ExpiresAt
 		if rotation.ExpiresAt != nil {
 			expires = rotation.ExpiresAt
-			if err := dispatcher.CheckExpiry(expires, t.now); err != nil {
+			if err := access.CheckExpiry(expires, t.now); err != nil {
 				return err
 			}
 		} else if old.Expired(t.now) {
@@ -192,11 +193,11 @@ func (s *Store) RotateToken(ctx context.Context, name string, rotation dispatche
 }
 
 // Token returns the token of a name.
-func (s *Store) Token(ctx context.Context, name string) (dispatcher.APIToken, error) {
+func (s *Store) Token(ctx context.Context, name string) (access.APIToken, error) {
 	return findToken(ctx, s.read, name, "")
 }
 
-func findToken(ctx context.Context, q querier, name, lock string) (dispatcher.APIToken, error) {
+func findToken(ctx context.Context, q querier, name, lock string) (access.APIToken, error) {
 	// $1 name
 	token, found, err := first(ctx, q, scanToken, `SELECT `+tokenColumns+` FROM api_tokens WHERE name = $1`+lock, name)
 	if err == nil && !found {
@@ -206,7 +207,7 @@ func findToken(ctx context.Context, q querier, name, lock string) (dispatcher.AP
 }
 
 // TokenByHash returns the token with a hash, be it that of its secret or of the one before.
-func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIToken, error) {
+func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (access.APIToken, error) {
 	// $1 hash
 	const find = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE hash = $1 OR rotated_hash = $1`
 	token, found, err := first(ctx, s.read, scanToken, find, hex.EncodeToString(hash[:]))
@@ -217,7 +218,7 @@ func (s *Store) TokenByHash(ctx context.Context, hash [32]byte) (dispatcher.APIT
 }
 
 // Tokens returns a page of tokens, by name.
-func (s *Store) Tokens(ctx context.Context, page input.Page) ([]dispatcher.APIToken, error) {
+func (s *Store) Tokens(ctx context.Context, page input.Page) ([]access.APIToken, error) {
 	// $1 last name of the page before, $2 limit
 	const list = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE name > $1 ORDER BY name LIMIT $2`
 	return collect(ctx, s.read, scanToken, list, page.Cursor, page.Limit)
@@ -246,7 +247,7 @@ func (s *Store) DeleteToken(ctx context.Context, name string, change input.Chang
 		if err != nil {
 			return err
 		}
-		at := slices.IndexFunc(all, func(one dispatcher.APIToken) bool { return one.Name == name })
+		at := slices.IndexFunc(all, func(one access.APIToken) bool { return one.Name == name })
 		if at < 0 {
 			return dispatcher.NotFound("token", name)
 		}
@@ -261,15 +262,15 @@ func (s *Store) DeleteToken(ctx context.Context, name string, change input.Chang
 		if _, err := t.execute(ctx, `DELETE FROM api_tokens WHERE id = $1`, old.ID); err != nil {
 			return err
 		}
-		return t.auditToken(ctx, "delete", old, dispatcher.APIToken{})
+		return t.auditToken(ctx, "delete", old, access.APIToken{})
 	})
 }
 
 // auditToken adds a change of a token to the audit log. One without id is none.
-func (t *tx) auditToken(ctx context.Context, action string, before, after dispatcher.APIToken) (err error) {
+func (t *tx) auditToken(ctx context.Context, action string, before, after access.APIToken) (err error) {
 	c := auditEntry{action: action, subject: "token " + cmp.Or(after.Name, before.Name), revision: after.Revision}
 	for _, side := range []struct {
-		token dispatcher.APIToken
+		token access.APIToken
 		into  *any
 	}{{before, &c.before}, {after, &c.after}} {
 		if side.token.ID == "" {

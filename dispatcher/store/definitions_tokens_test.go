@@ -3,7 +3,7 @@ package store_test
 import (
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -11,8 +11,8 @@ import (
 func TestTokenOfAnEarlierBuildCanBePutAsItIsShown(t *testing.T) {
 	t.Parallel()
 	s := open(t, newFile(t))
-	must(t, s.CreateToken(t.Context(), dispatcher.APIToken{
-		ID: "1", Name: "ci", Hash: [32]byte{1}, Scopes: []dispatcher.Scope{dispatcher.ScopeRead},
+	must(t, s.CreateToken(t.Context(), access.APIToken{
+		ID: "1", Name: "ci", Hash: [32]byte{1}, Scopes: []access.Scope{access.ScopeRead},
 	}))
 	must(t, store.Exec(t.Context(), s, `UPDATE api_tokens SET apps = '[]'`))
 	token, err := s.Token(t.Context(), "ci")

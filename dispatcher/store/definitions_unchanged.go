@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -37,7 +38,7 @@ func (s *Store) unchangedJob(ctx context.Context, app, name string, change input
 }
 
 // unchangedApp returns an app as it is if a PUT leaves it so; see unchangedJob.
-func (s *Store) unchangedApp(ctx context.Context, app dispatcher.App, change input.Change) (dispatcher.App, bool) {
+func (s *Store) unchangedApp(ctx context.Context, app access.App, change input.Change) (access.App, bool) {
 	stored, err := s.App(ctx, app.Name)
 	return stored, err == nil && allow(change, stored.Revision) == nil && stored.Declares(app)
 }

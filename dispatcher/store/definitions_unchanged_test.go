@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -34,7 +35,7 @@ func TestWhatChangesNothingTakesNoLock(t *testing.T) {
 			must(t, err)
 			defer release()
 			for range 3 {
-				_, _, err = s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+				_, _, err = s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
 				must(t, err)
 				_, _, err = s.PutCalendar(t.Context(), dispatcher.Calendar{App: "app", Name: "freeze"}, change)
 				must(t, err)

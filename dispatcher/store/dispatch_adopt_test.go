@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -115,7 +116,7 @@ func TestDeadNodeIsNotEmptyWhileItsAppIsDisabled(t *testing.T) {
 		_, _, err := s.PutJob(t.Context(), tick("job", "", may1, "a"), change)
 		must(t, err)
 		claimDue(t, s, claimer, 11)
-		_, _, err = s.PutApp(t.Context(), dispatcher.App{Name: "app"}, change)
+		_, _, err = s.PutApp(t.Context(), access.App{Name: "app"}, change)
 		must(t, err)
 		must(t, s.Deregister(t.Context(), claimer))
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, may1))
@@ -124,7 +125,7 @@ func TestDeadNodeIsNotEmptyWhileItsAppIsDisabled(t *testing.T) {
 				t.Errorf("found %v of a disabled app", found)
 			}
 		}
-		_, _, err = s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+		_, _, err = s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
 		must(t, err)
 		if found := idle(t, s, may1.Add(3*time.Minute+time.Second)); len(found) != 1 {
 			t.Errorf("found %v, want the run that the dead node left", found)

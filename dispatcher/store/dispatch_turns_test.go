@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -22,7 +23,7 @@ func crowdedByOne(t *testing.T, database string, retries bool) *store.Store {
 	s := ownClaims(t, database, 1)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: taker}, may1))
 	change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
-	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "crowded", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "crowded", Enabled: true}, change)
 	must(t, err)
 	insert := func(app string, runs int, at time.Time) {
 		for name, kind := range map[string]int{"job0": 2, "job1": 2} { // of two jobs each
@@ -126,7 +127,7 @@ func endsOfApps(t *testing.T, s *store.Store, kind, big, small int) {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
 	for i, app := range []string{"crowded", "app"} {
-		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, change)
+		_, _, err := s.PutApp(t.Context(), access.App{Name: app, Enabled: true}, change)
 		must(t, err)
 		for _, name := range []string{"child", "parent"} {
 			one := tick(name, "", may1, "a")

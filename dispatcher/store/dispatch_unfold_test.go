@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -26,7 +27,7 @@ func ownClaims(t *testing.T, database string, triggers int) *store.Store {
 	s := open(t, database)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: claimer}, may1))
 	change := input.Change{Actor: "test", Now: may1.Add(-time.Minute)}
-	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	names := make([]string, triggers)
 	for i := range names {

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -329,7 +330,7 @@ func Contenders(ctx context.Context, s *Store, job int64, most int) (int, error)
 func Writers(s *Store) int64 { return s.write.Stats().WaitCount }
 
 // ExplainAuditLog returns the plan of reading a page of the audit log.
-func ExplainAuditLog(ctx context.Context, s *Store, query dispatcher.AuditQuery) (string, error) {
+func ExplainAuditLog(ctx context.Context, s *Store, query access.AuditQuery) (string, error) {
 	statement, args, err := auditStatement(query)
 	if err != nil {
 		return "", err
@@ -352,7 +353,7 @@ func SetWalks(s *Store, w Walks) {
 const MostImported = mostImported
 
 // ImportMeanwhile is ImportApp, with between after each part but the last. The node dies when between returns false.
-func ImportMeanwhile(ctx context.Context, s *Store, export dispatcher.Export, change input.Change,
+func ImportMeanwhile(ctx context.Context, s *Store, export access.Export, change input.Change,
 	between func() bool) error {
 	i, err := s.beginImport(ctx, export, change)
 	for more := true; more && err == nil; {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -41,7 +42,7 @@ func (t *tx) findAttached(ctx context.Context, id int64) (*attachedJob, error) {
 
 // putAttached creates or replaces the job that makes the deliveries of owner: job, as Job.Attached makes it, which gets from
 // the app what it leaves out. It returns the target as stored. The error is Problems, with JSON pointers in job.
-func (s *Store) putAttached(ctx context.Context, t *tx, owner int64, job dispatcher.Job, app dispatcher.App) (dispatcher.Target, error) {
+func (s *Store) putAttached(ctx context.Context, t *tx, owner int64, job dispatcher.Job, app access.App) (dispatcher.Target, error) {
 	app.Defaults.Fill(&job)
 	was, err := t.findAttached(ctx, job.Key())
 	if err != nil {
@@ -127,7 +128,7 @@ func (t *tx) renameAttached(ctx context.Context, after dispatcher.Job) error {
 
 // putFollows writes the attached jobs of a job, and returns it with their targets as they are stored, and its followers. The
 // error is Problems, with JSON pointers in job.
-func (s *Store) putFollows(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, app dispatcher.App) (
+func (s *Store) putFollows(ctx context.Context, t *tx, old *dispatcher.Job, job dispatcher.Job, app access.App) (
 	dispatcher.Job, []follower, error,
 ) {
 	var problems input.Problems

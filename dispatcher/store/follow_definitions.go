@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -52,7 +53,7 @@ type follower struct {
 
 // findFollowers returns the rows of followers for a job. The error is Problems: a job that it names does not exist, or is
 // followed by this one already. The app is locked, so two jobs that are put at once cannot make a circle.
-func (t *tx) findFollowers(ctx context.Context, app dispatcher.App, job dispatcher.Job) ([]follower, error) {
+func (t *tx) findFollowers(ctx context.Context, app access.App, job dispatcher.Job) ([]follower, error) {
 	ids, err := t.idsOfJobs(ctx, job.App, job.Followers())
 	if err != nil {
 		return nil, err

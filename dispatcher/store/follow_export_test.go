@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -63,8 +65,8 @@ func TestWaitingFollowersMove(t *testing.T) {
 func TestWaitingNotificationsMove(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
-		alert := dispatcher.Alert{App: "app", Name: "night",
-			AlertConditionsOf: dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 1}}}
+		alert := alert.Alert{App: "app", Name: "night",
+			AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}
 		alert.Destination.Webhook = &dispatcher.AlertWebhook{}
 		alert.Destination.Webhook.SetDefaults()
 		alert.Destination.Webhook.URL = "https://pager.example.com/"
@@ -102,7 +104,7 @@ func followers(t *testing.T, s *store.Store, id string) (all []dispatcher.Run) {
 }
 
 // plan counts a backfill of a job.
-func (m moving) plan(name string, spec dispatcher.BackfillSpec) dispatcher.BackfillPlan {
+func (m moving) plan(name string, spec repeat.BackfillSpec) repeat.BackfillPlan {
 	m.t.Helper()
 	job, err := m.old.Job(m.t.Context(), "app", name)
 	must(m.t, err)
@@ -116,8 +118,8 @@ func TestAppWithAnOpenBackfillDoesNotMove(t *testing.T) {
 	t.Parallel()
 	onMoves(t, func(t *testing.T, m moving) {
 		m.declare("nightly", nil)
-		spec := dispatcher.BackfillSpec{From: m.now.Add(-2 * time.Hour), To: m.now.Add(-time.Hour), Concurrency: 1,
-			Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip}
+		spec := repeat.BackfillSpec{From: m.now.Add(-2 * time.Hour), To: m.now.Add(-time.Hour), Concurrency: 1,
+			Order: repeat.BackfillOldestFirst, Existing: repeat.ExistingSkip}
 		begun, err := m.old.CreateBackfill(t.Context(), "app", "nightly", m.plan("nightly", spec), m.at(0))
 		must(t, err)
 		m.disable()

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -19,7 +20,7 @@ type fanOut struct {
 // checkFanOut adds a problem if more may follow a run of a job, or of one that it follows, than the bounds of the app allow.
 // What was outside before may stay as it is.
 func (t *tx) checkFanOut(
-	ctx context.Context, problems *input.Problems, app dispatcher.App, job dispatcher.Job, after []follower,
+	ctx context.Context, problems *input.Problems, app access.App, job dispatcher.Job, after []follower,
 ) error {
 	if len(after) == 0 {
 		return nil

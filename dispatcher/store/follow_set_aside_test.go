@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -17,7 +18,7 @@ import (
 func endsOfParent(t *testing.T, s *store.Store, count int, now time.Time) (keys []dispatcher.RunKey) {
 	t.Helper()
 	ctx := t.Context()
-	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, input.Change{Now: now})
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, input.Change{Now: now})
 	must(t, err)
 	for _, name := range []string{"child", "parent"} {
 		job := dispatcher.Job{App: "app", Name: name}

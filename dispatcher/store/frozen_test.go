@@ -4,7 +4,7 @@ import (
 	"context"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
@@ -18,7 +18,7 @@ func TestSuspendedNodeLosesItsLocks(t *testing.T) {
 	database := pgtest.New(t)
 	suspended, s := open(t, database), open(t, database)
 	change := input.Change{Actor: "test", Now: may1}
-	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, change); err != nil {
+	if _, _, err := s.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, change); err != nil {
 		t.Fatal(err)
 	}
 	end, err := store.Freeze(t.Context(), suspended, `SELECT id FROM apps FOR UPDATE`)
@@ -27,7 +27,7 @@ func TestSuspendedNodeLosesItsLocks(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), waitLimit)
 	defer cancel()
 	for {
-		_, _, err := s.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: false}, change) // waits for the lock
+		_, _, err := s.PutApp(ctx, access.App{Name: "shop", Enabled: false}, change) // waits for the lock
 		if err == nil {
 			return
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -26,7 +27,7 @@ func fillModel(t *testing.T, s *store.Store, c scale) {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: c.now.Add(-days(c.days))}
 	for n := range c.apps {
-		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: c.app(n), Enabled: true, Retention: input.Duration(days(60))}, change)
+		_, _, err := s.PutApp(t.Context(), access.App{Name: c.app(n), Enabled: true, Retention: input.Duration(days(60))}, change)
 		must(t, err)
 	}
 	_, _, err := s.PutJob(t.Context(), modelJob(c.app(0), "model"), change)

@@ -9,19 +9,21 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // Attention returns what asks for attention: each kind by one or a few statements over what is small, such as the pauses
 // that there are, or by an index in the order of the list.
-func (s *Store) Attention(ctx context.Context, apps []string, now time.Time) (dispatcher.Attention, error) {
+func (s *Store) Attention(ctx context.Context, apps []string, now time.Time) (view.Attention, error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	now, err := s.orClock(ctx, now)
 	if err != nil {
-		return dispatcher.Attention{}, err
+		return view.Attention{}, err
 	}
-	l := looker{Store: s, at: now, since: now.Add(-dispatcher.AttentionSpan)}
+	l := looker{Store: s, at: now, since: now.Add(-view.AttentionSpan)}
 	for _, app := range apps {
 		l.apps = append(l.apps, dispatcher.AppID(app))
 	}
@@ -48,7 +50,7 @@ type looker struct {
 	*Store
 	apps      []int64 // empty: all
 	at, since time.Time
-	found     dispatcher.Attention
+	found     view.Attention
 
 	failures        []failure // the latest of the apps, the latest first
 	furtherFailures bool      // some apps have failures before all that were looked through
@@ -64,19 +66,19 @@ func (l *looker) ofApps(column string, args *statementArgs) string {
 }
 
 // shownMost is the LIMIT of a list: what is shown, and one more.
-const shownMost = dispatcher.MaxAttention + 1
+const shownMost = view.MaxAttention + 1
 
 // begin returns the beginning of a list, which is not null in JSON if it is empty.
-func begin[T any](all []T) dispatcher.Newest[T] {
-	if len(all) > dispatcher.MaxAttention {
-		return dispatcher.Newest[T]{Items: all[:dispatcher.MaxAttention], More: true}
+func begin[T any](all []T) view.Newest[T] {
+	if len(all) > view.MaxAttention {
+		return view.Newest[T]{Items: all[:view.MaxAttention], More: true}
 	}
-	return dispatcher.Newest[T]{Items: append([]T{}, all...)}
+	return view.Newest[T]{Items: append([]T{}, all...)}
 }
 
 // foundFirst collects the beginning of a list.
 func foundFirst[T any](ctx context.Context, l *looker, scan func(scanner) (T, error), query string, args ...any) (
-	dispatcher.Newest[T], error,
+	view.Newest[T], error,
 ) {
 	all, err := collect(ctx, l.read, scan, query+` LIMIT `+strconv.Itoa(shownMost), args...)
 	return begin(all), err
@@ -92,10 +94,10 @@ func (l *looker) misfires(ctx context.Context) (err error) {
 
 // overdue looks for triggers that are due and not claimed, as the poll finds them.
 func (l *looker) overdue(ctx context.Context) (err error) {
-	args := statementArgs{l.at.Add(-dispatcher.OverdueAfter).UnixMilli()}
+	args := statementArgs{l.at.Add(-view.OverdueAfter).UnixMilli()}
 	due := `SELECT c.id, c.due_at, c.next_fire_time FROM trigger_clock AS c
 		WHERE c.off = 0 AND c.due_at IS NOT NULL AND c.due_at <= $1` + l.ofApps(`c.app_id`, &args) + ` ORDER BY c.due_at, c.id`
-	l.found.Overdue, err = foundFirst(ctx, l, func(row scanner) (t dispatcher.OverdueTrigger, err error) {
+	l.found.Overdue, err = foundFirst(ctx, l, func(row scanner) (t view.OverdueTrigger, err error) {
 		err = row.Scan(&t.App, &t.Job, &t.Trigger, instantColumn(&t.NextFireTime), instantColumn(&t.DueAt))
 		t.Overdue = input.Duration(l.at.Sub(t.DueAt))
 		return t, err
@@ -107,7 +109,7 @@ func (l *looker) overdue(ctx context.Context) (err error) {
 // quarantined looks for triggers in state error. They are few, so that they are found first, whatever the apps.
 func (l *looker) quarantined(ctx context.Context) (err error) {
 	var args statementArgs
-	l.found.Quarantined, err = foundFirst(ctx, l, func(row scanner) (t dispatcher.QuarantinedTrigger, err error) {
+	l.found.Quarantined, err = foundFirst(ctx, l, func(row scanner) (t view.QuarantinedTrigger, err error) {
 		err = row.Scan(&t.App, &t.Job, &t.Trigger, &t.Error)
 		return t, err
 	}, `SELECT j.app, j.name, t.name, t.error FROM triggers AS t JOIN trigger_clock AS c ON c.id = t.id JOIN jobs AS j ON j.id = t.job_id
@@ -137,11 +139,11 @@ func (l *looker) pauses(ctx context.Context) error {
 	}
 	all := append(jobs.Items, triggers.Items...)
 	for _, p := range apps.Items {
-		all = append(all, dispatcher.StandingPause{App: p.App, AppPause: p.ID, Labels: p.Labels, Pause: dispatcher.Pause{
+		all = append(all, view.StandingPause{App: p.App, AppPause: p.ID, Labels: p.Labels, Pause: dispatcher.Pause{
 			PausedBy: p.PausedBy, PausedAt: &p.PausedAt, PauseReason: p.Reason, PausedUntil: p.Until,
 		}})
 	}
-	slices.SortStableFunc(all, func(a, b dispatcher.StandingPause) int {
+	slices.SortStableFunc(all, func(a, b view.StandingPause) int {
 		return cmp.Or(zeroable(a.PausedAt).Compare(zeroable(b.PausedAt)), cmp.Compare(a.App, b.App), cmp.Compare(a.Job, b.Job))
 	})
 	l.found.Paused = begin(all)
@@ -149,7 +151,7 @@ func (l *looker) pauses(ctx context.Context) error {
 	return nil
 }
 
-func scanStanding(row scanner) (p dispatcher.StandingPause, err error) {
+func scanStanding(row scanner) (p view.StandingPause, err error) {
 	err = row.Scan(&p.App, &p.Job, &p.Trigger, pauseColumn(&p.Pause))
 	return p, err
 }
@@ -163,7 +165,7 @@ func (l *looker) alerts(ctx context.Context) error {
 		w.text += " AND a.app_id" + l.in(len(w.args))
 	}
 	shown, err := listAlertStates(ctx, l.read, w, shownMost)
-	states := make([]dispatcher.AlertState, len(shown))
+	states := make([]alert.State, len(shown))
 	for i, one := range shown {
 		states[i] = one.State(one.alert, one.job, l.at)
 	}
@@ -175,7 +177,7 @@ func (l *looker) alerts(ctx context.Context) error {
 // defers leaves a row.
 func (l *looker) circuits(ctx context.Context) (err error) {
 	var args statementArgs
-	l.found.Circuits, err = foundFirst(ctx, l, func(row scanner) (c dispatcher.OpenCircuit, err error) {
+	l.found.Circuits, err = foundFirst(ctx, l, func(row scanner) (c view.OpenCircuit, err error) {
 		var since *time.Time
 		err = row.Scan(&c.App, &c.Host, &c.Jobs, &c.Job, instantColumn(&c.ProbeAt), &c.Runs, optionalColumn(&since), &c.Error)
 		c.Since = zeroable(since)
@@ -215,7 +217,7 @@ func (l *looker) setAside(ctx context.Context) error {
 
 // waiters are some of the runs r that wait for a host c.
 var waiters = ` FROM host_waits AS o JOIN live_runs AS r ON r.waits_for = o.id AND r.waits_for <> 0
-	WHERE o.app_id = c.app_id AND o.host = c.host LIMIT ` + strconv.Itoa(dispatcher.MaxWaitingRuns)
+	WHERE o.app_id = c.app_id AND o.host = c.host LIMIT ` + strconv.Itoa(view.MaxWaitingRuns)
 
 // nodes looks for nodes that are not well, and for a rollback, for those who may see all apps. Nodes that vanished stay in the
 // database until they are purged, and a fleet that scales up and down may leave thousands.
@@ -228,10 +230,10 @@ func (l *looker) nodes(ctx context.Context) error {
 		return err
 	}
 	dispatcher.SetShares(nodes)
-	unwell := dispatcher.Unwell(nodes, l.at)
+	unwell := view.Unwell(nodes, l.at)
 	// $1 since when
 	vanished, err := collect(ctx, l.read, scanNode, `SELECT `+nodeColumns+` FROM nodes WHERE state = 'dead' AND NOT deregistered
-		AND heartbeat_at >= $1 ORDER BY heartbeat_at DESC, id LIMIT `+strconv.Itoa(dispatcher.MaxAttention), l.since.UnixMilli())
+		AND heartbeat_at >= $1 ORDER BY heartbeat_at DESC, id LIMIT `+strconv.Itoa(view.MaxAttention), l.since.UnixMilli())
 	if err != nil {
 		return err
 	}
@@ -240,8 +242,8 @@ func (l *looker) nodes(ctx context.Context) error {
 		return err
 	}
 	total := len(unwell) + int(all)
-	unwell = append(unwell, dispatcher.Unwell(vanished, l.at)...)
-	l.found.Nodes = unwell[:min(len(unwell), dispatcher.MaxAttention)]
+	unwell = append(unwell, view.Unwell(vanished, l.at)...)
+	l.found.Nodes = unwell[:min(len(unwell), view.MaxAttention)]
 	l.found.MoreNodes = total - len(l.found.Nodes)
 	l.found.Rollback, err = l.Rollback(ctx)
 	return err

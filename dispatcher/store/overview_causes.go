@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // callsGroup is the condition that an enabled job j calls a group g.
@@ -24,7 +25,7 @@ const silentGroups = `endpoint_groups AS g JOIN apps AS a ON a.id = g.app_id
 // silent looks for groups without an endpoint.
 func (l *looker) silent(ctx context.Context) (err error) {
 	args := statementArgs{l.at.UnixMilli()}
-	l.found.Groups, err = foundFirst(ctx, l, func(row scanner) (g dispatcher.SilentGroup, err error) {
+	l.found.Groups, err = foundFirst(ctx, l, func(row scanner) (g view.SilentGroup, err error) {
 		err = row.Scan(&g.App, &g.Group, &g.Draining, optionalColumn(&g.LeftAt), &g.Jobs, &g.Job)
 		return g, err
 	}, `SELECT a.name, g.name,
@@ -46,7 +47,7 @@ UNION ALL SELECT a.name, '', g.name, g.certificate_ends_at FROM endpoint_groups 
 func (l *looker) certificates(ctx context.Context) (err error) {
 	args := statementArgs{l.at.Add(dispatcher.CertificateWarning).UnixMilli()}
 	of := fmt.Sprintf(endingCertificates, l.ofApps(`j.app_id`, &args), l.ofApps(`g.app_id`, &args))
-	l.found.Certificates, err = foundFirst(ctx, l, func(row scanner) (c dispatcher.EndingCertificate, err error) {
+	l.found.Certificates, err = foundFirst(ctx, l, func(row scanner) (c view.EndingCertificate, err error) {
 		err = row.Scan(&c.App, &c.Job, &c.Group, instantColumn(&c.EndsAt))
 		return c, err
 	}, `SELECT c.app, c.job, c.grp, c.ends FROM (`+of+`) AS c WHERE c.ends < $1 ORDER BY c.ends, c.app, c.job, c.grp`, args...)
@@ -83,7 +84,7 @@ func (s *Store) censusCauses(ctx context.Context, limit int, now time.Time, c *d
 		c.CertificateEnd = instant(*end)
 	}
 	if len(late) > 0 {
-		c.RetentionBehind = slices.MaxFunc(late, func(a, b dispatcher.LateRetention) int { return cmp.Compare(a.Behind, b.Behind) }).Behind.Std()
+		c.RetentionBehind = slices.MaxFunc(late, func(a, b view.LateRetention) int { return cmp.Compare(a.Behind, b.Behind) }).Behind.Std()
 	}
 	return nil
 }

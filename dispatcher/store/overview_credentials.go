@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // isCredential is the condition that a run r failed because of a secret; see dispatcher.CredentialReasonOf.
@@ -14,12 +15,12 @@ const isCredential = `(r.class IN ('secret', 'oauth2', 'credentials') OR r.class
 // refusedRun is the latest attempt of a run that failed because of a secret.
 type refusedRun struct {
 	job int64
-	dispatcher.CredentialFailure
+	view.CredentialFailure
 }
 
 // refused returns a failure as one for which a secret is to blame.
 func (f failure) refused() refusedRun {
-	return refusedRun{f.job, dispatcher.CredentialFailure{Reason: dispatcher.CredentialReasonOf(f.class, f.httpStatus), Run: f.key.String(),
+	return refusedRun{f.job, view.CredentialFailure{Reason: view.CredentialReasonOf(f.class, f.httpStatus), Run: f.key.String(),
 		Class: f.class, HTTPStatus: f.httpStatus, Error: f.error, At: f.endedAt}}
 }
 
@@ -30,7 +31,7 @@ func (l *looker) credentials(ctx context.Context) error {
 	waiting := `SELECT r.job_id, r.scheduled_at, r.trigger_id, r.kind, r.class, r.http_status, r.error
 		FROM (SELECT * FROM live_runs AS r WHERE r.kind < 16 LIMIT ` + strconv.Itoa(examinedFailures) + `) AS r
 		JOIN jobs AS j ON j.id = r.job_id WHERE r.state = 'retrying' AND ` + isCredential + ` AND j.deleted_at IS NULL` +
-		l.ofApps(`j.app_id`, &args) + ` ORDER BY r.scheduled_at DESC LIMIT ` + strconv.Itoa(dispatcher.MaxCredentialRuns)
+		l.ofApps(`j.app_id`, &args) + ` ORDER BY r.scheduled_at DESC LIMIT ` + strconv.Itoa(view.MaxCredentialRuns)
 	runs, err := collect(ctx, l.read, func(row scanner) (refusedRun, error) {
 		var f failure
 		err := row.Scan(&f.job, instantColumn(&f.key.ScheduledAt), &f.key.TriggerID, kindColumn(&f.key), &f.class, &f.httpStatus, &f.error)
@@ -40,7 +41,7 @@ func (l *looker) credentials(ctx context.Context) error {
 		return err
 	}
 	for _, f := range l.failures {
-		if one := f.refused(); one.Reason != "" && !f.deleted && len(runs) < dispatcher.MaxCredentialRuns {
+		if one := f.refused(); one.Reason != "" && !f.deleted && len(runs) < view.MaxCredentialRuns {
 			runs = append(runs, one)
 		}
 	}
@@ -53,7 +54,7 @@ func (l *looker) credentials(ctx context.Context) error {
 		jobs[at].Runs++
 	}
 	shown := begin(jobs)
-	l.found.Credentials = dispatcher.Newest[dispatcher.CredentialFailure]{Items: []dispatcher.CredentialFailure{}, More: shown.More}
+	l.found.Credentials = view.Newest[view.CredentialFailure]{Items: []view.CredentialFailure{}, More: shown.More}
 	if err := l.nameSecrets(ctx, shown.Items); err != nil {
 		return err
 	}
@@ -94,9 +95,9 @@ func (l *looker) nameSecrets(ctx context.Context, of []refusedRun) error {
 		if of[at].App, of[at].Job = job.App, job.Name; job.Err != nil {
 			continue
 		}
-		of[at].Secrets = dispatcher.SecretNames(job.Secrets())
+		of[at].Secrets = view.SecretNames(job.Secrets())
 		name := job.Target.GroupName()
-		for where, what := range dispatcher.SecretNames(groups[dispatcher.GroupID(job.App, name)].Secrets()) {
+		for where, what := range view.SecretNames(groups[dispatcher.GroupID(job.App, name)].Secrets()) {
 			of[at].Secrets["group "+name+where] = what
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // examinedFailures is how many of the latest failures of all apps are looked through.
@@ -138,7 +139,7 @@ func (l *looker) failuresOf(ctx context.Context, keys []dispatcher.RunKey) ([]di
 	}
 	runs, err := collect(ctx, l.read, scanRun, runQuery(l.endedOfKeys()), l.keysBatch(keys)...)
 	// What was noted may have been retried since.
-	return slices.DeleteFunc(runs, func(r dispatcher.Run) bool { return !slices.Contains(dispatcher.DeadLetterStates, r.State) }), err
+	return slices.DeleteFunc(runs, func(r dispatcher.Run) bool { return !slices.Contains(repeat.DeadLetterStates, r.State) }), err
 }
 
 // laterEnd orders runs by their ends, the latest first.

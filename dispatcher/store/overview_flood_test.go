@@ -8,9 +8,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
 
@@ -34,7 +35,7 @@ func failFlood(t *testing.T, s *store.Store, quiet []string, now time.Time) {
 		fail(`j.app = 'app00'`, time.Duration(n+1)*10*time.Minute)
 	}
 	for _, app := range quiet {
-		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, input.Change{Now: now})
+		_, _, err := s.PutApp(t.Context(), access.App{Name: app, Enabled: true}, input.Change{Now: now})
 		must(t, err)
 		_, _, err = s.PutJob(t.Context(), modelJob(app, "once"), input.Change{Now: now})
 		must(t, err)
@@ -56,8 +57,8 @@ func failingApps(t *testing.T, s *store.Store, now time.Time, apps ...string) (a
 	t.Helper()
 	a, err := s.Attention(t.Context(), apps, now)
 	must(t, err)
-	if len(a.Failed.Items) > dispatcher.MaxAttention {
-		t.Errorf("%d failures are listed, want %d at most", len(a.Failed.Items), dispatcher.MaxAttention)
+	if len(a.Failed.Items) > view.MaxAttention {
+		t.Errorf("%d failures are listed, want %d at most", len(a.Failed.Items), view.MaxAttention)
 	}
 	for i, run := range a.Failed.Items {
 		if run.App == "app00" {
@@ -83,13 +84,13 @@ func TestFloodOfFailuresHidesNoOtherApp(t *testing.T) {
 		}
 		noteFailures(t, s, now)
 		all, ofFlood := failingApps(t, s, now)
-		if want := append([]string{"app00"}, quiet...); !slices.Equal(all, want) || ofFlood != dispatcher.MaxAttention-len(quiet) {
-			t.Errorf("got failures of %v, %d of the flood, want those of %v, and %d", all, ofFlood, want, dispatcher.MaxAttention-len(quiet))
+		if want := append([]string{"app00"}, quiet...); !slices.Equal(all, want) || ofFlood != view.MaxAttention-len(quiet) {
+			t.Errorf("got failures of %v, %d of the flood, want those of %v, and %d", all, ofFlood, want, view.MaxAttention-len(quiet))
 		}
 		if all, _ := failingApps(t, s, now, "quiet"); !slices.Equal(all, []string{"quiet"}) {
 			t.Errorf("a token of quiet sees the failures of %v", all)
 		}
-		if all, _ := failingApps(t, s, now.Add(dispatcher.AttentionSpan), quiet...); len(all) != 0 {
+		if all, _ := failingApps(t, s, now.Add(view.AttentionSpan), quiet...); len(all) != 0 {
 			t.Errorf("a day later, failures of %v are shown", all)
 		}
 	})
@@ -108,7 +109,7 @@ func TestAttentionSendsAsManyStatementsInAFlood(t *testing.T) {
 		must(t, err)
 		return sent(t, registry) - before
 	}
-	_, _, err = s.PutApp(t.Context(), dispatcher.App{Name: "calm", Enabled: true}, input.Change{Now: now})
+	_, _, err = s.PutApp(t.Context(), access.App{Name: "calm", Enabled: true}, input.Change{Now: now})
 	must(t, err)
 	calm := statements()
 	failFlood(t, s, []string{"quiet"}, now)

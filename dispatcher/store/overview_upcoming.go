@@ -8,11 +8,12 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // UpcomingTriggers lists triggers that are due before an instant, by their ids.
 func (s *Store) UpcomingTriggers(ctx context.Context, apps []string, until time.Time, after int64, limit int) (
-	[]dispatcher.UpcomingTrigger, error,
+	[]view.UpcomingTrigger, error,
 ) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
@@ -25,7 +26,7 @@ func (s *Store) UpcomingTriggers(ctx context.Context, apps []string, until time.
 	list := `SELECT ` + triggerColumns + `, j.app, coalesce(nullif(j.origin, ''), j.name) FROM (SELECT c.* FROM trigger_clock AS c
 			WHERE c.id > $1 AND c.off = 0 AND c.due_at < $2` + l.ofApps(`c.app_id`, &args) + ` ORDER BY c.id LIMIT ` + strconv.Itoa(limit) + `) AS c
 		JOIN triggers AS t ON t.id = c.id JOIN jobs AS j ON j.id = t.job_id ORDER BY c.id`
-	found, err := collect(ctx, s.read, func(row scanner) (t dispatcher.UpcomingTrigger, err error) {
+	found, err := collect(ctx, s.read, func(row scanner) (t view.UpcomingTrigger, err error) {
 		var job string
 		one, err := scanTrigger(widerRow{scanner: row, after: []any{&t.App, &job}})
 		t.ID, t.Trigger = one.id, one.Trigger

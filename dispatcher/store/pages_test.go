@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -89,10 +90,10 @@ func consoleOf(t *testing.T, s *store.Store) func(apps ...string) reader {
 	t.Cleanup(server.Close)
 	return func(apps ...string) reader {
 		secret, hash := api.NewToken()
-		token := dispatcher.APIToken{ID: api.NewTokenID(), Name: "person " + api.NewTokenID(), Hash: hash, Apps: apps,
-			Scopes: []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}}
+		token := access.APIToken{ID: api.NewTokenID(), Name: "person " + api.NewTokenID(), Hash: hash, Apps: apps,
+			Scopes: []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite}}
 		if apps == nil {
-			token.Scopes = dispatcher.Scopes()
+			token.Scopes = access.Scopes()
 		}
 		must(t, s.CreateToken(t.Context(), token))
 		jar, err := cookiejar.New(nil)

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgproto3"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -190,7 +191,7 @@ func TestProbeFindsWhatADatabaseLacks(t *testing.T) {
 			if diff := cmp.Diff(test.want.String(), store.AllCapabilities().Without(store.CapabilitiesOf(s)).String()); diff != "" {
 				t.Errorf("lacks (-want +got):\n%s", diff)
 			}
-			_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})
+			_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, input.Change{Actor: "test"})
 			must(t, err)
 			must(t, s.Register(t.Context(), dispatcher.Node{ID: firstNode}, may1))
 			_, err = adopt(t.Context(), s, dispatcher.AdoptQuery{Node: firstNode, Token: 1, Limit: 10})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -14,7 +15,7 @@ import (
 // sees what it has counted: two changes at a quota cannot both pass it.
 
 // admit refuses a job that is outside the bounds of its app, and counts it. old is what it replaces; nil: nothing.
-func (t *tx) admit(ctx context.Context, app dispatcher.App, old *dispatcher.Job, job dispatcher.Job) error {
+func (t *tx) admit(ctx context.Context, app access.App, old *dispatcher.Job, job dispatcher.Job) error {
 	var problems input.Problems
 	problems.AddError("", app.Bounds.CheckDefinition(job))
 	if err := t.checkGroup(ctx, job); err != nil {
@@ -204,7 +205,7 @@ func (t *tx) countInputs(ctx context.Context, jobs, bytes []int64) error {
 }
 
 // mayKeep refuses what a run would be given if its app has no room for it.
-func (t *tx) mayKeep(ctx context.Context, app dispatcher.App, payload []byte) error {
+func (t *tx) mayKeep(ctx context.Context, app access.App, payload []byte) error {
 	if len(payload) == 0 {
 		return nil
 	}
@@ -264,7 +265,7 @@ func bytesKept(ctx context.Context, q querier, app string, today int64) (int64, 
 }
 
 // addUsage adds to an app how much of its quotas it uses.
-func addUsage(ctx context.Context, q querier, app *dispatcher.App, now time.Time) error {
+func addUsage(ctx context.Context, q querier, app *access.App, now time.Time) error {
 	// $1 app
 	const counted = `SELECT jobs, triggers FROM app_usage WHERE app_id = $1`
 	used, _, err := first(ctx, q, func(row scanner) (u dispatcher.Usage, err error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -98,7 +99,7 @@ func TestClaimWaitsForOneRequestOnSQLite(t *testing.T) {
 	must(t, err)
 	var written, asked atomic.Int64
 	end := flood(t, func(ctx context.Context) error {
-		app := dispatcher.App{Name: "app", Description: fmt.Sprint("change ", asked.Add(1)), Enabled: true}
+		app := access.App{Name: "app", Description: fmt.Sprint("change ", asked.Add(1)), Enabled: true}
 		_, _, err := requests.PutApp(ctx, app, input.Change{Actor: "test"})
 		if err == nil {
 			written.Add(1)

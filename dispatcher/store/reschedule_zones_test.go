@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -24,7 +25,7 @@ func TestFireTimesFollowTheTimeZoneDatabase(t *testing.T) {
 
 func testRescheduleForZones(t *testing.T, s *store.Store) {
 	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
-	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	_, _, err = s.PutCalendar(ctx, dispatcher.Calendar{App: "app", Name: "closed", Timezone: "Asia/Tokyo",
 		Rules: []schedule.CalendarRule{{Dates: []string{"12-24"}}}}, change)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // oldestExamined is how many of the oldest runs are looked through for one that should be gone: runs that ended late, such as
@@ -17,7 +18,7 @@ const oldestExamined = 1000
 
 // lateRetention returns the history that should be gone at now: that which no app keeps, and that of each app that keeps less
 // than others, as far as its sweep is behind. Those that are behind for longer come first.
-func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]dispatcher.LateRetention, error) {
+func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]view.LateRetention, error) {
 	type kept struct {
 		name                                string
 		retention, from, sweptTo, createdAt int64
@@ -34,10 +35,10 @@ func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]dispatcher.
 		return nil, err
 	}
 	longest := slices.MaxFunc(apps, func(a, b kept) int { return cmp.Compare(a.retention, b.retention) }).retention
-	var late []dispatcher.LateRetention
+	var late []view.LateRetention
 	add := func(app string, retention, oldest, gone int64) {
 		if behind := day(now.UnixMilli()-retention) - gone; behind > 0 {
-			late = append(late, dispatcher.LateRetention{App: app, Retention: millis(retention), Oldest: instant(oldest),
+			late = append(late, view.LateRetention{App: app, Retention: millis(retention), Oldest: instant(oldest),
 				Behind: millis(behind)})
 		}
 	}
@@ -54,7 +55,7 @@ func (s *Store) lateRetention(ctx context.Context, now time.Time) ([]dispatcher.
 			add(app.name, app.retention, from, from)
 		}
 	}
-	slices.SortStableFunc(late, func(a, b dispatcher.LateRetention) int {
+	slices.SortStableFunc(late, func(a, b view.LateRetention) int {
 		return cmp.Or(cmp.Compare(b.Behind, a.Behind), cmp.Compare(a.App, b.App))
 	})
 	return late, nil
@@ -88,9 +89,9 @@ func scanNullInt(row scanner) (n *int64, err error) { return n, row.Scan(&n) }
 // retention looks for history that should have been gone for long.
 func (l *looker) retention(ctx context.Context) error {
 	late, err := l.lateRetention(ctx, l.at)
-	l.found.Retention = begin(slices.DeleteFunc(late, func(r dispatcher.LateRetention) bool {
+	l.found.Retention = begin(slices.DeleteFunc(late, func(r view.LateRetention) bool {
 		other := len(l.apps) > 0 && !slices.Contains(l.apps, dispatcher.AppID(r.App))
-		return other || r.Behind.Std() <= dispatcher.RetentionLate
+		return other || r.Behind.Std() <= view.RetentionLate
 	}))
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -22,7 +23,7 @@ func days(n int) time.Duration { return time.Duration(n) * 24 * time.Hour }
 func declareApp(t *testing.T, s *store.Store, name string, retention time.Duration) int64 {
 	t.Helper()
 	change := input.Change{Actor: "test", Now: may1, Operator: true}
-	_, _, err := s.PutApp(t.Context(), dispatcher.App{
+	_, _, err := s.PutApp(t.Context(), access.App{
 		Name: name, Enabled: true, Retention: input.Duration(retention),
 		Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Retention: input.Duration(dispatcher.MaxRetention)}},
 	}, change)
@@ -145,7 +146,7 @@ func testPurgeRemovesDefinitions(t *testing.T, s *store.Store) {
 	declareApp(t, s, "office", days(2))
 	on := func(n int) input.Change { return input.Change{Actor: "test", Now: may1.Add(days(n))} }
 	for n, enabled := range []bool{false, true, false} {
-		_, _, err := s.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: enabled, Retention: input.Duration(days(2))}, on(n))
+		_, _, err := s.PutApp(ctx, access.App{Name: "shop", Enabled: enabled, Retention: input.Duration(days(2))}, on(n))
 		must(t, err)
 	}
 	must(t, s.DeleteJob(ctx, "shop", "job", on(3)))
@@ -196,13 +197,13 @@ func TestAuditLogHasARetentionOfItsOwn(t *testing.T) {
 		must(t, s.Register(t.Context(), dispatcher.Node{ID: 1, Name: "a"}, may1))
 		declareApp(t, s, "shop", days(90))
 		for n, enabled := range []bool{false, true} {
-			_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: enabled, Retention: input.Duration(days(90))},
+			_, _, err := s.PutApp(t.Context(), access.App{Name: "shop", Enabled: enabled, Retention: input.Duration(days(90))},
 				input.Change{Actor: "test", Now: may1.Add(days(n))})
 			must(t, err)
 		}
 		left := func(on int) (all []string) {
 			purge(t, s, may1.Add(days(on)))
-			for _, e := range auditLog(t, s, dispatcher.AuditQuery{Apps: []string{"shop"}}) {
+			for _, e := range auditLog(t, s, access.AuditQuery{Apps: []string{"shop"}}) {
 				all = append(all, e.Action)
 			}
 			return all

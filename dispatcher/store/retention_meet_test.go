@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // An app that used all there is leaves nothing behind once it is deleted and its history is over.
@@ -17,7 +20,7 @@ func TestDeletedAppLeavesNothingBehind(t *testing.T) {
 	database := newFile(t)
 	m := moving{t: t, old: open(t, database), now: time.Now().UTC().Truncate(time.Second)}
 	ctx, node := t.Context(), dispatcher.NodeID(7)
-	_, _, err := m.old.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true, Retention: input.Duration(days(7))}, m.at(-time.Hour))
+	_, _, err := m.old.PutApp(ctx, access.App{Name: "app", Enabled: true, Retention: input.Duration(days(7))}, m.at(-time.Hour))
 	must(t, err)
 	useAll(m)
 	must(t, m.old.Register(ctx, dispatcher.Node{ID: node, Name: "n", Version: "v"}, m.now))
@@ -77,20 +80,20 @@ func useAll(m moving) {
 	})
 	_, err := m.old.SetCarriedState(ctx, "app", "parent", json.RawMessage(`{"at":1}`), m.at(-time.Hour))
 	must(m.t, err)
-	alert := dispatcher.Alert{App: "app", Name: "night"}
-	alert.Failure, alert.NoSuccessFor = &dispatcher.AlertFailures{After: 1}, input.Duration(time.Hour)
-	alert.Destination.Webhook = &dispatcher.AlertWebhook{}
-	alert.Destination.Webhook.SetDefaults()
-	alert.Destination.Webhook.URL = "https://pager.example.com/"
-	_, _, err = m.old.PutAlert(ctx, alert, m.at(-time.Hour))
+	a := alert.Alert{App: "app", Name: "night"}
+	a.Failure, a.NoSuccessFor = &alert.Failures{After: 1}, input.Duration(time.Hour)
+	a.Destination.Webhook = &dispatcher.AlertWebhook{}
+	a.Destination.Webhook.SetDefaults()
+	a.Destination.Webhook.URL = "https://pager.example.com/"
+	_, _, err = m.old.PutAlert(ctx, a, m.at(-time.Hour))
 	must(m.t, err)
 	_, err = m.old.PauseApp(ctx, "app", dispatcher.AppPauseRequest{Reason: "a migration"}, m.at(-time.Minute))
 	must(m.t, err)
-	request := dispatcher.BackfillRequest{BackfillSpec: dispatcher.BackfillSpec{From: m.now.Add(-time.Hour), To: m.now}}
+	request := repeat.BackfillRequest{BackfillSpec: repeat.BackfillSpec{From: m.now.Add(-time.Hour), To: m.now}}
 	request.SetDefaults()
 	created, err := m.old.CreateBackfill(ctx, "app", "child", m.plan("child", request.BackfillSpec), m.at(-time.Minute))
 	must(m.t, err)
-	id, err := dispatcher.ParseBackfillID(created.ID)
+	id, err := repeat.ParseBackfillID(created.ID)
 	must(m.t, err)
 	_, err = m.old.FeedBackfill(ctx, id, m.now)
 	must(m.t, err)

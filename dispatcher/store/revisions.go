@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
@@ -133,7 +134,7 @@ func (s *Store) AppHistory(ctx context.Context, app string, at, now time.Time) (
 		return record, err
 	}
 	if given.Suspended {
-		record.Suspended = dispatcher.App{Name: app, Bounds: given}.SuspendedMessage()
+		record.Suspended = access.App{Name: app, Bounds: given}.SuspendedMessage()
 	}
 	record.Since = instant(max(from, day(record.Now.UnixMilli()-kept)))
 	if record.Pauses, err = pausesAround(ctx, s.read, app, at); err != nil {

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
 )
@@ -19,7 +20,7 @@ func TestFireWhoseRecordWasLostStaysInItsClaim(t *testing.T) {
 	s := open(t, database)
 	now := time.Now().UTC().Truncate(time.Second)
 	change := input.Change{Actor: "test", Now: now.Add(-time.Hour)}
-	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	trigger := dispatcher.Trigger{Schedule: dispatcher.Schedule{Expression: "rate(1m)"}, Enabled: true,
 		MisfireAfter: input.Duration(24 * time.Hour)}

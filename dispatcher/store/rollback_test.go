@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -33,7 +34,7 @@ func registeredAndClaimed(t *testing.T, database string, of time.Time,
 	ctx, s := t.Context(), openAs(t, database, store.Options{Without: without})
 	now := of.UTC().Truncate(time.Second)
 	change := input.Change{Actor: "test", Now: now.Add(-time.Hour)}
-	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	_, _, err = s.PutJob(ctx, dispatcher.Job{
 		App: "app", Name: "job", Enabled: true,

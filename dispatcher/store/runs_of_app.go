@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // An app has no index of its own in the history: it would cost each fire an entry, for the sake of one list. Its
@@ -31,7 +32,7 @@ const (
 // alone, which has none of them; those that failed for good have an index of their own.
 func (s *Store) runsOfApp(ctx context.Context, query dispatcher.RunQuery, of conditions) ([]dispatcher.Run, error) {
 	app := dispatcher.AppID(query.App)
-	if slices.Contains(dispatcher.DeadLetterStates, query.State) {
+	if slices.Contains(repeat.DeadLetterStates, query.State) {
 		return s.deadOfApp(ctx, query, of, 0, false)
 	}
 	claimed, err := s.claimedNow(ctx)

@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -114,7 +115,7 @@ func scanRun(row scanner) (dispatcher.Run, error) {
 		run.Held = "app " + run.App + " is disabled"
 		// An app whose bounds cannot be read hides no run.
 		if bounds, err := readBounds(run.App, held, ""); err == nil && bounds.Suspended {
-			run.Held = dispatcher.App{Name: run.App, Bounds: bounds}.SuspendedMessage()
+			run.Held = access.App{Name: run.App, Bounds: bounds}.SuspendedMessage()
 		}
 	}
 	if run.State == dispatcher.RunWaitingCallback && callback != nil {

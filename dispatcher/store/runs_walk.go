@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // To look once into an index for each job costs more the more jobs an app has. But the more of all jobs are its own, the sooner
@@ -140,7 +141,7 @@ func deadKeys(query dispatcher.RunQuery) (conditions, error) {
 
 // countPastDead counts, up to most, the dead letters of an app that a query selects and that a walk comes past. all tells that these
 // are all, or most.
-func (s *Store) countPastDead(ctx context.Context, query dispatcher.DeadLetterQuery, most int) (n int, all bool, err error) {
+func (s *Store) countPastDead(ctx context.Context, query repeat.DeadLetterQuery, most int) (n int, all bool, err error) {
 	keys, err := deadKeys(dispatcher.RunQuery{From: query.From, To: query.To})
 	if err != nil {
 		return 0, false, err

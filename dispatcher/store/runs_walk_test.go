@@ -11,6 +11,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -130,7 +131,7 @@ func walkedLists(t *testing.T, s *store.Store, query dispatcher.RunQuery) map[st
 		}
 		return ids
 	})
-	dead := dispatcher.DeadLetterQuery{App: query.App, From: query.From, To: query.To}
+	dead := repeat.DeadLetterQuery{App: query.App, From: query.From, To: query.To}
 	if query.State != dispatcher.RunSkipped {
 		dead.State = query.State
 	}

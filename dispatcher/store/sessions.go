@@ -12,14 +12,15 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 const sessionColumns = `id, hash, token_id, identity, rules, created_at, used_at, ends_at`
 
 // scanSession scans a session. Its token has its id only, unless the session is that of an identity.
-func scanSession(row scanner) (dispatcher.Session, error) {
-	var s dispatcher.Session
+func scanSession(row scanner) (access.Session, error) {
+	var s access.Session
 	var hash, tokenID string
 	var identity *string
 	if err := row.Scan(&s.ID, &hash, &tokenID, &identity, &s.Rules, instantColumn(&s.CreatedAt), instantColumn(&s.UsedAt),
@@ -37,7 +38,7 @@ func scanSession(row scanner) (dispatcher.Session, error) {
 }
 
 // CreateSession stores a session, and ends others if there are too many.
-func (s *Store) CreateSession(ctx context.Context, session dispatcher.Session, change input.Change) error {
+func (s *Store) CreateSession(ctx context.Context, session access.Session, change input.Change) error {
 	var identity *string
 	if session.Rules != "" {
 		raw, err := json.Marshal(session.Token)
@@ -60,7 +61,7 @@ func (s *Store) CreateSession(ctx context.Context, session dispatcher.Session, c
 		// $1 token, $2 the new session, $3 how many others stay
 		const surplus = `DELETE FROM sessions WHERE token_id = $1 AND id <> $2 AND id NOT IN (
 			SELECT id FROM sessions WHERE token_id = $1 AND id <> $2 ORDER BY used_at DESC, id DESC LIMIT $3) RETURNING id`
-		ended, err := collect(ctx, t, scanText, surplus, session.Token.ID, session.ID, dispatcher.MaxTokenSessions-1)
+		ended, err := collect(ctx, t, scanText, surplus, session.Token.ID, session.ID, access.MaxTokenSessions-1)
 		if err != nil {
 			return err
 		}
@@ -73,7 +74,7 @@ func (s *Store) CreateSession(ctx context.Context, session dispatcher.Session, c
 func (t *tx) endSurplusSessions(ctx context.Context, created string) ([]string, error) {
 	// $1 most
 	const full = `SELECT 1 FROM sessions LIMIT 1 OFFSET $1`
-	if _, more, err := first(ctx, t, scanInt, full, dispatcher.MaxSessions); err != nil || !more {
+	if _, more, err := first(ctx, t, scanInt, full, access.MaxSessions); err != nil || !more {
 		return nil, err
 	}
 	type group struct {
@@ -90,7 +91,7 @@ func (t *tx) endSurplusSessions(ctx context.Context, created string) ([]string, 
 	largest := groups[0].apps
 	if all := slices.IndexFunc(groups, func(g group) bool { return g.apps == "" }); all >= 0 && len(groups) > 1 {
 		switch {
-		case groups[all].count > dispatcher.MaxSessions/2:
+		case groups[all].count > access.MaxSessions/2:
 			largest = ""
 		case all == 0:
 			largest = groups[1].apps
@@ -115,12 +116,12 @@ func (t *tx) auditEnded(ctx context.Context, ids []string) error {
 func sessionSubject(id string) string { return "session " + id }
 
 // Session returns the session with a hash, and records its use.
-func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time, used bool) (dispatcher.Session, error) {
+func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time, used bool) (access.Session, error) {
 	none := fmt.Errorf("session: %w", dispatcher.ErrNotFound)
 	if now.IsZero() {
 		var err error
 		if now, err = s.clock(ctx, s.read); err != nil {
-			return dispatcher.Session{}, err
+			return access.Session{}, err
 		}
 	}
 	// $1 hash
@@ -130,19 +131,19 @@ func (s *Store) Session(ctx context.Context, hash [32]byte, now time.Time, used 
 		err = none
 	}
 	if err != nil {
-		return dispatcher.Session{}, err
+		return access.Session{}, err
 	}
 	if session.Rules == "" {
 		// $1 id
 		const ofID = `SELECT ` + tokenColumns + ` FROM api_tokens WHERE id = $1`
 		if session.Token, found, err = first(ctx, s.read, scanToken, ofID, session.Token.ID); err != nil {
-			return dispatcher.Session{}, err
+			return access.Session{}, err
 		}
 	}
 	if !found || session.Ended(now) {
-		return dispatcher.Session{}, none
+		return access.Session{}, none
 	}
-	if used && now.Sub(session.UsedAt) >= dispatcher.SessionRenewal {
+	if used && now.Sub(session.UsedAt) >= access.SessionRenewal {
 		session.UsedAt = now.UTC().Truncate(time.Millisecond)
 		err = s.useSession(ctx, session.ID, session.UsedAt)
 	}
@@ -154,7 +155,7 @@ func (s *Store) useSession(ctx context.Context, id string, now time.Time) error 
 	return s.change(ctx, input.Change{Now: now}, func(ctx context.Context, t *tx) error {
 		// $1 id, $2 now, $3 the latest use that is to be recorded again
 		const use = `UPDATE sessions SET used_at = $2 WHERE id = $1 AND used_at <= $3`
-		_, err := t.execute(ctx, use, id, t.now.UnixMilli(), t.now.Add(-dispatcher.SessionRenewal).UnixMilli())
+		_, err := t.execute(ctx, use, id, t.now.UnixMilli(), t.now.Add(-access.SessionRenewal).UnixMilli())
 		return err
 	})
 }
@@ -189,6 +190,6 @@ func (s *Store) EndSessions(ctx context.Context, tokenID string, change input.Ch
 func (t *purge) purgeSessions(ctx context.Context, tx *sql.Tx, now int64, size int) (int, error) {
 	// $1 the latest use of a session that has ended, $2 now, $3 how many
 	const ended = `DELETE FROM sessions WHERE id IN (SELECT id FROM sessions WHERE used_at <= $1 OR ends_at <= $2 LIMIT $3)`
-	n, err := affect(ctx, tx, ended, now-dispatcher.SessionIdle.Milliseconds(), now, size)
+	n, err := affect(ctx, tx, ended, now-access.SessionIdle.Milliseconds(), now, size)
 	return int(n), err
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -16,13 +16,13 @@ func fillSessions(t *testing.T, s *store.Store, apps string, count int, now time
 	must(t, store.Exec(t.Context(), s, fmt.Sprintf(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < %d)
 		INSERT INTO sessions (id, hash, token_id, rules, apps, created_at, used_at, ends_at)
 		SELECT '%[2]s-' || i, '%[2]s-' || i, '%[2]s-' || i / 20, '', '%[3]s', %[4]d, %[4]d + i, %[5]d FROM n`, count, apps+"x", apps,
-		now.UnixMilli(), now.Add(dispatcher.SessionLife).UnixMilli())))
+		now.UnixMilli(), now.Add(access.SessionLife).UnixMilli())))
 }
 
 // A login succeeds when all sessions are taken, and ends the least used one of those that have more than their share.
 func TestFullSessionsEndOneOfThoseWithTheMost(t *testing.T) {
 	t.Parallel()
-	const most, half = dispatcher.MaxSessions, dispatcher.MaxSessions / 2
+	const most, half = access.MaxSessions, access.MaxSessions / 2
 	for name, tt := range map[string]struct {
 		sessions map[string]int
 		login    []string
@@ -42,8 +42,8 @@ func TestFullSessionsEndOneOfThoseWithTheMost(t *testing.T) {
 				for apps, count := range tt.sessions {
 					fillSessions(t, s, apps, count, now)
 				}
-				session := dispatcher.Session{ID: "new", Hash: [32]byte{7}, EndsAt: now.Add(time.Hour),
-					Token: dispatcher.APIToken{ID: "t", Name: "ann", Apps: tt.login}}
+				session := access.Session{ID: "new", Hash: [32]byte{7}, EndsAt: now.Add(time.Hour),
+					Token: access.APIToken{ID: "t", Name: "ann", Apps: tt.login}}
 				must(t, s.CreateSession(t.Context(), session, input.Change{Actor: "ann", Now: now}))
 				if got := count(t, s, `SELECT count(*) FROM sessions`); got != most {
 					t.Errorf("there are %d sessions, want %d", got, most)
@@ -51,7 +51,7 @@ func TestFullSessionsEndOneOfThoseWithTheMost(t *testing.T) {
 				if got := count(t, s, `SELECT count(*) FROM sessions WHERE id = 'new'`); got != 1 {
 					t.Error("the login was refused")
 				}
-				page, err := s.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: input.Page{Limit: 1}})
+				page, err := s.AuditEntries(t.Context(), access.AuditQuery{Page: input.Page{Limit: 1}})
 				must(t, err)
 				if len(page.Entries) != 1 || page.Entries[0].Action != "logout" || page.Entries[0].Subject != "session "+tt.ends {
 					t.Errorf("the audit log ends with %+v, want the end of session %s", page.Entries, tt.ends)

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -98,9 +99,9 @@ func (l *line) silence() (speak func()) {
 }
 
 // minutely is a backfill of ten minutes.
-var minutely = dispatcher.BackfillPlan{
-	BackfillSpec: dispatcher.BackfillSpec{From: may1, To: may1.Add(10 * time.Minute)},
-	Schedules: dispatcher.BackfillSchedules{Triggers: []dispatcher.BackfillTrigger{{ID: 1, Name: "a", Identity: "a", AnchorAt: may1,
+var minutely = repeat.BackfillPlan{
+	BackfillSpec: repeat.BackfillSpec{From: may1, To: may1.Add(10 * time.Minute)},
+	Schedules: repeat.BackfillSchedules{Triggers: []repeat.BackfillTrigger{{ID: 1, Name: "a", Identity: "a", AnchorAt: may1,
 		Schedule: dispatcher.Schedule{Expression: "rate(1m)"}}}},
 }
 

@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -22,7 +22,7 @@ func TestFilesOfSQLiteAreForTheirOwnerOnly(t *testing.T) {
 	t.Parallel()
 	database := newFile(t)
 	s := openAs(t, database, store.Options{})
-	if _, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
+	if _, _, err := s.PutApp(t.Context(), access.App{Name: "demo", Enabled: true}, input.Change{}); err != nil {
 		t.Fatal(err)
 	}
 	file := strings.TrimPrefix(database, "sqlite:")

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -221,7 +222,7 @@ func fill(t *testing.T, s *store.Store) {
 	for node := range dispatcher.NodeID(3) {
 		must(t, s.Register(ctx, dispatcher.Node{ID: node + 1}, may1))
 	}
-	_, _, err := s.PutApp(ctx, dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(ctx, access.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	purge(t, s, may1)
 	triggers := map[string]dispatcher.Trigger{}

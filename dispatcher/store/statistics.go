@@ -5,13 +5,14 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // defaultStatistics is how far back statistics go that name no beginning.
 const defaultStatistics = 30 * 24 * time.Hour
 
 // Statistics returns what the runs of some days came to. Of a day that both passes have counted it takes the final counts.
-func (s *Store) Statistics(ctx context.Context, query dispatcher.StatisticsQuery) (found dispatcher.Statistics, err error) {
+func (s *Store) Statistics(ctx context.Context, query view.StatisticsQuery) (found view.Statistics, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if query.Now, err = s.orClock(ctx, query.Now); err != nil {
@@ -65,13 +66,13 @@ func scanCounted(row scanner) (c countedDay, err error) {
 }
 
 // daysOf puts together the counts of states, which are in the order of their days.
-func daysOf(rows []countedDay, final int64) []dispatcher.DayStatistics {
-	days := []dispatcher.DayStatistics{}
+func daysOf(rows []countedDay, final int64) []view.DayStatistics {
+	days := []view.DayStatistics{}
 	late := int64(0) // the sum of the last day
 	for i, c := range rows {
 		if i == 0 || rows[i-1].day != c.day {
 			late = 0
-			days = append(days, dispatcher.DayStatistics{
+			days = append(days, view.DayStatistics{
 				Day: instant(c.day).Format(time.DateOnly), Runs: map[dispatcher.RunState]int64{}, Final: c.day+dayMillis <= final,
 			})
 		}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // The history has no index by app, because each fire would pay for it. So the handler notes the latest failure of each app, by a
@@ -22,7 +23,7 @@ const (
 
 // noteFailures notes the latest failure of each app. more: the next call goes on.
 func (s *Store) noteFailures(ctx context.Context, now time.Time) (more bool, err error) {
-	since := now.Add(-dispatcher.AttentionSpan).UnixMilli()
+	since := now.Add(-view.AttentionSpan).UnixMilli()
 	type portion struct{ at, count, to int64 }
 	// $1 name of the cursor, $2 since when, $3 how many
 	const (

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // How runs are counted exactly once by day, although nothing of a run tells of it:
@@ -40,7 +41,7 @@ const (
 )
 
 // RollUpStatistics counts a portion for each pass.
-func (s *Store) RollUpStatistics(ctx context.Context, now time.Time) (rolled dispatcher.StatisticsRolled, err error) {
+func (s *Store) RollUpStatistics(ctx context.Context, now time.Time) (rolled view.StatisticsRolled, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
 	if now, err = s.orClock(ctx, now); err != nil {
@@ -212,6 +213,6 @@ func (t *tx) closeDay(ctx context.Context, pass statisticsPass, to int64) error 
 	}
 	// $1 the end of the day, $2 the first day that is kept
 	const closed = `DELETE FROM run_statistics WHERE day < $1 AND NOT final OR day < $2`
-	_, err := t.ExecContext(ctx, closed, to, to-dispatcher.StatisticsKept.Milliseconds())
+	_, err := t.ExecContext(ctx, closed, to, to-view.StatisticsKept.Milliseconds())
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -19,15 +20,15 @@ func TestFailingBackfillWaitsLongerEachTime(t *testing.T) {
 		ids := map[string]int64{}
 		for _, name := range []string{"broken", "good"} {
 			m.declare(name, nil)
-			request := dispatcher.BackfillRequest{}
+			request := repeat.BackfillRequest{}
 			request.SetDefaults()
 			request.From, request.To = m.now.Add(-2*time.Hour), m.now.Add(-time.Hour)
 			created, err := m.old.CreateBackfill(t.Context(), "app", name, m.plan(name, request.BackfillSpec), m.at(0))
 			must(t, err)
-			ids[name], err = dispatcher.ParseBackfillID(created.ID)
+			ids[name], err = repeat.ParseBackfillID(created.ID)
 			must(t, err)
 		}
-		broken := dispatcher.BackfillID(ids["broken"])
+		broken := repeat.BackfillID(ids["broken"])
 		must(t, store.Exec(t.Context(), m.old, `UPDATE backfills SET schedules = '{' WHERE job_id = (SELECT id FROM jobs WHERE name = 'broken')`))
 		var pauses []string
 		now := m.now
@@ -57,7 +58,7 @@ func TestFailingBackfillWaitsLongerEachTime(t *testing.T) {
 		if diff := cmp.Diff([]dispatcher.OpenSteps{{ID: ids["good"]}, {ID: ids["broken"], TryAt: now}}, open); diff != "" {
 			t.Errorf("open (-want +got):\n%s", diff)
 		}
-		resumed, err := m.old.ChangeBackfill(t.Context(), "app", broken, dispatcher.ResumeBackfill, m.at(0))
+		resumed, err := m.old.ChangeBackfill(t.Context(), "app", broken, repeat.ResumeBackfill, m.at(0))
 		must(t, err)
 		if diff := cmp.Diff(dispatcher.StepRetries{}, resumed.StepRetries); diff != "" {
 			t.Errorf("resumed it still waits (-want +got):\n%s", diff)
@@ -75,10 +76,10 @@ func TestFailingJobDoesNotKeepABulkAction(t *testing.T) {
 		for _, name := range []string{"broken", "good"} {
 			m.declare(name, nil)
 		}
-		created, err := m.old.CreateBulkAction(t.Context(), "app", dispatcher.BulkSpec{Action: dispatcher.BulkPauseJobs},
-			dispatcher.BulkCount{Total: 2}, m.at(0))
+		created, err := m.old.CreateBulkAction(t.Context(), "app", repeat.BulkSpec{Action: repeat.BulkPauseJobs},
+			repeat.BulkCount{Total: 2}, m.at(0))
 		must(t, err)
-		id, err := dispatcher.ParseBulkActionID(created.ID)
+		id, err := repeat.ParseBulkActionID(created.ID)
 		must(t, err)
 		must(t, store.Exec(t.Context(), m.old, `UPDATE jobs SET trigger_names = '{' WHERE name = 'broken'`))
 		now := m.now
@@ -98,7 +99,7 @@ func TestFailingJobDoesNotKeepABulkAction(t *testing.T) {
 		must(t, err)
 		shown, err := m.old.BulkAction(t.Context(), "app", created.ID)
 		must(t, err)
-		if shown.State != dispatcher.BulkComplete || shown.Done != 1 || shown.Skipped != 1 || !strings.HasPrefix(shown.Problem, "broken: ") ||
+		if shown.State != repeat.BulkComplete || shown.Done != 1 || shown.Skipped != 1 || !strings.HasPrefix(shown.Problem, "broken: ") ||
 			shown.Waits != "" {
 			t.Errorf("it ended as %+v, want one job paused, and one skipped with its reason", shown)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/store/seal"
 )
 
@@ -99,7 +100,7 @@ func Open(ctx context.Context, database string, o Options) (*Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", a, err)
 	}
-	s.hot, s.keys, s.margin, s.auditKept = s.statements(), o.Keys, o.ClockMargin, dispatcher.AuditRetention(o.AuditRetention)
+	s.hot, s.keys, s.margin, s.auditKept = s.statements(), o.Keys, o.ClockMargin, access.AuditRetention(o.AuditRetention)
 	s.audits, s.skips, s.walks = &auditState{}, newSkips(), usualWalks(s.byDay())
 	s.asides = newAsides(cmp.Or(o.Logger, slog.Default()))
 	s.audits.ids.Store(drawAuditID())

@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // What a timeline reads of each job, at most, however long its history is.
@@ -25,19 +26,19 @@ const (
 type timelineJob struct {
 	id int64
 	dispatcher.Job
-	dispatcher.TimelineRow
+	view.TimelineRow
 }
 
 // Timeline returns a page of the jobs of an app with their runs, misfires and planned fires. It takes the same number of
 // statements for each page.
-func (s *Store) Timeline(ctx context.Context, query dispatcher.TimelineQuery) (page dispatcher.Timeline, err error) {
+func (s *Store) Timeline(ctx context.Context, query view.TimelineQuery) (page view.Timeline, err error) {
 	ctx, cancel := bound(ctx, otherTimeout)
 	defer cancel()
-	page = dispatcher.Timeline{From: query.From, To: query.To, Items: []dispatcher.TimelineRow{}}
+	page = view.Timeline{From: query.From, To: query.To, Items: []view.TimelineRow{}}
 	if page.Now, err = s.orClock(ctx, query.Now); err != nil {
 		return page, err
 	}
-	step := dispatcher.TimelineStep(query.From, query.To)
+	step := view.TimelineStep(query.From, query.To)
 	page.Step = input.Duration(step)
 	jobs, err := s.timelineJobs(ctx, query)
 	if err != nil {
@@ -71,7 +72,7 @@ func (s *Store) Timeline(ctx context.Context, query dispatcher.TimelineQuery) (p
 }
 
 // timelineJobs returns the jobs of a page and one more, if there is one.
-func (s *Store) timelineJobs(ctx context.Context, query dispatcher.TimelineQuery) ([]timelineJob, error) {
+func (s *Store) timelineJobs(ctx context.Context, query view.TimelineQuery) ([]timelineJob, error) {
 	if _, err := readApp(ctx, s.read, query.App, ""); err != nil {
 		return nil, err
 	}
@@ -81,7 +82,7 @@ func (s *Store) timelineJobs(ctx context.Context, query dispatcher.TimelineQuery
 	jobs, err := collect(ctx, s.read, func(row scanner) (j timelineJob, err error) {
 		j.App = query.App
 		err = row.Scan(&j.id, &j.Name, &j.Origin)
-		j.TimelineRow.Job, j.Marks = j.Name, []dispatcher.TimelineMark{}
+		j.TimelineRow.Job, j.Marks = j.Name, []view.TimelineMark{}
 		return j, err
 	}, list, dispatcher.AppID(query.App), query.Page.Cursor, query.Page.Limit+1, query.Job)
 	if err == nil && len(jobs) == 0 && query.Job != "" {
@@ -93,12 +94,12 @@ func (s *Store) timelineJobs(ctx context.Context, query dispatcher.TimelineQuery
 // timelineRun is a run as a timeline shows it.
 type timelineRun struct {
 	job int64
-	dispatcher.TimelineMark
+	view.TimelineMark
 }
 
 func scanTimelineRun(row scanner) (run timelineRun, err error) {
 	var key dispatcher.RunKey
-	run.What, run.Count = dispatcher.MarkRun, 1
+	run.What, run.Count = view.MarkRun, 1
 	err = row.Scan(&run.job, &run.Trigger, instantColumn(&key.ScheduledAt), &key.TriggerID, kindColumn(&key), &run.State, &run.Class,
 		optionalColumn(&run.StartedAt), optionalColumn(&run.EndedAt))
 	run.ScheduledAt, run.Run = key.ScheduledAt, key.String()
@@ -107,7 +108,7 @@ func scanTimelineRun(row scanner) (run timelineRun, err error) {
 
 // addTimelineRuns adds the latest runs of each job, those that failed, and those that are not over. Of a run that is in two of
 // these lists, or that moves from one to the other meanwhile, one mark is made.
-func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query dispatcher.TimelineQuery) error {
+func (s *Store) addTimelineRuns(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query view.TimelineQuery) error {
 	const (
 		ended = `r.job_id, r.scheduled_at, r.trigger_id, r.kind, coalesce(r.state, 'succeeded') AS state, coalesce(r.class, '') AS class,
 			r.ended_at - r.started_ms AS started_at, r.ended_at`
@@ -162,17 +163,17 @@ func (s *sqlite) latestOfEach(columns, table, at, conditions string, limit int) 
 }
 
 // addTimelineMisfires adds the latest misfire decisions of each job.
-func (s *Store) addTimelineMisfires(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query dispatcher.TimelineQuery) error {
+func (s *Store) addTimelineMisfires(ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query view.TimelineQuery) error {
 	// $1 the earliest beginning, $2 to, $3 from, $4 on: the jobs
 	list := s.rows(0, 4, "", idColumns...) + ` SELECT m.job_id, t.name, m.from_at, m.to_at, m.count, m.decision FROM (` +
 		s.latestOfEach(`r.*`, `misfires`, `r.from_at`, `r.from_at >= $1 AND r.from_at <= $2 AND r.to_at >= $3`, timelineMisfires) +
 		`) AS m JOIN triggers AS t ON t.id = m.trigger_id ORDER BY m.from_at DESC`
 	type missed struct {
 		job int64
-		dispatcher.TimelineMark
+		view.TimelineMark
 	}
 	all, err := collect(ctx, s.read, func(row scanner) (m missed, err error) {
-		m.What = dispatcher.MarkMisfire
+		m.What = view.MarkMisfire
 		err = row.Scan(&m.job, &m.Trigger, instantColumn(&m.ScheduledAt), optionalColumn(&m.Last), &m.Count, &m.Decision)
 		if m.Last != nil && m.Last.Equal(m.ScheduledAt) {
 			m.Last = nil
@@ -190,7 +191,7 @@ func (s *Store) addTimelineMisfires(ctx context.Context, jobs map[int64]*timelin
 
 // addPlanned adds the fires after now of the triggers that nothing keeps from firing. What takes too long to evaluate is left out.
 func (s *Store) addPlanned(
-	ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query dispatcher.TimelineQuery, now time.Time, step time.Duration,
+	ctx context.Context, jobs map[int64]*timelineJob, ids []int64, query view.TimelineQuery, now time.Time, step time.Duration,
 ) error {
 	if !query.To.After(now) {
 		return nil
@@ -206,7 +207,7 @@ func (s *Store) addPlanned(
 	if err != nil {
 		return err
 	}
-	calendars, budget := dispatcher.CompileCalendars(all), dispatcher.NewPlannedBudget(ctx)
+	calendars, budget := dispatcher.CompileCalendars(all), view.NewPlannedBudget(ctx)
 	from := now
 	if query.From.After(now) {
 		from = query.From.Add(-time.Millisecond)
@@ -228,7 +229,7 @@ func (s *Store) addPlanned(
 
 // planned returns the marks of the fires of one trigger.
 func planned(budget *schedule.Budget, job dispatcher.Job, t triggerRow, calendars dispatcher.Calendars, from, to time.Time,
-	step time.Duration) ([]dispatcher.TimelineMark, error) {
+	step time.Duration) ([]view.TimelineMark, error) {
 	job.Triggers = map[string]dispatcher.Trigger{t.name: t.Trigger}
 	s, err := t.Parse(job.Identity(t.name), t.AnchorAt, calendars)
 	if err != nil {
@@ -238,7 +239,7 @@ func planned(budget *schedule.Budget, job dispatcher.Job, t triggerRow, calendar
 		if !t.NextFireTime.After(from) {
 			return nil, nil
 		}
-		return []dispatcher.TimelineMark{{What: dispatcher.MarkPlanned, ScheduledAt: *t.NextFireTime, Count: 1, Trigger: t.name}}, nil
+		return []view.TimelineMark{{What: view.MarkPlanned, ScheduledAt: *t.NextFireTime, Count: 1, Trigger: t.name}}, nil
 	}
-	return dispatcher.PlannedMarks(budget, s, t.name, from, to, step)
+	return view.PlannedMarks(budget, s, t.name, from, to, step)
 }

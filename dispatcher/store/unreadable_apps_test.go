@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -30,7 +32,7 @@ func testUnreadableApp(t *testing.T, s *store.Store, set string) {
 	t.Helper()
 	ctx, change := t.Context(), input.Change{Actor: "test", Now: may1}
 	for _, app := range []string{"bad", "good"} {
-		_, _, err := s.PutApp(ctx, dispatcher.App{Name: app, Enabled: true}, change)
+		_, _, err := s.PutApp(ctx, access.App{Name: app, Enabled: true}, change)
 		must(t, err)
 		one := tick("job", "", may1, "a")
 		one.App = app
@@ -47,7 +49,7 @@ func testUnreadableApp(t *testing.T, s *store.Store, set string) {
 	}
 	one, err := s.App(ctx, "bad")
 	must(t, err)
-	for _, bad := range []dispatcher.App{apps[0], one} {
+	for _, bad := range []access.App{apps[0], one} {
 		if bad.Err == nil || !bad.Bounds.Suspended || !strings.Contains(bad.Bounds.SuspendedReason, "app bad: stored ") {
 			t.Errorf("the app: got error %v, bounds %+v, want it suspended, with the reason", bad.Err, bad.Bounds)
 		}
@@ -63,7 +65,7 @@ func testUnreadableApp(t *testing.T, s *store.Store, set string) {
 	must(t, s.DeleteJob(ctx, "bad", "job", change))
 	must(t, s.DeleteCalendar(ctx, "bad", "holidays", change))
 	must(t, s.DeleteApp(ctx, "bad", change))
-	_, created, err := s.PutApp(ctx, dispatcher.App{Name: "bad", Enabled: true, Bounds: &dispatcher.Bounds{}},
+	_, created, err := s.PutApp(ctx, access.App{Name: "bad", Enabled: true, Bounds: &dispatcher.Bounds{}},
 		input.Change{Actor: "test", Now: may1, Operator: true})
 	if err != nil || !created {
 		t.Errorf("put again by an operator: created %t, %v", created, err)
@@ -75,10 +77,10 @@ func TestUnreadableAppIsMendedByAnOperator(t *testing.T) {
 	t.Parallel()
 	onBoth(t, func(t *testing.T, s *store.Store) {
 		change := input.Change{Actor: "test", Now: may1}
-		_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "bad", Enabled: true}, change)
+		_, _, err := s.PutApp(t.Context(), access.App{Name: "bad", Enabled: true}, change)
 		must(t, err)
 		must(t, store.Exec(t.Context(), s, `UPDATE apps SET bounds = '{' WHERE name = 'bad'`))
-		again := dispatcher.App{Name: "bad", Enabled: true, Description: "changed"}
+		again := access.App{Name: "bad", Enabled: true, Description: "changed"}
 		if _, _, err := s.PutApp(t.Context(), again, change); err == nil || !strings.Contains(err.Error(), "app bad: stored bounds") {
 			t.Errorf("put without bounds: got error %v, want one that names the app", err)
 		}
@@ -106,7 +108,7 @@ func TestUnreadableDefinitionsCanBeListedAndDeleted(t *testing.T) {
 			group.SetDefaults()
 			_, _, err = s.PutGroup(ctx, group, change)
 			must(t, err)
-			alert := dispatcher.Alert{App: "app", Name: name, Jobs: []string{"job"}}
+			alert := alert.Alert{App: "app", Name: name, Jobs: []string{"job"}}
 			alert.SetDefaults()
 			alert.Missed = true
 			alert.Destination.Webhook = &dispatcher.AlertWebhook{

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -34,7 +35,7 @@ func TestUnreadableJobDoesNotHideOthers(t *testing.T) {
 func testUnreadableJob(t *testing.T, s *store.Store, set string) {
 	t.Helper()
 	change := input.Change{Actor: "test"}
-	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	for _, name := range []string{"bad", "good"} {
 		_, _, err := s.PutJob(t.Context(), dispatcher.Job{

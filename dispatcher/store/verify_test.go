@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -24,7 +25,7 @@ func TestVerifyFindsLostAndDoubledRuns(t *testing.T) {
 
 func testVerifyFinds(t *testing.T, s *store.Store) {
 	change := input.Change{Actor: "test", Now: may1}
-	_, _, err := s.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, change)
+	_, _, err := s.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, change)
 	must(t, err)
 	must(t, s.Register(t.Context(), dispatcher.Node{ID: 1}, may1))
 	_, _, err = s.PutJob(t.Context(), dispatcher.Job{

@@ -10,18 +10,20 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
 
 // watched is an app with alerts, as a server has it.
 func watched() tfconfig.Content {
-	var app dispatcher.App
+	var app access.App
 	app.SetDefaults()
 	app.Name = "billing"
-	var standard, every dispatcher.Alert
+	var standard, every alert.Alert
 	standard.SetDefaults()
-	standard.App, standard.Name, standard.Failure = "billing", "channel", &dispatcher.AlertFailures{After: 1}
+	standard.App, standard.Name, standard.Failure = "billing", "channel", &alert.Failures{After: 1}
 	standard.Destination.Webhook = &dispatcher.AlertWebhook{}
 	standard.Destination.Webhook.SetDefaults()
 	standard.Destination.Webhook.URL = "https://hooks.slack.com/"
@@ -31,11 +33,11 @@ func watched() tfconfig.Content {
 	to := from.AddDate(0, 0, 3)
 	every.App, every.Name, every.Description = "billing", "9-every", "all of ${it}"
 	every.Jobs, every.Labels = []string{"nightly"}, input.Labels{"tier": "critical"}
-	every.Failure = &dispatcher.AlertFailures{After: 3, RepeatEvery: 10}
+	every.Failure = &alert.Failures{After: 3, RepeatEvery: 10}
 	every.Missed, every.Recovery, every.LateAfter = true, false, input.Duration(5*time.Minute)
 	every.Objective = true
 	every.OverrunAfter, every.NoSuccessFor = input.Duration(2*time.Hour), input.Duration(26*time.Hour)
-	every.Mutes = []dispatcher.AlertMuteWindow{
+	every.Mutes = []alert.MuteWindow{
 		{Schedule: "0 22 * * *", Duration: input.Duration(8 * time.Hour), Timezone: "Europe/Berlin"}, {From: &from, To: &to},
 	}
 	every.Retry.MaxAttempts = 5
@@ -46,7 +48,7 @@ func watched() tfconfig.Content {
 	topic.Name = "topic"
 	topic.Destination = dispatcher.AlertDestination{SNS: &dispatcher.AlertTopic{TopicARN: "arn:aws:sns:eu-central-1:123456789012:on-call"}}
 	topic.Destination.SNS.SetDefaults()
-	return tfconfig.Content{App: app, Alerts: []dispatcher.Alert{every, standard, topic}}
+	return tfconfig.Content{App: app, Alerts: []alert.Alert{every, standard, topic}}
 }
 
 func TestAlertsAreWrittenCleanAndTheSame(t *testing.T) {
@@ -66,11 +68,11 @@ func TestCompareNamesWhatDiffersInAlerts(t *testing.T) {
 	dir, _ := written(t, watched())
 	server := watched()
 	until := time.Now()
-	server.Alerts[0].Muted, server.Alerts[0].Firing = &dispatcher.AlertMute{Until: &until}, 3 // neither is declared
+	server.Alerts[0].Muted, server.Alerts[0].Firing = &alert.Mute{Until: &until}, 3 // neither is declared
 	server.Alerts[0].Failure.After, server.Alerts[0].LateAfter = 4, 0
 	server.Alerts[0].Mutes = server.Alerts[0].Mutes[:1]
 	server.Alerts[1].Destination.Webhook.Format = "carillon"
-	server.Alerts = append(server.Alerts, dispatcher.Alert{App: "billing", Name: "old"})
+	server.Alerts = append(server.Alerts, alert.Alert{App: "billing", Name: "old"})
 	var got []string
 	for _, d := range compare(t, dir, server) {
 		got = append(got, string(d.Change)+" "+d.Name)

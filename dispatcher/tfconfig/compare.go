@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 )
 
 // Change says how files and server differ about an app, a calendar, an endpoint group, an alert or a job.
@@ -135,8 +137,8 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 	var c comparison
 	there := object
 	switch object := object.(type) {
-	case dispatcher.App:
-		var app dispatcher.App
+	case access.App:
+		var app access.App
 		if app, err = appOf(r); app.Bounds != nil {
 			app.Bounds = new(app.Bounds.WithDefaults(app.Name))
 		}
@@ -151,8 +153,8 @@ func (r *Resource) compare(object any, defaults *dispatcher.JobDefaults) ([]Attr
 		var group dispatcher.EndpointGroup
 		group, err = groupOf(r)
 		declared = group.Resolved()
-	case dispatcher.Alert:
-		var alert dispatcher.Alert
+	case alert.Alert:
+		var alert alert.Alert
 		alert, err = alertOf(r)
 		declared = alert.Resolved()
 	case dispatcher.Job:

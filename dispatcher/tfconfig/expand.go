@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 )
 
 // appDefaults is how attributes of an app begin that are, without it, the app's defaults in the API.
@@ -26,8 +28,8 @@ func withDefaults(root *node) *node {
 }
 
 // appOf returns the app that a resource declares. What is unknown has its default.
-func appOf(r *Resource) (dispatcher.App, error) {
-	var app dispatcher.App
+func appOf(r *Resource) (access.App, error) {
+	var app access.App
 	app.SetDefaults()
 	if defaults := r.root.part("defaults"); defaults != nil {
 		app.Defaults = &dispatcher.JobDefaults{}
@@ -61,25 +63,25 @@ func groupOf(r *Resource) (dispatcher.EndpointGroup, error) {
 }
 
 // alertOf returns the alert that a resource declares.
-func alertOf(r *Resource) (dispatcher.Alert, error) {
-	var alert dispatcher.Alert
-	alert.SetDefaults()
+func alertOf(r *Resource) (alert.Alert, error) {
+	var a alert.Alert
+	a.SetDefaults()
 	if r.root.part("failure") != nil {
-		alert.Failure = &dispatcher.AlertFailures{}
-		alert.Failure.SetDefaults()
+		a.Failure = &alert.Failures{}
+		a.Failure.SetDefaults()
 	}
 	if r.root.part("retry") != nil { // what a given policy leaves out has the default of any policy
-		alert.Retry.SetDefaults()
+		a.Retry.SetDefaults()
 	}
 	if r.root.part("destination").part("webhook") != nil {
-		alert.Destination.Webhook = &dispatcher.AlertWebhook{}
-		alert.Destination.Webhook.SetDefaults()
+		a.Destination.Webhook = &dispatcher.AlertWebhook{}
+		a.Destination.Webhook.SetDefaults()
 	}
 	if r.root.part("destination").part("sns") != nil {
-		alert.Destination.SNS = &dispatcher.AlertTopic{}
-		alert.Destination.SNS.SetDefaults()
+		a.Destination.SNS = &dispatcher.AlertTopic{}
+		a.Destination.SNS.SetDefaults()
 	}
-	return alert, decode(r.root.json(), &alert)
+	return a, decode(r.root.json(), &a)
 }
 
 // utc stands for a time zone that is unknown: without any, a local instant in an expression would be wrong.

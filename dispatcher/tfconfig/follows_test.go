@@ -9,13 +9,14 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
 
 // chain is an app whose jobs follow one another, as a server has it.
 func chain(t *testing.T) tfconfig.Content {
 	t.Helper()
-	var app dispatcher.App
+	var app access.App
 	app.SetDefaults()
 	app.Name = "shop"
 	webhook := func(url string) dispatcher.Target {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
@@ -17,7 +18,7 @@ import (
 // fleet is an app with endpoint groups, as a server has it.
 func fleet(t *testing.T) tfconfig.Content {
 	t.Helper()
-	var app dispatcher.App
+	var app access.App
 	app.SetDefaults()
 	app.Name = "billing"
 	declared := dispatcher.EndpointGroup{App: "billing", Name: "9-workers",

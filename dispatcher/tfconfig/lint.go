@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -14,7 +15,7 @@ import (
 // would refuse or warn of at now.
 func (m *Module) Lint(now time.Time) []Problem {
 	l := linter{found: Module{Problems: slices.Clone(m.Problems)}, now: now,
-		apps: map[string]dispatcher.App{}, calendars: map[string][]dispatcher.Calendar{}, named: map[string]*Resource{}}
+		apps: map[string]access.App{}, calendars: map[string][]dispatcher.Calendar{}, named: map[string]*Resource{}}
 	for _, kind := range []struct {
 		is   string
 		lint func(*Resource) error
@@ -49,7 +50,7 @@ func (m *Module) Lint(now time.Time) []Problem {
 type linter struct {
 	found     Module
 	now       time.Time
-	apps      map[string]dispatcher.App
+	apps      map[string]access.App
 	calendars map[string][]dispatcher.Calendar // by app, those of which everything is known
 	named     map[string]*Resource
 	// unnamedGroups tells that the names of some groups are not known.

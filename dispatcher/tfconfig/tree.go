@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
@@ -88,7 +90,7 @@ func jobTree(job dispatcher.Job, defaults *dispatcher.JobDefaults) (map[string]a
 
 // appWithoutDefaults removes from the tree of an app what has its default.
 func appWithoutDefaults(tree map[string]any) map[string]any {
-	var app dispatcher.App
+	var app access.App
 	app.SetDefaults()
 	tree = flattenDefaults(tree)
 	remove(tree, app)
@@ -131,7 +133,7 @@ func groupWithoutDefaults(tree map[string]any) map[string]any {
 
 // alertWithoutDefaults removes from the tree of an alert what has its default.
 func alertWithoutDefaults(tree map[string]any) (map[string]any, error) {
-	var standard dispatcher.Alert
+	var standard alert.Alert
 	standard.SetDefaults()
 	retry, err := treeOf(standard.Retry)
 	if err != nil {
@@ -142,9 +144,9 @@ func alertWithoutDefaults(tree map[string]any) (map[string]any, error) {
 	}
 	retryWithoutDefaults(tree["retry"])
 	destination, failure := tree["destination"], tree["failure"]
-	remove(tree, dispatcher.Alert{Recovery: true})
+	remove(tree, alert.Alert{Recovery: true})
 	if failure != nil { // an empty one stands for the first failure
-		var f dispatcher.AlertFailures
+		var f alert.Failures
 		f.SetDefaults()
 		remove(failure, f)
 		tree["failure"] = failure

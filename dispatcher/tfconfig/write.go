@@ -17,15 +17,17 @@ import (
 	"github.com/zclconf/go-cty/cty/function/stdlib"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 )
 
 // Content is an app with its calendars, endpoint groups, jobs and alerts, as a server has them.
 type Content struct {
-	App       dispatcher.App
+	App       access.App
 	Calendars []dispatcher.Calendar
 	Groups    []dispatcher.EndpointGroup
 	Jobs      []dispatcher.Job
-	Alerts    []dispatcher.Alert
+	Alerts    []alert.Alert
 }
 
 // Write writes an app as Terraform resources, each with a block that imports it. What is the default is left out.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
@@ -17,7 +18,7 @@ import (
 // content is an app as a server has it.
 func content(t *testing.T) tfconfig.Content {
 	t.Helper()
-	var app dispatcher.App
+	var app access.App
 	app.SetDefaults()
 	app.Name, app.Description = "finance", "pays ${bills}\n\u202e"
 	job := dispatcher.Job{App: "finance", Name: "9-nightly"}

@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // StripQuery names a trigger and how many of its scheduled times are wanted.
@@ -21,8 +22,8 @@ type StripQuery struct {
 // Strip returns the latest and the next scheduled times of a trigger, each with what Explain says of it. It asks the
 // store for all of them at once: for the history of definitions, the misfire decisions and the runs; and once more for each
 // revision of calendars among them. The error is ErrNotFound if the trigger has no history.
-func Strip(ctx context.Context, reader Reader, query StripQuery) (dispatcher.Strip, error) {
-	strip := dispatcher.Strip{App: query.App, Job: query.Job, Trigger: query.Trigger, Cells: []dispatcher.StripCell{}}
+func Strip(ctx context.Context, reader Reader, query StripQuery) (view.Strip, error) {
+	strip := view.Strip{App: query.App, Job: query.Job, Trigger: query.Trigger, Cells: []view.StripCell{}}
 	of, err := readHistory(ctx, reader, ExplainQuery{App: query.App, Job: query.Job, Trigger: query.Trigger, Now: query.Now},
 		time.Time{}, time.Time{})
 	if err != nil {
@@ -59,10 +60,10 @@ func Strip(ctx context.Context, reader Reader, query StripQuery) (dispatcher.Str
 }
 
 // fit puts cells in order, each once, and leaves out what is more than asked for.
-func fit(cells []dispatcher.StripCell, now time.Time, query StripQuery) []dispatcher.StripCell {
-	slices.SortStableFunc(cells, func(a, b dispatcher.StripCell) int { return a.ScheduledAt.Compare(b.ScheduledAt) })
-	cells = slices.CompactFunc(cells, func(a, b dispatcher.StripCell) bool { return a.ScheduledAt.Equal(b.ScheduledAt) })
-	next := slices.IndexFunc(cells, func(c dispatcher.StripCell) bool { return c.ScheduledAt.After(now) })
+func fit(cells []view.StripCell, now time.Time, query StripQuery) []view.StripCell {
+	slices.SortStableFunc(cells, func(a, b view.StripCell) int { return a.ScheduledAt.Compare(b.ScheduledAt) })
+	cells = slices.CompactFunc(cells, func(a, b view.StripCell) bool { return a.ScheduledAt.Equal(b.ScheduledAt) })
+	next := slices.IndexFunc(cells, func(c view.StripCell) bool { return c.ScheduledAt.After(now) })
 	if next < 0 {
 		next = len(cells)
 	}
@@ -120,38 +121,38 @@ func (of *explained) gather(ctx context.Context, reader Reader, misfires []dispa
 
 // cells returns the cells of one time, or of a stretch: one for it all if its first and its last time have the same
 // explanation, otherwise one for each of the two.
-func (of *explained) cells(ctx context.Context, s stretch) ([]dispatcher.StripCell, error) {
+func (of *explained) cells(ctx context.Context, s stretch) ([]view.StripCell, error) {
 	first, err := of.cell(ctx, s.first)
 	if err != nil || s.last.Equal(s.first) {
-		return []dispatcher.StripCell{first}, err
+		return []view.StripCell{first}, err
 	}
 	last, err := of.cell(ctx, s.last)
 	if err != nil {
 		return nil, err
 	}
-	nothing := first.What == dispatcher.CellExcluded || first.What == dispatcher.CellNone
+	nothing := first.What == view.CellExcluded || first.What == view.CellNone
 	if nothing && first.What == last.What && first.Why == last.Why {
 		first.Until = &s.last
-		return []dispatcher.StripCell{first}, nil
+		return []view.StripCell{first}, nil
 	}
-	return []dispatcher.StripCell{first, last}, nil
+	return []view.StripCell{first, last}, nil
 }
 
 // cellKinds are the kinds of cell by verdict.
-var cellKinds = map[Verdict]dispatcher.CellKind{
-	VerdictRun: dispatcher.CellRun, VerdictMisfire: dispatcher.CellMisfire, VerdictOpen: dispatcher.CellWaiting,
-	VerdictPlanned: dispatcher.CellPlanned, VerdictNone: dispatcher.CellNone, VerdictMissing: dispatcher.CellMissing,
-	VerdictUnknown: dispatcher.CellUnknown,
+var cellKinds = map[Verdict]view.CellKind{
+	VerdictRun: view.CellRun, VerdictMisfire: view.CellMisfire, VerdictOpen: view.CellWaiting,
+	VerdictPlanned: view.CellPlanned, VerdictNone: view.CellNone, VerdictMissing: view.CellMissing,
+	VerdictUnknown: view.CellUnknown,
 }
 
-func (of *explained) cell(ctx context.Context, at time.Time) (dispatcher.StripCell, error) {
+func (of *explained) cell(ctx context.Context, at time.Time) (view.StripCell, error) {
 	e, err := of.explain(ctx, at)
 	if err != nil {
-		return dispatcher.StripCell{}, err
+		return view.StripCell{}, err
 	}
-	cell := dispatcher.StripCell{ScheduledAt: at, What: cellKinds[e.Verdict], Why: e.Reason, Revision: e.Revision}
+	cell := view.StripCell{ScheduledAt: at, What: cellKinds[e.Verdict], Why: e.Reason, Revision: e.Revision}
 	if e.excluded && e.Verdict == VerdictNone {
-		cell.What = dispatcher.CellExcluded
+		cell.What = view.CellExcluded
 	}
 	run := e.Run
 	if e.Misfire != nil {
@@ -162,7 +163,7 @@ func (of *explained) cell(ctx context.Context, at time.Time) (dispatcher.StripCe
 	}
 	cell.Run, cell.State, cell.Class = run.ID, run.State, run.Class
 	if e.Run != nil && run.State == dispatcher.RunSkipped {
-		cell.What = dispatcher.CellSkipped
+		cell.What = view.CellSkipped
 	}
 	if run.StartedAt != nil {
 		cell.Late = input.Duration(run.StartedAt.Sub(run.ScheduledAt))

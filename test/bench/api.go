@@ -9,7 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -42,7 +42,7 @@ func startAPI(ctx context.Context, dir string) (*apiNode, error) {
 	go func() { _ = a.server.Serve(listener) }() // says that it was closed
 	secret, hash := api.NewToken()
 	a.token = secret
-	token := dispatcher.APIToken{ID: api.NewTokenID(), Name: "bench", Hash: hash, Scopes: dispatcher.Scopes()}
+	token := access.APIToken{ID: api.NewTokenID(), Name: "bench", Hash: hash, Scopes: access.Scopes()}
 	if err := n.store.CreateToken(ctx, token); err != nil {
 		return nil, errors.Join(err, a.close())
 	}

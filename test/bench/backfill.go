@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -129,8 +130,8 @@ func latenciesAfter(ctx context.Context, wait time.Duration, processes ...*proce
 // beginBackfill begins the backfill of a job that fires each minute.
 func (b *bench) beginBackfill(ctx context.Context, s *store.Store) (id string, err error) {
 	to := time.Now().UTC().Truncate(time.Minute).Add(-time.Hour)
-	spec := dispatcher.BackfillSpec{From: to.Add(-time.Duration(b.Instants-1) * time.Minute), To: to, Concurrency: backfillConcurrency,
-		Pace: input.Duration(b.Pace), Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip}
+	spec := repeat.BackfillSpec{From: to.Add(-time.Duration(b.Instants-1) * time.Minute), To: to, Concurrency: backfillConcurrency,
+		Pace: input.Duration(b.Pace), Order: repeat.BackfillOldestFirst, Existing: repeat.ExistingSkip}
 	job, err := s.Job(ctx, "past", "job-0")
 	if err != nil {
 		return "", err
@@ -144,7 +145,7 @@ func (b *bench) beginBackfill(ctx context.Context, s *store.Store) (id string, e
 }
 
 // awaitBackfill waits until so many runs of a backfill have succeeded, or it has ended.
-func (b *bench) awaitBackfill(ctx context.Context, s *store.Store, id string, runs int) (f dispatcher.Backfill, err error) {
+func (b *bench) awaitBackfill(ctx context.Context, s *store.Store, id string, runs int) (f repeat.Backfill, err error) {
 	for patience := time.Now().Add(backfillPatience); time.Now().Before(patience); {
 		if f, err = s.Backfill(ctx, "past", id); err != nil || f.State.Ended() || f.Succeeded >= runs && runs < b.Instants {
 			return f, err

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/crowd"
@@ -91,9 +92,9 @@ func (b *bench) people(ctx context.Context) ([]viewer, error) {
 		{name: "reader of a small app", app: crowd.Small}}
 	for i := range people {
 		secret, hash := api.NewToken()
-		token := dispatcher.APIToken{ID: api.NewTokenID(), Name: fmt.Sprintf("person-%d", i), Hash: hash, Scopes: dispatcher.Scopes()}
+		token := access.APIToken{ID: api.NewTokenID(), Name: fmt.Sprintf("person-%d", i), Hash: hash, Scopes: access.Scopes()}
 		if !people[i].operator {
-			token.Scopes = []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}
+			token.Scopes = []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite}
 			token.Apps = []string{people[i].app}
 		}
 		if err := s.CreateToken(ctx, token); err != nil {

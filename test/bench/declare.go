@@ -8,6 +8,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -39,7 +40,7 @@ func declare(ctx context.Context, database string, d declaration) (err error) {
 		return err
 	}
 	defer s.Close()
-	if _, _, err := s.PutApp(ctx, dispatcher.App{Name: d.app, Enabled: true, Bounds: &boundless}, byBench); err != nil {
+	if _, _, err := s.PutApp(ctx, access.App{Name: d.app, Enabled: true, Bounds: &boundless}, byBench); err != nil {
 		return err
 	}
 	group, ctx := errgroup.WithContext(ctx)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
 
@@ -97,9 +98,9 @@ func (b *bench) alert(ctx context.Context, url string) error {
 		return err
 	}
 	defer s.Close()
-	a := dispatcher.Alert{App: "crowd", Name: "all"}
+	a := alert.Alert{App: "crowd", Name: "all"}
 	a.SetDefaults()
-	a.Failure = &dispatcher.AlertFailures{After: 1}
+	a.Failure = &alert.Failures{After: 1}
 	a.Destination.Webhook = &dispatcher.AlertWebhook{}
 	a.Destination.Webhook.SetDefaults()
 	a.Destination.Webhook.URL = url

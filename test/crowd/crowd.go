@@ -14,6 +14,8 @@ import (
 	_ "github.com/jackc/pgx/v5/stdlib" // the driver pgx; the store brings that of SQLite
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -136,7 +138,7 @@ func (c *Crowd) declare(ctx context.Context, database string) error {
 	}
 	change := input.Change{Actor: "crowd", Operator: true, Now: c.Now.Add(-Days * day)}
 	for n := range apps {
-		_, _, err := s.PutApp(ctx, dispatcher.App{Name: fmt.Sprintf("app%02d", n), Enabled: true, Bounds: &dispatcher.Bounds{
+		_, _, err := s.PutApp(ctx, access.App{Name: fmt.Sprintf("app%02d", n), Enabled: true, Bounds: &dispatcher.Bounds{
 			Quotas: dispatcher.Quotas{Jobs: 1_000_000, Triggers: 1_000_000},
 		}, Retention: input.Duration((Days + 10) * day)}, change)
 		if err != nil {
@@ -165,15 +167,15 @@ func (c *Crowd) declareOthers(ctx context.Context, s *store.Store, change input.
 			for at := range 100 {
 				group.Endpoints[fmt.Sprintf("endpoint-%03d", at)] = dispatcher.StaticEndpoint{URL: fmt.Sprintf("https://host%d.example.com", at)}
 			}
-			alert := dispatcher.Alert{App: app, Name: fmt.Sprintf("alert-%02d", n), Jobs: []string{model}}
-			alert.SetDefaults()
-			alert.Failure = &dispatcher.AlertFailures{After: 1}
-			alert.Destination.Webhook = &dispatcher.AlertWebhook{}
-			alert.Destination.Webhook.SetDefaults()
-			alert.Destination.Webhook.URL = "https://example.com/alerts"
+			a := alert.Alert{App: app, Name: fmt.Sprintf("alert-%02d", n), Jobs: []string{model}}
+			a.SetDefaults()
+			a.Failure = &alert.Failures{After: 1}
+			a.Destination.Webhook = &dispatcher.AlertWebhook{}
+			a.Destination.Webhook.SetDefaults()
+			a.Destination.Webhook.URL = "https://example.com/alerts"
 			_, _, calendarErr := s.PutCalendar(ctx, calendar, change)
 			_, _, groupErr := s.PutGroup(ctx, group, change)
-			_, _, alertErr := s.PutAlert(ctx, alert, change)
+			_, _, alertErr := s.PutAlert(ctx, a, change)
 			if err := errors.Join(calendarErr, groupErr, alertErr); err != nil {
 				return err
 			}

@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/freeport"
 	"github.com/carillon-dev/carillon/test/need"
@@ -220,7 +221,7 @@ func rings(t *testing.T) (url string, came <-chan *http.Request) {
 // everySecond declares a job that calls url each second.
 func (n *node) everySecond(t *testing.T, url string) {
 	t.Helper()
-	if _, err := n.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}); err != nil {
+	if _, err := n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}); err != nil {
 		t.Fatal(err)
 	}
 	job := dispatcher.Job{App: "shop", Name: "ring", Enabled: true, Triggers: map[string]dispatcher.Trigger{}}

@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/postgres"
@@ -86,7 +87,7 @@ func (w *world) declare(ctx context.Context, o options) error {
 	}
 	defer s.Close()
 	change := input.Change{Actor: "rollout"}
-	if _, _, err := s.PutApp(ctx, dispatcher.App{Name: appName, Enabled: true}, change); err != nil {
+	if _, _, err := s.PutApp(ctx, access.App{Name: appName, Enabled: true}, change); err != nil {
 		return err
 	}
 	for i := range shortJobs {

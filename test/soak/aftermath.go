@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -107,7 +108,7 @@ func (w *world) varyLabels(ctx context.Context) error {
 // retire deletes an app that once kept its history for ten years.
 func (w *world) retire(ctx context.Context) error {
 	return w.inOld(ctx, func(s *store.Store) error {
-		app := dispatcher.App{
+		app := access.App{
 			Name: retired, Enabled: true, Retention: input.Duration(dispatcher.MaxRetention), Bounds: boundless(),
 		}
 		if _, _, err := s.PutApp(ctx, app, bySoak()); err != nil {

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -70,7 +71,7 @@ func (w *world) declareKind(ctx context.Context, k kind) error {
 	if k.change != nil {
 		k.change(&job)
 	}
-	app := dispatcher.App{Name: k.app, Retention: input.Duration(k.retention)}
+	app := access.App{Name: k.app, Retention: input.Duration(k.retention)}
 	if err := w.old.declare(ctx, app, []dispatcher.Job{job}); err != nil {
 		return err
 	}
@@ -96,7 +97,7 @@ func (w *world) declareNeighbours(ctx context.Context) error {
 		{hanging, w.hangingJobs(), w.targets.hanging, beat, func(*dispatcher.Job) {}},
 	} {
 		jobs := singles(crowd.app, crowd.jobs, crowd.url, crowd.every, crowd.change)
-		if err := w.old.declare(ctx, dispatcher.App{Name: crowd.app}, jobs); err != nil {
+		if err := w.old.declare(ctx, access.App{Name: crowd.app}, jobs); err != nil {
 			return fmt.Errorf("app %s: %w", crowd.app, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -65,10 +66,10 @@ func far() time.Time { return time.Now().Add(24 * time.Hour).UTC().Truncate(time
 // declareBoth declares what both databases have.
 func (w *world) declareBoth(ctx context.Context) error {
 	for _, d := range w.both() {
-		if err := d.declare(ctx, dispatcher.App{Name: healthy}, jobsOf(healthy, w.rate, w.targets.working, time.Second)); err != nil {
+		if err := d.declare(ctx, access.App{Name: healthy}, jobsOf(healthy, w.rate, w.targets.working, time.Second)); err != nil {
 			return err
 		}
-		if err := d.declare(ctx, dispatcher.App{Name: probe}, jobsOf(probe, w.probes(), w.targets.working, time.Second)); err != nil {
+		if err := d.declare(ctx, access.App{Name: probe}, jobsOf(probe, w.probes(), w.targets.working, time.Second)); err != nil {
 			return err
 		}
 	}
@@ -76,7 +77,7 @@ func (w *world) declareBoth(ctx context.Context) error {
 }
 
 // declare puts an app and its jobs, as users do.
-func (d *database) declare(ctx context.Context, app dispatcher.App, jobs []dispatcher.Job) (err error) {
+func (d *database) declare(ctx context.Context, app access.App, jobs []dispatcher.Job) (err error) {
 	s, err := store.Open(ctx, d.url, store.Options{})
 	if err != nil {
 		return err

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/freeport"
@@ -110,19 +110,19 @@ func (w *world) makeTokens(ctx context.Context) error {
 	for _, token := range []struct {
 		secret *string
 		name   string
-		scopes []dispatcher.Scope
+		scopes []access.Scope
 		apps   []string
 	}{
-		{&w.operator, "operator", dispatcher.Scopes(), nil},
-		{&w.owner, "owner", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}, []string{appName}},
-		{&w.intruder, "intruder", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite, dispatcher.ScopeExport,
-			dispatcher.ScopeImport}, []string{hostileName, importedName, chainedName}},
-		{&w.dawdler, "dawdler", []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeExport},
+		{&w.operator, "operator", access.Scopes(), nil},
+		{&w.owner, "owner", []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite}, []string{appName}},
+		{&w.intruder, "intruder", []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeWrite, access.ScopeExport,
+			access.ScopeImport}, []string{hostileName, importedName, chainedName}},
+		{&w.dawdler, "dawdler", []access.Scope{access.ScopeRead, access.ScopeRun, access.ScopeExport},
 			[]string{slowName}},
 	} {
 		secret, hash := api.NewToken()
 		*token.secret = secret
-		if err := s.CreateToken(ctx, dispatcher.APIToken{
+		if err := s.CreateToken(ctx, access.APIToken{
 			ID: token.name, Name: token.name, Hash: hash, Scopes: token.scopes, Apps: token.apps,
 		}); err != nil {
 			return err

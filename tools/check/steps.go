@@ -41,7 +41,9 @@ func (s step) touchedBy(file string) bool {
 const everything = ""
 
 // domain are the paths of the rooms of the domain, which does no I/O.
-func domain() []string { return []string{"dispatcher/*.go", "dispatcher/input/"} }
+func domain() []string {
+	return []string{"dispatcher/*.go", "dispatcher/input/", "dispatcher/alert/", "dispatcher/access/", "dispatcher/repeat/", "dispatcher/view/"}
+}
 
 // Folders that several steps have to do with.
 func firing() []string {

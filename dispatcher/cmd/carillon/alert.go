@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -37,27 +37,27 @@ func (l *alertListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	all, err := ofApps(ctx, api, l.App, func(app string) ([]dispatcher.Alert, error) { return alertsOf(ctx, api, app) })
+	all, err := ofApps(ctx, api, l.App, func(app string) ([]alert.Alert, error) { return alertsOf(ctx, api, app) })
 	if err != nil {
 		return err
 	}
 	titles := "ALERT\tJOBS\tWATCHES\tNOTIFIES\tFIRING\tMUTED UNTIL\tREVISION"
-	return printList(l.outputFlags, c, all, titles, func(a dispatcher.Alert) []any {
+	return printList(l.outputFlags, c, all, titles, func(a alert.Alert) []any {
 		return []any{a.App + "/" + a.Name, selectionOf(a), strings.Join(watchedBy(a), ", "), destinationOf(a), a.Firing, mutedUntil(a.Muted),
 			a.Revision}
 	})
 }
 
 // alertsOf reads the alerts of an app.
-func alertsOf(ctx context.Context, api *client.Client, app string) ([]dispatcher.Alert, error) {
-	alerts, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Alert], error) {
+func alertsOf(ctx context.Context, api *client.Client, app string) ([]alert.Alert, error) {
+	alerts, _, err := allPages(0, func(page input.Page) (client.List[alert.Alert], error) {
 		return api.Alerts(ctx, app, page)
 	})
 	return alerts, err
 }
 
 // selectionOf says which jobs an alert is about.
-func selectionOf(a dispatcher.Alert) string {
+func selectionOf(a alert.Alert) string {
 	if a.IsDefault() {
 		return "all others"
 	}
@@ -69,7 +69,7 @@ func selectionOf(a dispatcher.Alert) string {
 }
 
 // watchedBy says what an alert watches.
-func watchedBy(a dispatcher.Alert) []string {
+func watchedBy(a alert.Alert) []string {
 	var all []string
 	if f := a.Failure; f != nil {
 		text := "failure"
@@ -99,7 +99,7 @@ func watchedBy(a dispatcher.Alert) []string {
 }
 
 // destinationOf says where an alert sends its notifications.
-func destinationOf(a dispatcher.Alert) string {
+func destinationOf(a alert.Alert) string {
 	if w := a.Destination.Webhook; w != nil {
 		return fmt.Sprintf("%s by %s", w.URL, w.Format)
 	}
@@ -110,7 +110,7 @@ func destinationOf(a dispatcher.Alert) string {
 }
 
 // mutedUntil says how long an alert is muted; empty: it is not.
-func mutedUntil(m *dispatcher.AlertMute) any {
+func mutedUntil(m *alert.Mute) any {
 	switch {
 	case m == nil:
 		return ""
@@ -133,7 +133,7 @@ func (a *alertFlags) open(ctx context.Context) (api *client.Client, app, alert s
 }
 
 // print prints an alert, or for people what was done.
-func (a *alertFlags) print(c console, alert dispatcher.Alert, said string) error {
+func (a *alertFlags) print(c console, alert alert.Alert, said string) error {
 	if a.Output != outputTable {
 		return printObject(a.outputFlags, c, alert, nil)
 	}
@@ -178,7 +178,7 @@ func (s *alertShowCommand) Run(ctx context.Context, c console) error {
 }
 
 // windowOf says when a mute window is.
-func windowOf(m dispatcher.AlertMuteWindow) string {
+func windowOf(m alert.MuteWindow) string {
 	if m.From != nil && m.To != nil {
 		return input.FormatInstant(*m.From) + " to " + input.FormatInstant(*m.To)
 	}
@@ -209,9 +209,9 @@ func (f *alertFiringCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	all, err := ofApps(ctx, api, f.App, func(app string) ([]dispatcher.AlertState, error) {
-		query := dispatcher.AlertStateQuery{App: app, Alert: f.Alert, Job: f.Job, Firing: true}
-		states, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.AlertState], error) {
+	all, err := ofApps(ctx, api, f.App, func(app string) ([]alert.State, error) {
+		query := alert.StateQuery{App: app, Alert: f.Alert, Job: f.Job, Firing: true}
+		states, _, err := allPages(0, func(page input.Page) (client.List[alert.State], error) {
 			query.Page = page
 			return api.AlertStates(ctx, query)
 		})
@@ -224,9 +224,9 @@ func (f *alertFiringCommand) Run(ctx context.Context, c console) error {
 }
 
 // printStates prints states of alerts.
-func printStates(o outputFlags, c console, all []dispatcher.AlertState) error {
+func printStates(o outputFlags, c console, all []alert.State) error {
 	titles := "ALERT\tJOB\tCONDITION\tSINCE\tCOUNT\tNOTIFICATION\tACKNOWLEDGED BY\tRUN\tERROR"
-	return printList(o, c, all, titles, func(s dispatcher.AlertState) []any {
+	return printList(o, c, all, titles, func(s alert.State) []any {
 		by := "-"
 		if s.Acknowledged != nil {
 			by = s.Acknowledged.By
@@ -236,7 +236,7 @@ func printStates(o outputFlags, c console, all []dispatcher.AlertState) error {
 }
 
 // notificationOf says what became of the latest notification of a state.
-func notificationOf(s dispatcher.AlertState) string {
+func notificationOf(s alert.State) string {
 	switch n := s.Notification; {
 	case s.MutedUntil != nil:
 		return "muted"
@@ -273,11 +273,11 @@ func (e *alertEventsCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	var all []dispatcher.AlertEvent
+	var all []alert.Event
 	more := false
 	for _, app := range apps {
-		query := dispatcher.AlertEventQuery{App: app, Alert: e.Alert, Job: e.Job, From: from, To: to}
-		found, others, err := allPages(e.Limit, func(page input.Page) (client.List[dispatcher.AlertEvent], error) {
+		query := alert.EventQuery{App: app, Alert: e.Alert, Job: e.Job, From: from, To: to}
+		found, others, err := allPages(e.Limit, func(page input.Page) (client.List[alert.Event], error) {
 			query.Page = page
 			return api.AlertEvents(ctx, query)
 		})
@@ -286,9 +286,9 @@ func (e *alertEventsCommand) Run(ctx context.Context, c console) error {
 		}
 		all, more = append(all, found...), more || others
 	}
-	all = cut(c, all, e.Limit, more, func(one dispatcher.AlertEvent) time.Time { return one.At })
+	all = cut(c, all, e.Limit, more, func(one alert.Event) time.Time { return one.At })
 	titles := "AT\tALERT\tJOB\tCONDITION\tTRANSITION\tCOUNT\tNOTIFIED\tBY\tRUN\tERROR"
-	return printList(e.outputFlags, c, all, titles, func(one dispatcher.AlertEvent) []any {
+	return printList(e.outputFlags, c, all, titles, func(one alert.Event) []any {
 		notified := "yes"
 		if !one.Notified {
 			notified = "no, " + strings.ReplaceAll(string(one.Kept), "_", " ")

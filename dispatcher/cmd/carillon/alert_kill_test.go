@@ -13,6 +13,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -76,8 +78,8 @@ func TestKillBetweenAnyTwoStepsOfAnAlertTellsEachTransitionOnce(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
-		p.declare(t, n, dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 1, RepeatEvery: 1}, Missed: true})
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
+		p.declare(t, n, alert.AlertConditionsOf{Failure: &alert.Failures{After: 1, RepeatEvery: 1}, Missed: true})
 		seldom := webhookJob("kill", "missed", p.URL+"/ok", map[string]string{"a": "0/2 * * * * ?"})
 		often := seldom.Triggers["a"]
 		often.MisfireAfter, often.MisfirePolicy = input.Duration(time.Second), dispatcher.Skip // while there is no node
@@ -123,8 +125,8 @@ func TestKillBetweenAnyTwoStepsOfTheWatchOfAlertsTellsALateFireOnce(t *testing.T
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
-		p.declare(t, n, dispatcher.AlertConditionsOf{LateAfter: input.Duration(time.Second)})
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
+		p.declare(t, n, alert.AlertConditionsOf{LateAfter: input.Duration(time.Second)})
 		late := webhookJob("kill", "late", p.URL+"/ok", map[string]string{"a": "0/2 * * * * ?"})
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), late, client.Condition{}))
 		n.kill()
@@ -146,16 +148,16 @@ func TestKillBetweenAnyTwoStepsOfTheWatchOfAlertsTellsALateFireOnce(t *testing.T
 }
 
 // declare declares the one alert.
-func (p *pagerServer) declare(t *testing.T, n *node, watches dispatcher.AlertConditionsOf) {
+func (p *pagerServer) declare(t *testing.T, n *node, watches alert.AlertConditionsOf) {
 	t.Helper()
-	alert := dispatcher.Alert{App: "kill", Name: "pager"}
-	alert.SetDefaults()
-	alert.AlertConditionsOf = watches
-	alert.Destination.Webhook = &dispatcher.AlertWebhook{}
-	alert.Destination.Webhook.SetDefaults()
-	alert.Destination.Webhook.URL = p.URL + "/pager"
-	alert.Retry.Base, alert.Retry.Cap = input.Duration(time.Second), input.Duration(time.Second)
-	must[dispatcher.Alert](t)(n.PutAlert(t.Context(), alert, client.Condition{}))
+	a := alert.Alert{App: "kill", Name: "pager"}
+	a.SetDefaults()
+	a.AlertConditionsOf = watches
+	a.Destination.Webhook = &dispatcher.AlertWebhook{}
+	a.Destination.Webhook.SetDefaults()
+	a.Destination.Webhook.URL = p.URL + "/pager"
+	a.Retry.Base, a.Retry.Cap = input.Duration(time.Second), input.Duration(time.Second)
+	must[alert.Alert](t)(n.PutAlert(t.Context(), a, client.Condition{}))
 }
 
 // checkTold waits until everything has ended. It compares the transitions of failures, which tell of each, with the runs of the
@@ -164,11 +166,11 @@ func (p *pagerServer) declare(t *testing.T, n *node, watches dispatcher.AlertCon
 // and not told. It returns how many transitions there are of each condition.
 func (p *pagerServer) checkTold(t *testing.T, n *node) map[dispatcher.AlertCondition]int {
 	t.Helper()
-	var events []dispatcher.AlertEvent
+	var events []alert.Event
 	var runs []dispatcher.Run
 	cancelled := 0
 	until(t, "all runs to end, and as many transitions as failures", func() bool {
-		list, err := n.AlertEvents(t.Context(), dispatcher.AlertEventQuery{App: "kill", Page: input.Page{Limit: 1000}})
+		list, err := n.AlertEvents(t.Context(), alert.EventQuery{App: "kill", Page: input.Page{Limit: 1000}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -231,7 +233,7 @@ func failures(runs []dispatcher.Run) (ids []string) {
 }
 
 // toldFailures returns the runs that events tell of as failed, in the order of their ids.
-func toldFailures(events []dispatcher.AlertEvent) (ids []string) {
+func toldFailures(events []alert.Event) (ids []string) {
 	for _, e := range events {
 		if e.Condition == dispatcher.AlertFailure && e.Transition != dispatcher.AlertResolved {
 			ids = append(ids, e.Run)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -51,11 +52,11 @@ func (a *alertAcknowledgeCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	api, app, alert, err := a.open(ctx)
+	api, app, one, err := a.open(ctx)
 	if err != nil {
 		return err
 	}
-	states, err := api.AcknowledgeAlert(ctx, app, alert, dispatcher.AlertAcknowledgement{
+	states, err := api.AcknowledgeAlert(ctx, app, one, alert.Acknowledgement{
 		Job: a.Job, Condition: dispatcher.AlertCondition(a.Condition), Until: until, Reason: a.Reason,
 	})
 	if err != nil {
@@ -96,7 +97,7 @@ func (m *alertMuteCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	alert, err := api.MuteAlert(ctx, app, name, dispatcher.AlertMute{Until: until, Reason: m.Reason})
+	alert, err := api.MuteAlert(ctx, app, name, alert.Mute{Until: until, Reason: m.Reason})
 	if err != nil {
 		return err
 	}

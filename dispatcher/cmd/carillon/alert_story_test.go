@@ -18,6 +18,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -264,7 +265,7 @@ func TestSecretsOfAlertsStayInside(t *testing.T) {
 		"alert events --app shop -o json", "run list --app shop -o json", "audit -o json", "export shop"} {
 		all[command] = w.says(t, command)
 	}
-	type list = struct{ Items []dispatcher.AlertState }
+	type list = struct{ Items []alert.State }
 	states := must[list](t)(decoded[list](all["alert firing shop -o json"]))
 	for _, s := range states.Items {
 		if s.Notification != nil {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -68,7 +69,7 @@ func (e *appExportCommand) Run(ctx context.Context, c console) error {
 }
 
 // storedSecrets returns the secrets whose values an export leaves out: what has them, and where.
-func storedSecrets(export dispatcher.Export) (all []string) {
+func storedSecrets(export access.Export) (all []string) {
 	add := func(owner, name, below string, secrets map[string]dispatcher.Secret) {
 		for path, secret := range secrets {
 			if secret.Stored {
@@ -90,10 +91,10 @@ func storedSecrets(export dispatcher.Export) (all []string) {
 }
 
 // disabled disables the app, and exports it.
-func (e *appExportCommand) disabled(ctx context.Context, api *client.Client, app dispatcher.App) (dispatcher.Export, error) {
+func (e *appExportCommand) disabled(ctx context.Context, api *client.Client, app access.App) (access.Export, error) {
 	if app.Enabled {
 		if _, err := api.PatchApp(ctx, e.App, false, client.Condition{}); err != nil {
-			return dispatcher.Export{}, err
+			return access.Export{}, err
 		}
 	}
 	return e.export(ctx, api)
@@ -112,7 +113,7 @@ func (e *appExportCommand) enable(ctx context.Context, api *client.Client) error
 }
 
 // export asks until the app can be exported.
-func (e *appExportCommand) export(ctx context.Context, api *client.Client) (dispatcher.Export, error) {
+func (e *appExportCommand) export(ctx context.Context, api *client.Client) (access.Export, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.Timeout.Std())
 	defer cancel()
 	var why error // the app cannot be exported yet

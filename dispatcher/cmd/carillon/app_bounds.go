@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -57,7 +59,7 @@ func (s *appShowCommand) Run(ctx context.Context, c console) error {
 }
 
 // appLines are the lines that show an app, as name and value.
-func appLines(app dispatcher.App) [][2]string {
+func appLines(app access.App) [][2]string {
 	b, used := app.Bounds, app.Usage
 	state := map[bool]string{true: "enabled", false: "disabled by its owner"}[app.Enabled]
 	if b.Suspended {
@@ -111,9 +113,9 @@ func suspendedBy(s dispatcher.Suspension) string {
 }
 
 // outside finds the jobs of an app that are outside its bounds, or whose endpoint groups are, and the alerts that are.
-func outside(ctx context.Context, api *client.Client, app dispatcher.App) (*dispatcher.Breaks, error) {
+func outside(ctx context.Context, api *client.Client, app access.App) (*access.Breaks, error) {
 	const page = 100
-	bounds, breaks := app.Bounds.WithDefaults(app.Name), &dispatcher.Breaks{}
+	bounds, breaks := app.Bounds.WithDefaults(app.Name), &access.Breaks{}
 	groups := map[string]error{} // what is wrong with them
 	for cursor := ""; ; {
 		of, err := api.Groups(ctx, app.Name, input.Page{Limit: page, Cursor: cursor})
@@ -127,7 +129,7 @@ func outside(ctx context.Context, api *client.Client, app dispatcher.App) (*disp
 			break
 		}
 	}
-	alerts, err := api.Alerts(ctx, app.Name, input.Page{Limit: dispatcher.MaxAlerts})
+	alerts, err := api.Alerts(ctx, app.Name, input.Page{Limit: alert.Max})
 	if err != nil {
 		return nil, err
 	}
@@ -156,7 +158,7 @@ func outside(ctx context.Context, api *client.Client, app dispatcher.App) (*disp
 }
 
 // sayBreaks lists the jobs and alerts outside the bounds of their app.
-func sayBreaks(w io.Writer, breaks *dispatcher.Breaks) {
+func sayBreaks(w io.Writer, breaks *access.Breaks) {
 	if breaks.None() {
 		return
 	}
@@ -192,7 +194,7 @@ func (b *appBoundsCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	var app dispatcher.App
+	var app access.App
 	if b.Set == "" {
 		app, err = api.App(ctx, b.App)
 	} else {

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -42,7 +44,7 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 			}
 			return dispatcher.Run{}
 		}
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "books", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "books", Enabled: true}, client.Condition{}))
 		named := strings.Replace(r.URL, "127.0.0.1", "localhost", 1)
 		for name, url := range map[string]string{"fine": r.URL, "broken": named} {
 			must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("books", name, url, map[string]string{"t": "rate(1s)"}), client.Condition{}))
@@ -51,11 +53,11 @@ func TestOperatorBoundsAndSuspendsAnApp(t *testing.T) {
 			return latest("fine").State == dispatcher.RunSucceeded && latest("broken").State == dispatcher.RunSucceeded
 		})
 
-		alert := dispatcher.Alert{App: "books", Name: "on-call"}
-		alert.Failure = &dispatcher.AlertFailures{}
-		alert.Destination.Webhook = &dispatcher.AlertWebhook{Webhook: dispatcher.Webhook{URL: named}}
-		alert.Destination.Webhook.SetDefaults()
-		must[dispatcher.Alert](t)(n.PutAlert(t.Context(), alert, client.Condition{}))
+		a := alert.Alert{App: "books", Name: "on-call"}
+		a.Failure = &alert.Failures{}
+		a.Destination.Webhook = &dispatcher.AlertWebhook{Webhook: dispatcher.Webhook{URL: named}}
+		a.Destination.Webhook.SetDefaults()
+		must[alert.Alert](t)(n.PutAlert(t.Context(), a, client.Condition{}))
 
 		file := filepath.Join(t.TempDir(), "bounds.json")
 		if err := os.WriteFile(file, []byte(`{"egress": {"hosts": ["127.0.0.1"]}}`), 0o600); err != nil {

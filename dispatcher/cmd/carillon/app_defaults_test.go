@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -18,7 +19,7 @@ func TestDefaultsOfAnAppAreSetAndFillJobs(t *testing.T) {
 	database := "sqlite:" + filepath.Join(dir, "carillon.db")
 	n := startNode(t, database, newToken(t, database))
 	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "books", Enabled: true, Description: "stays"}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "books", Enabled: true, Description: "stays"}, client.Condition{}))
 	defaults := func(content string) (string, string, int) {
 		t.Helper()
 		file := filepath.Join(dir, "defaults.json")
@@ -49,7 +50,7 @@ func TestDefaultsOfAnAppAreSetAndFillJobs(t *testing.T) {
 	if out, errs, code := defaults(`{}`); code != 0 || strings.TrimSpace(out) != "{}" {
 		t.Errorf("exit %d: %s%s", code, out, errs)
 	}
-	app := must[dispatcher.App](t)(n.App(t.Context(), "books"))
+	app := must[access.App](t)(n.App(t.Context(), "books"))
 	if app.Defaults != nil || app.Description != "stays" {
 		t.Errorf("without defaults the app is %+v", app)
 	}

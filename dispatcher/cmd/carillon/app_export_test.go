@@ -6,6 +6,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 )
 
 // Anyone who moves an app has to write the values of all its secrets into the file, not only those of its jobs.
@@ -14,11 +16,11 @@ func TestExportNamesAllStoredSecrets(t *testing.T) {
 	stored := &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"a": {Stored: true}, "b": {Reference: "env:B"}}}
 	target := dispatcher.Target{Webhook: &dispatcher.Webhook{Signing: stored}}
 	job := dispatcher.Job{Name: "parent", Target: target, OnFailure: &dispatcher.Follow{Target: &target}}
-	alert := dispatcher.Alert{Name: "night"}
-	alert.Destination.Webhook = &dispatcher.AlertWebhook{Webhook: *target.Webhook}
-	export := dispatcher.Export{
-		Jobs: []dispatcher.ExportedJob{{Job: job}}, Groups: []dispatcher.EndpointGroup{{Name: "workers", Signing: stored}},
-		Alerts: []dispatcher.Alert{alert},
+	a := alert.Alert{Name: "night"}
+	a.Destination.Webhook = &dispatcher.AlertWebhook{Webhook: *target.Webhook}
+	export := access.Export{
+		Jobs: []access.ExportedJob{{Job: job}}, Groups: []dispatcher.EndpointGroup{{Name: "workers", Signing: stored}},
+		Alerts: []alert.Alert{a},
 	}
 	want := []string{
 		"alert night at destination/webhook/signing/secrets/a",

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -56,8 +57,8 @@ func busy(t *testing.T) *receiver {
 // mover declares an app whose jobs fire each second, in all the ways that a run can be live.
 func mover(t *testing.T, n *node, r *receiver) {
 	t.Helper()
-	mover := dispatcher.App{Name: "mover", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 7}}
-	must[dispatcher.App](t)(n.PutApp(t.Context(), mover, client.Condition{}))
+	mover := access.App{Name: "mover", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 7}}
+	must[access.App](t)(n.PutApp(t.Context(), mover, client.Condition{}))
 	for name, change := range map[string]func(*dispatcher.Job){
 		"plain": func(*dispatcher.Job) {},
 		"slow":  func(*dispatcher.Job) {},
@@ -139,7 +140,7 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 	if begun := old.begunAfter("mover", exported); len(begun) > 0 {
 		t.Errorf("runs %v began at the old installation after the app had left it", begun)
 	}
-	var moves dispatcher.Export
+	var moves access.Export
 	if err := json.Unmarshal([]byte(export), &moves); err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +155,7 @@ func moveApp(t *testing.T, from, to string, dies bool) {
 			t.Errorf("%s of %s came under event id %s, want %s as without the move", a.path, a.scheduled, a.event, want)
 		}
 	}
-	moved := must[dispatcher.App](t)(cell.App(t.Context(), "mover"))
+	moved := must[access.App](t)(cell.App(t.Context(), "mover"))
 	if moved.Bounds.Weight != 7 || !moved.Enabled {
 		t.Errorf("the app came as %+v", moved)
 	}
@@ -203,7 +204,7 @@ func TestExportThatFailsLeavesTheAppEnabled(t *testing.T) {
 			if code == 0 || out != "" || !strings.Contains(errs, test.want) {
 				t.Errorf("export: exit %d, %s%s; want an error that says %q", code, out, errs, test.want)
 			}
-			if app := must[dispatcher.App](t)(n.App(t.Context(), "mover")); !app.Enabled {
+			if app := must[access.App](t)(n.App(t.Context(), "mover")); !app.Enabled {
 				t.Error("the app stayed disabled")
 			}
 		})

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -23,9 +24,9 @@ type auditFlag struct {
 }
 
 func (f auditFlag) check() error {
-	if kept := f.AuditRetention.Std(); kept < dispatcher.MinAuditRetention || kept > dispatcher.MaxRetention {
+	if kept := f.AuditRetention.Std(); kept < access.MinAuditRetention || kept > dispatcher.MaxRetention {
 		return fmt.Errorf("--audit-retention: %s is not between %s and %s", f.AuditRetention,
-			dispatcher.MinAuditRetention, dispatcher.MaxRetention)
+			access.MinAuditRetention, dispatcher.MaxRetention)
 	}
 	return nil
 }
@@ -46,8 +47,8 @@ type auditCommand struct {
 }
 
 // query returns what the flags ask for.
-func (a *auditCommand) query() (dispatcher.AuditQuery, error) {
-	query := dispatcher.AuditQuery{Actor: a.Actor, Action: a.Action, Subject: a.Subject, OldestFirst: true}
+func (a *auditCommand) query() (access.AuditQuery, error) {
+	query := access.AuditQuery{Actor: a.Actor, Action: a.Action, Subject: a.Subject, OldestFirst: true}
 	var problems []error
 	if a.App != "" {
 		query.Apps = []string{a.App}
@@ -87,8 +88,8 @@ func (a *auditCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	var all []dispatcher.AuditEntry // for one value of JSON
-	f := &auditFollower{api: api, query: query, known: map[string]time.Time{}, emit: func(e dispatcher.AuditEntry) error {
+	var all []access.AuditEntry // for one value of JSON
+	f := &auditFollower{api: api, query: query, known: map[string]time.Time{}, emit: func(e access.AuditEntry) error {
 		switch a.Output {
 		case outputJSON:
 			all = append(all, e)
@@ -124,8 +125,8 @@ const (
 // auditFollower reads the audit log as it grows.
 type auditFollower struct {
 	api    *client.Client
-	query  dispatcher.AuditQuery
-	emit   func(dispatcher.AuditEntry) error
+	query  access.AuditQuery
+	emit   func(access.AuditEntry) error
 	latest time.Time            // of the entries that were seen
 	known  map[string]time.Time // entries of the last minutes, by id
 }
@@ -137,7 +138,7 @@ func (f *auditFollower) begin(ctx context.Context, limit int, follow bool) error
 	}
 	if follow {
 		// What is there already and not among the latest is not new.
-		now := dispatcher.AuditQuery{Apps: f.query.Apps, Page: input.Page{Limit: 1}}
+		now := access.AuditQuery{Apps: f.query.Apps, Page: input.Page{Limit: 1}}
 		page, err := f.api.Audit(ctx, now)
 		if err != nil {
 			return err
@@ -156,7 +157,7 @@ func (f *auditFollower) begin(ctx context.Context, limit int, follow bool) error
 	}
 	latest := f.query
 	latest.OldestFirst, latest.Limit = false, limit
-	var entries []dispatcher.AuditEntry
+	var entries []access.AuditEntry
 	for len(entries) < limit {
 		page, err := f.api.Audit(ctx, latest)
 		if err != nil {
@@ -176,7 +177,7 @@ func (f *auditFollower) begin(ctx context.Context, limit int, follow bool) error
 }
 
 // read calls do for each entry that a query selects.
-func (f *auditFollower) read(ctx context.Context, query dispatcher.AuditQuery, do func(dispatcher.AuditEntry) error) error {
+func (f *auditFollower) read(ctx context.Context, query access.AuditQuery, do func(access.AuditEntry) error) error {
 	query.Limit = 1000
 	for {
 		page, err := f.api.Audit(ctx, query)
@@ -200,7 +201,7 @@ type printError struct{ error }
 func (p *printError) Unwrap() error { return p.error }
 
 // know notes an entry.
-func (f *auditFollower) know(e dispatcher.AuditEntry) error {
+func (f *auditFollower) know(e access.AuditEntry) error {
 	f.known[e.ID] = e.At
 	if e.At.After(f.latest) {
 		f.latest = e.At
@@ -209,7 +210,7 @@ func (f *auditFollower) know(e dispatcher.AuditEntry) error {
 }
 
 // show prints an entry that is not known.
-func (f *auditFollower) show(e dispatcher.AuditEntry) error {
+func (f *auditFollower) show(e access.AuditEntry) error {
 	if _, seen := f.known[e.ID]; seen {
 		return nil
 	}
@@ -278,7 +279,7 @@ func isFinal(err error) bool {
 }
 
 // auditLine is an entry for people: when, who, from where, what, and which fields differ.
-func auditLine(e dispatcher.AuditEntry) string {
+func auditLine(e access.AuditEntry) string {
 	actor := e.Actor
 	if e.TokenID != "" {
 		actor += " (" + e.TokenID + ")"
@@ -301,7 +302,7 @@ func auditLine(e dispatcher.AuditEntry) string {
 }
 
 // changedFields names the fields that differ before and after a change.
-func changedFields(e dispatcher.AuditEntry) (names []string) {
+func changedFields(e access.AuditEntry) (names []string) {
 	var before, after map[string]json.RawMessage
 	if e.Before == nil || e.After == nil || json.Unmarshal(e.Before, &before) != nil || json.Unmarshal(e.After, &after) != nil {
 		return nil

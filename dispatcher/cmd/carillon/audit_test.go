@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -29,11 +29,11 @@ func TestAuditShowsChangesByFilters(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))
 	for i, description := range []string{"one", "two\nlines"} {
-		app := dispatcher.App{Name: "books", Description: description, Enabled: true}
-		must[dispatcher.App](t)(n.PutApp(t.Context(), app, client.Condition{Existing: i > 0}))
+		app := access.App{Name: "books", Description: description, Enabled: true}
+		must[access.App](t)(n.PutApp(t.Context(), app, client.Condition{Existing: i > 0}))
 	}
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}))
-	if _, err := n.PutApp(t.Context(), dispatcher.App{Name: "books"}, client.Condition{Revision: 9}); err == nil {
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}))
+	if _, err := n.PutApp(t.Context(), access.App{Name: "books"}, client.Condition{Revision: 9}); err == nil {
 		t.Fatal("a stale change was not refused")
 	}
 	out, errs, code := n.audit(t, "--app=books", "--made")
@@ -48,7 +48,7 @@ func TestAuditShowsChangesByFilters(t *testing.T) {
 		return strings.HasSuffix(out, "put app books  refused: precondition_failed\n")
 	})
 	out, _, code = n.audit(t, "--app=books", "--output=jsonl", "--limit=2", "--made")
-	var entry dispatcher.AuditEntry
+	var entry access.AuditEntry
 	lines = strings.Split(strings.TrimSpace(out), "\n")
 	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &entry); err != nil || code != 0 || len(lines) != 2 ||
 		entry.Subject != "app books" || entry.Revision != 2 {
@@ -79,7 +79,7 @@ func TestAuditShowsChangesByFilters(t *testing.T) {
 
 func TestAuditPrintsNoControlCharacters(t *testing.T) {
 	t.Parallel()
-	e := dispatcher.AuditEntry{Actor: "ann\x1b[2J", Action: "put", Subject: "app \u009bx\u202e",
+	e := access.AuditEntry{Actor: "ann\x1b[2J", Action: "put", Subject: "app \u009bx\u202e",
 		After: json.RawMessage("{\"a\":\"\u009b\u202e<\"}")}
 	var out strings.Builder
 	if err := printJSONLine(&out, e); err != nil {
@@ -90,7 +90,7 @@ func TestAuditPrintsNoControlCharacters(t *testing.T) {
 			t.Errorf("%q holds a control character", text)
 		}
 	}
-	var again dispatcher.AuditEntry
+	var again access.AuditEntry
 	if err := json.Unmarshal([]byte(out.String()), &again); err != nil || again.Subject != e.Subject || string(again.After) == "" {
 		t.Errorf("the line does not read back: %v\n%s", err, out.String())
 	}
@@ -103,7 +103,7 @@ func TestAuditFollowMissesNothing(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		token := newToken(t, database)
 		n := startNode(t, database, token)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "before", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "before", Enabled: true}, client.Condition{}))
 		follow := exec.CommandContext(t.Context(), filepath.Join(binaries, "carillon"),
 			"audit", "--follow", "--output=jsonl", "--action=put", "--limit=1")
 		follow.Env = append(os.Environ(), "CARILLON_ENDPOINT="+n.endpoint, "CARILLON_TOKEN="+token)
@@ -122,7 +122,7 @@ func TestAuditFollowMissesNothing(t *testing.T) {
 		go func() {
 			defer close(read)
 			for lines := bufio.NewScanner(pipe); lines.Scan(); {
-				var e dispatcher.AuditEntry
+				var e access.AuditEntry
 				if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
 					t.Errorf("%v: %s", err, lines.Text())
 				}
@@ -143,7 +143,7 @@ func TestAuditFollowMissesNothing(t *testing.T) {
 			for w := range writers {
 				wait.Go(func() {
 					for i := range each {
-						app := dispatcher.App{Name: fmt.Sprintf("%s-%d-%d", name, w, i)}
+						app := access.App{Name: fmt.Sprintf("%s-%d-%d", name, w, i)}
 						if _, err := n.PutApp(t.Context(), app, client.Condition{}); err != nil {
 							t.Error(err)
 						}

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // backfillCommand runs the instants of ranges.
@@ -39,8 +39,8 @@ type backfillStartCommand struct {
 
 // Run begins the backfill, or counts its instants.
 func (s *backfillStartCommand) Run(ctx context.Context, c console) error {
-	spec := dispatcher.BackfillSpec{Trigger: s.Trigger, Concurrency: s.Concurrency, Order: dispatcher.BackfillOrder(s.Order),
-		Pace: s.Pace, Existing: dispatcher.BackfillExisting(s.Existing), Reason: s.Reason}
+	spec := repeat.BackfillSpec{Trigger: s.Trigger, Concurrency: s.Concurrency, Order: repeat.BackfillOrder(s.Order),
+		Pace: s.Pace, Existing: repeat.BackfillExisting(s.Existing), Reason: s.Reason}
 	var err error
 	for _, one := range []struct {
 		flag, text string
@@ -93,21 +93,21 @@ func (l *backfillListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	query := dispatcher.BackfillQuery{App: l.App, Job: l.Job}
-	all, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Backfill], error) {
+	query := repeat.BackfillQuery{App: l.App, Job: l.Job}
+	all, _, err := allPages(0, func(page input.Page) (client.List[repeat.Backfill], error) {
 		query.Page = page
 		return api.Backfills(ctx, query)
 	})
 	if err != nil {
 		return err
 	}
-	return printList(l.outputFlags, c, all, "BACKFILL\tJOB\tSTATE\tDONE\tFAILED\tFROM\tTO\tCREATED AT", func(b dispatcher.Backfill) []any {
+	return printList(l.outputFlags, c, all, "BACKFILL\tJOB\tSTATE\tDONE\tFAILED\tFROM\tTO\tCREATED AT", func(b repeat.Backfill) []any {
 		return []any{b.App + "/" + b.ID, b.Job, stateCell(b.State), doneOf(b), b.Failed, b.From, b.To, b.CreatedAt}
 	})
 }
 
 // doneOf says how far a backfill is.
-func doneOf(b dispatcher.Backfill) string {
+func doneOf(b repeat.Backfill) string {
 	return fmt.Sprintf("%d of %d", b.Queued+b.Skipped-b.Running, b.Total)
 }
 
@@ -119,17 +119,17 @@ type backfillFlags struct {
 }
 
 // get reads the backfill.
-func (f *backfillFlags) get(ctx context.Context) (*client.Client, dispatcher.Backfill, error) {
+func (f *backfillFlags) get(ctx context.Context) (*client.Client, repeat.Backfill, error) {
 	api, app, id, err := f.named(ctx, f.Backfill, "APP/BACKFILL")
 	if err != nil {
-		return nil, dispatcher.Backfill{}, err
+		return nil, repeat.Backfill{}, err
 	}
 	found, err := api.Backfill(ctx, app, id)
 	return api, found, err
 }
 
 // change makes a change and prints the backfill.
-func (f *backfillFlags) change(ctx context.Context, c console, action dispatcher.BackfillAction) error {
+func (f *backfillFlags) change(ctx context.Context, c console, action repeat.BackfillAction) error {
 	api, app, id, err := f.named(ctx, f.Backfill, "APP/BACKFILL")
 	if err != nil {
 		return err
@@ -153,7 +153,7 @@ func (s *backfillShowCommand) Run(ctx context.Context, c console) error {
 	return printObject(s.outputFlags, c, found, func(l *lines) { showBackfill(l, found) })
 }
 
-func showBackfill(l *lines, b dispatcher.Backfill) {
+func showBackfill(l *lines, b repeat.Backfill) {
 	l.add("backfill", b.App+"/"+b.ID)
 	l.add("job", b.App+"/"+b.Job)
 	l.add("trigger", b.Trigger)
@@ -195,7 +195,7 @@ func (w *backfillWatchCommand) Run(ctx context.Context, c console) error {
 }
 
 // watchBackfill prints each change of a backfill until it ends; as one object of JSON, only its end.
-func watchBackfill(ctx context.Context, c console, api *client.Client, o outputFlags, b dispatcher.Backfill) error {
+func watchBackfill(ctx context.Context, c console, api *client.Client, o outputFlags, b repeat.Backfill) error {
 	shown := ""
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		line := string(b.State) + doneOf(b)
@@ -207,7 +207,7 @@ func watchBackfill(ctx context.Context, c console, api *client.Client, o outputF
 		}
 		switch {
 		case !b.State.Ended():
-		case b.State == dispatcher.BackfillComplete && b.Failed+b.Cancelled == 0:
+		case b.State == repeat.BackfillComplete && b.Failed+b.Cancelled == 0:
 			return nil
 		default:
 			return &negativeError{fmt.Errorf("backfill %s/%s is %s: %d of its runs failed and %d were cancelled", b.App, b.ID, b.State,
@@ -230,7 +230,7 @@ type backfillPauseCommand struct{ backfillFlags }
 
 // Run pauses it.
 func (p *backfillPauseCommand) Run(ctx context.Context, c console) error {
-	return p.change(ctx, c, dispatcher.PauseBackfill)
+	return p.change(ctx, c, repeat.PauseBackfill)
 }
 
 // backfillResumeCommand resumes a backfill.
@@ -238,7 +238,7 @@ type backfillResumeCommand struct{ backfillFlags }
 
 // Run resumes it.
 func (r *backfillResumeCommand) Run(ctx context.Context, c console) error {
-	return r.change(ctx, c, dispatcher.ResumeBackfill)
+	return r.change(ctx, c, repeat.ResumeBackfill)
 }
 
 // backfillCancelCommand cancels a backfill.
@@ -246,11 +246,11 @@ type backfillCancelCommand struct{ backfillFlags }
 
 // Run cancels it.
 func (r *backfillCancelCommand) Run(ctx context.Context, c console) error {
-	return r.change(ctx, c, dispatcher.CancelBackfill)
+	return r.change(ctx, c, repeat.CancelBackfill)
 }
 
 // printBackfill prints a backfill: as one line for people.
-func printBackfill(c console, o outputFlags, b dispatcher.Backfill) error {
+func printBackfill(c console, o outputFlags, b repeat.Backfill) error {
 	if o.Output != outputTable {
 		return printObject(o, c, b, nil)
 	}

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -22,7 +24,7 @@ func TestStoryOfABackfill(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
 		n := startNode(t, database, newToken(t, database), quick()...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "billing", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "billing", Enabled: true}, client.Condition{}))
 		job := webhookJob("billing", "invoices", r.URL+`/{{date "%F" .ScheduledAt}}`, map[string]string{"berlin": "0 0 6 * * ?"})
 		job.Payload = json.RawMessage(`"all"`)
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
@@ -78,14 +80,14 @@ func TestKillBetweenAnyTwoStepsOfABackfillRunsEachInstantOnce(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
 		job := webhookJob("kill", "hourly", r.URL, map[string]string{"a": "0 0 * * * ?"})
 		job.Retry.SetDefaults()
 		job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(100 * time.Millisecond)}, 20
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
-		begun := must[dispatcher.Backfill](t)(n.CreateBackfill(t.Context(), "kill", "hourly", dispatcher.BackfillSpec{
+		begun := must[repeat.Backfill](t)(n.CreateBackfill(t.Context(), "kill", "hourly", repeat.BackfillSpec{
 			From: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC), To: time.Date(2026, 1, 20, 23, 0, 0, 0, time.UTC), Concurrency: 2,
-			Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip, Pace: input.Duration(20 * time.Millisecond),
+			Order: repeat.BackfillOldestFirst, Existing: repeat.ExistingSkip, Pace: input.Duration(20 * time.Millisecond),
 		}))
 		n.kill()
 		for _, at := range []failpoint.Point{failpoint.InBackfill, failpoint.AfterBackfill, failpoint.BeforeSend, failpoint.AfterRecord} {
@@ -96,13 +98,13 @@ func TestKillBetweenAnyTwoStepsOfABackfillRunsEachInstantOnce(t *testing.T) {
 			}
 		}
 		last := startNode(t, database, token, args...)
-		var ended dispatcher.Backfill
+		var ended repeat.Backfill
 		until(t, "the backfill to end", func() bool {
-			ended = must[dispatcher.Backfill](t)(last.Backfill(t.Context(), "kill", begun.ID))
+			ended = must[repeat.Backfill](t)(last.Backfill(t.Context(), "kill", begun.ID))
 			return ended.State.Ended()
 		})
 		const instants = 20 * 24
-		if ended.State != dispatcher.BackfillComplete || ended.Total != instants || ended.Queued != instants || ended.Succeeded != instants {
+		if ended.State != repeat.BackfillComplete || ended.Total != instants || ended.Queued != instants || ended.Succeeded != instants {
 			t.Errorf("ended as %+v, want %d runs that succeeded", ended, instants)
 		}
 		times := map[time.Time]int{}

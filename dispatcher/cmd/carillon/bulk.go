@@ -9,6 +9,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // bulkCommand does one thing to all jobs or runs that a filter selects.
@@ -33,12 +34,12 @@ type bulkFilterFlags struct {
 }
 
 // filter returns what the flags select. The API checks which of them an action knows.
-func (f bulkFilterFlags) filter(now time.Time) (dispatcher.BulkFilter, error) {
+func (f bulkFilterFlags) filter(now time.Time) (repeat.BulkFilter, error) {
 	from, to, err := f.period(now)
 	if err != nil {
-		return dispatcher.BulkFilter{}, &usageError{err}
+		return repeat.BulkFilter{}, &usageError{err}
 	}
-	return dispatcher.BulkFilter{Name: f.Name, Host: f.Host, Labels: f.Label, Result: dispatcher.RunState(f.Result), State: f.State,
+	return repeat.BulkFilter{Name: f.Name, Host: f.Host, Labels: f.Label, Result: dispatcher.RunState(f.Result), State: f.State,
 		Job: f.Job, Class: dispatcher.Class(f.Class), From: from, To: to}, nil
 }
 
@@ -66,7 +67,7 @@ func (s *bulkStartCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	spec := dispatcher.BulkSpec{Action: dispatcher.BulkVerb(s.Action), Filter: filter, Reason: s.Reason}
+	spec := repeat.BulkSpec{Action: repeat.BulkVerb(s.Action), Filter: filter, Reason: s.Reason}
 	if err := spec.Validate(); err != nil {
 		return &usageError{err}
 	}
@@ -81,7 +82,7 @@ func (s *bulkStartCommand) Run(ctx context.Context, c console) error {
 		}
 		return printObject(s.outputFlags, c, count, func(l *lines) { l.add("selected", countedOf(count)) })
 	}
-	begun, err := api.CreateBulkAction(ctx, s.App, dispatcher.BulkRequest{BulkSpec: spec, Expected: s.Expect})
+	begun, err := api.CreateBulkAction(ctx, s.App, repeat.BulkRequest{BulkSpec: spec, Expected: s.Expect})
 	if err != nil {
 		return err
 	}
@@ -92,7 +93,7 @@ func (s *bulkStartCommand) Run(ctx context.Context, c console) error {
 }
 
 // countedOf says how much a filter selects.
-func countedOf(count dispatcher.BulkCount) string {
+func countedOf(count repeat.BulkCount) string {
 	if count.More {
 		return fmt.Sprintf("more than %d", count.Total)
 	}
@@ -112,14 +113,14 @@ func (l *bulkListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	all, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.BulkAction], error) {
+	all, _, err := allPages(0, func(page input.Page) (client.List[repeat.BulkAction], error) {
 		return api.BulkActions(ctx, l.App, page)
 	})
 	if err != nil {
 		return err
 	}
 	titles := "BULK ACTION\tACTION\tSTATE\tDONE\tSKIPPED\tSELECTED\tCREATED BY\tCREATED AT"
-	return printList(l.outputFlags, c, all, titles, func(b dispatcher.BulkAction) []any {
+	return printList(l.outputFlags, c, all, titles, func(b repeat.BulkAction) []any {
 		return []any{b.App + "/" + b.ID, b.Action, stateCell(b.State), b.Done, b.Skipped, countedOf(b.BulkCount), b.CreatedBy, b.CreatedAt}
 	})
 }
@@ -133,11 +134,11 @@ type bulkFlags struct {
 
 // read reads the bulk action by one of the calls of a client.
 func (f *bulkFlags) read(
-	ctx context.Context, call func(*client.Client, context.Context, string, string) (dispatcher.BulkAction, error),
-) (*client.Client, dispatcher.BulkAction, error) {
+	ctx context.Context, call func(*client.Client, context.Context, string, string) (repeat.BulkAction, error),
+) (*client.Client, repeat.BulkAction, error) {
 	api, app, id, err := f.named(ctx, f.Bulk, "APP/ACTION")
 	if err != nil {
-		return nil, dispatcher.BulkAction{}, err
+		return nil, repeat.BulkAction{}, err
 	}
 	found, err := call(api, ctx, app, id)
 	return api, found, err
@@ -167,7 +168,7 @@ func (s *bulkCancelCommand) Run(ctx context.Context, c console) error {
 	return printObject(s.outputFlags, c, changed, func(l *lines) { showBulk(l, changed) })
 }
 
-func showBulk(l *lines, b dispatcher.BulkAction) {
+func showBulk(l *lines, b repeat.BulkAction) {
 	l.add("bulk action", b.App+"/"+b.ID)
 	l.add("action", string(b.Action))
 	for _, one := range []struct {
@@ -210,7 +211,7 @@ func (w *bulkWatchCommand) Run(ctx context.Context, c console) error {
 }
 
 // watchBulk prints each change of a bulk action until it ends; as one object of JSON, only its end.
-func watchBulk(ctx context.Context, c console, api *client.Client, o outputFlags, b dispatcher.BulkAction) error {
+func watchBulk(ctx context.Context, c console, api *client.Client, o outputFlags, b repeat.BulkAction) error {
 	shown := ""
 	for wait := 100 * time.Millisecond; ; wait = min(2*wait, 2*time.Second) {
 		line := fmt.Sprint(b.State, b.Done, b.Skipped, b.Waits)
@@ -221,9 +222,9 @@ func watchBulk(ctx context.Context, c console, api *client.Client, o outputFlags
 			shown = line
 		}
 		switch b.State {
-		case dispatcher.BulkComplete:
+		case repeat.BulkComplete:
 			return nil
-		case dispatcher.BulkCancelled:
+		case repeat.BulkCancelled:
 			return &negativeError{fmt.Errorf("bulk action %s/%s was cancelled after %d", b.App, b.ID, b.Done)}
 		}
 		pause(ctx, wait)
@@ -239,7 +240,7 @@ func watchBulk(ctx context.Context, c console, api *client.Client, o outputFlags
 }
 
 // printBulkLine prints a bulk action: as one line for people.
-func printBulkLine(c console, o outputFlags, b dispatcher.BulkAction) error {
+func printBulkLine(c console, o outputFlags, b repeat.BulkAction) error {
 	if o.Output != outputTable {
 		return printObject(o, c, b, nil)
 	}

@@ -6,8 +6,10 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -24,7 +26,7 @@ func TestKillInABulkActionRunsEachJobOnce(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
 		const jobs = 60 // more than one step
 		for i := range jobs {
 			job := webhookJob("kill", fmt.Sprintf("job-%02d", i), r.URL, map[string]string{"a": "0 0 0 1 1 ?"})
@@ -34,16 +36,16 @@ func TestKillInABulkActionRunsEachJobOnce(t *testing.T) {
 		victim := launchNodeIn(t, surroundings{program: program}, database, token,
 			[]string{fmt.Sprintf("CHAOS=%s:kill,nth=30", failpoint.InBulkAction)}, args...)
 		victim.awaitReady()
-		begun := must[dispatcher.BulkAction](t)(victim.CreateBulkAction(t.Context(), "kill", dispatcher.BulkRequest{
-			BulkSpec: dispatcher.BulkSpec{Action: dispatcher.BulkRunJobs}}))
+		begun := must[repeat.BulkAction](t)(victim.CreateBulkAction(t.Context(), "kill", repeat.BulkRequest{
+			BulkSpec: repeat.BulkSpec{Action: repeat.BulkRunJobs}}))
 		victim.awaitDeath(t, "the middle of the bulk action")
 		last := startNode(t, database, token, args...)
-		var ended dispatcher.BulkAction
+		var ended repeat.BulkAction
 		until(t, "the bulk action to end", func() bool {
-			ended = must[dispatcher.BulkAction](t)(last.BulkAction(t.Context(), "kill", begun.ID))
+			ended = must[repeat.BulkAction](t)(last.BulkAction(t.Context(), "kill", begun.ID))
 			return ended.State.Ended()
 		})
-		if ended.State != dispatcher.BulkComplete || ended.Done != jobs || ended.Skipped != 0 {
+		if ended.State != repeat.BulkComplete || ended.Done != jobs || ended.Skipped != 0 {
 			t.Errorf("ended as %+v, want %d jobs done", ended, jobs)
 		}
 		runs := map[string]int{}

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/clientcert"
@@ -21,10 +23,10 @@ import (
 )
 
 // secretiveAlerts are alerts that have, together, a marked value in each field that is secret.
-func secretiveAlerts(at, certificate, key string) []dispatcher.Alert {
-	var alerts []dispatcher.Alert
+func secretiveAlerts(at, certificate, key string) []alert.Alert {
+	var alerts []alert.Alert
 	add := func(name string, w dispatcher.AlertWebhook) {
-		alert := dispatcher.Alert{App: "canary", Name: name}
+		alert := alert.Alert{App: "canary", Name: name}
 		alert.SetDefaults()
 		alert.Missed = true
 		alert.Destination.Webhook = &w
@@ -117,8 +119,8 @@ func TestCanaryIsInEverySecretField(t *testing.T) {
 		of    reflect.Type
 		least int
 	}{
-		"job": {reflect.TypeFor[dispatcher.Job](), 36}, "alert": {reflect.TypeFor[dispatcher.Alert](), 11},
-		"group": {reflect.TypeFor[dispatcher.EndpointGroup](), 10}, "app": {reflect.TypeFor[dispatcher.App](), 0},
+		"job": {reflect.TypeFor[dispatcher.Job](), 36}, "alert": {reflect.TypeFor[alert.Alert](), 11},
+		"group": {reflect.TypeFor[dispatcher.EndpointGroup](), 10}, "app": {reflect.TypeFor[access.App](), 0},
 	} {
 		fields := secretFields(declared.of, kind)
 		if len(fields) < declared.least {
@@ -143,10 +145,10 @@ func TestNoSecretOfAlertsGroupsAndPeopleIsWrittenAnywhere(t *testing.T) {
 		certificate, key := clientcert.New(t)
 		w := newCanaryNode(t, database, token, echo, spans.URL)
 		var runs []dispatcher.Run
-		for _, alert := range secretiveAlerts(echo, certificate, key) {
-			stored, err := json.Marshal(must[dispatcher.Alert](t)(w.PutAlert(t.Context(), alert, client.Condition{})))
+		for _, a := range secretiveAlerts(echo, certificate, key) {
+			stored, err := json.Marshal(must[alert.Alert](t)(w.PutAlert(t.Context(), a, client.Condition{})))
 			w.wrote(string(stored), err)
-			runs = append(runs, must[dispatcher.Run](t)(w.TestAlert(t.Context(), "canary", alert.Name)))
+			runs = append(runs, must[dispatcher.Run](t)(w.TestAlert(t.Context(), "canary", a.Name)))
 		}
 		for _, group := range secretiveGroups(echo, certificate, key) {
 			stored, err := json.Marshal(must[dispatcher.EndpointGroup](t)(w.PutGroup(t.Context(), group, client.Condition{})))
@@ -232,7 +234,7 @@ func newCanaryNode(t *testing.T, database, token, echo, spans string) *canaryNod
 		"SECRET_MARKED=" + mark + "-env", "CARILLON_OIDC_CLIENT_SECRET=" + mark + "-people", "OTEL_EXPORTER_OTLP_ENDPOINT=" + spans,
 	}, append(quick(), "--secret-keys-file="+keys, "--secret-dir="+dir, "--log-level=debug", "--callback-url=http://127.0.0.1:1",
 		"--console-url=http://127.0.0.1:1", "--oidc-issuer="+issuer.URL, "--oidc-client-id=console", "--oidc-claims="+rules)...)
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "canary", Enabled: true,
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true,
 		Bounds: &dispatcher.Bounds{Secrets: []string{"env:SECRET_MARKED", "file:canary/*"}}}, client.Condition{}))
 	return &canaryNode{node: n, t: t}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -58,7 +59,7 @@ func TestNoSecretOfAManagerIsWrittenAnywhere(t *testing.T) {
 		n := startNodeWith(t, database, token, aws.Environment(), append(quick(), "--secret-keys-file="+keys, "--log-level=debug",
 			"--secret-lifetime=1s", "--secret-keep=0s", "--vault-address="+vault.URL, "--vault-token-file="+tokenFile,
 			"--secret-aws-role=arn:aws:iam::123456789012:role/{app}")...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "canary", Enabled: true, Bounds: &dispatcher.Bounds{
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true, Bounds: &dispatcher.Bounds{
 			Secrets: []string{"awssm:canary/*", "ssm:/canary/*", "vault:secret/data/canary"},
 		}}, client.Condition{}))
 		var written strings.Builder
@@ -132,7 +133,7 @@ func TestKeysOfKMSReplaceKeysOfFiles(t *testing.T) {
 		}
 		write(plain)
 		n := startNodeWith(t, database, token, aws.Environment(), append(quick(), "--secret-keys-file="+keys)...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "a", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "a", Enabled: true}, client.Condition{}))
 		job := webhookJob("a", "j", echo, nil)
 		job.Target.Webhook.Auth = &dispatcher.Auth{
 			Bearer: &dispatcher.BearerAuth{Token: dispatcher.Secret{Value: input.NewSensitive("stored-token")}},

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/servers"
@@ -21,7 +22,7 @@ func TestNoCredentialOfAMessageIsWrittenAnywhere(t *testing.T) {
 		token := newToken(t, database)
 		n := startNodeWith(t, database, token, aws.Environment(), append(quick(), "--log-level=debug")...)
 		all := []string{"*"}
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true, Bounds: &dispatcher.Bounds{
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true, Bounds: &dispatcher.Bounds{
 			SQS: dispatcher.SQSBounds{Queues: all, Roles: all}, SNS: dispatcher.SNSBounds{Topics: all, Roles: all},
 		}}, client.Condition{}))
 		sender := &dispatcher.AssumeRole{RoleARN: "arn:aws:iam::123456789012:role/sender"}

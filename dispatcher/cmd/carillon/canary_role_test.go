@@ -17,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/oidctest"
@@ -68,7 +69,7 @@ func TestNoCredentialIsWrittenAnywhere(t *testing.T) {
 		}, append(quick(), "--log-level=debug", "--oidc-issuer="+issuer.URL, "--oidc-audience="+oidctest.Audience, "--oidc-claims="+rules)...)
 		const function = "arn:aws:lambda:eu-west-1:123456789012:function:marked"
 		const arn = "arn:aws:iam::123456789012:role/marked"
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "canary", Enabled: true, Bounds: &dispatcher.Bounds{
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true, Bounds: &dispatcher.Bounds{
 			Lambda: dispatcher.LambdaBounds{Functions: []string{function}, Roles: []string{arn}},
 		}}, client.Condition{}))
 		job := webhookJob("canary", "function", "", nil)

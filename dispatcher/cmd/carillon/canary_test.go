@@ -18,6 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/clientcert"
@@ -198,7 +199,7 @@ func TestNoSecretIsWrittenAnywhere(t *testing.T) {
 			"AWS_SECRET_ACCESS_KEY=" + mark + "-aws", "AWS_SESSION_TOKEN=" + mark + "-aws", "AWS_CONFIG_FILE=" + os.DevNull,
 			"AWS_SHARED_CREDENTIALS_FILE=" + os.DevNull,
 		}, append(quick(), "--secret-keys-file="+keys, "--secret-dir="+dir, "--log-level=debug")...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "canary", Enabled: true,
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "canary", Enabled: true,
 			Bounds: &dispatcher.Bounds{Secrets: []string{"env:SECRET_MARKED", "file:canary/*"},
 				Lambda: dispatcher.LambdaBounds{Functions: []string{"marked"}}}}, client.Condition{}))
 		var written strings.Builder

@@ -16,8 +16,11 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -26,7 +29,7 @@ import (
 type commandRow struct {
 	args string // {run}, {at} and {n}, which counts up, are filled in
 	// needs is the scope without which the command ends with exit code 5.
-	needs dispatcher.Scope
+	needs access.Scope
 	code  int // with that scope
 	input string
 	// schema is what -o json prints: the name of a schema in openapi.json. Empty: the command has no result.
@@ -37,7 +40,7 @@ type commandRow struct {
 
 // commandRows has a row for each command. Test of what a command does beyond that are elsewhere.
 func commandRows() map[string]commandRow {
-	const read, operate, write, admin = dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite, dispatcher.ScopeAdmin
+	const read, operate, write, admin = access.ScopeRead, access.ScopeRun, access.ScopeWrite, access.ScopeAdmin
 	return map[string]commandRow{
 		"alert acknowledge":      {args: "shop/channel orders", needs: operate, schema: "AlertStateList", code: exitConflict},
 		"alert events":           {args: "--app shop --since 24h", needs: read, schema: "AlertEventList"},
@@ -50,8 +53,8 @@ func commandRows() map[string]commandRow {
 		"alert unmute":           {args: "shop/channel", needs: write, schema: "Alert"},
 		"app defaults":           {args: "shop", needs: read, schema: "JobDefaults"},
 		"app bounds":             {args: "shop", needs: read, schema: "Bounds"},
-		"app export":             {args: "moved", needs: dispatcher.ScopeExport, schema: "Export"},
-		"app import":             {needs: dispatcher.ScopeImport, input: `{"app": {"name": "moved"}}`, code: exitFailure},
+		"app export":             {args: "moved", needs: access.ScopeExport, schema: "Export"},
+		"app import":             {needs: access.ScopeImport, input: `{"app": {"name": "moved"}}`, code: exitFailure},
 		"app resume":             {args: "suspended", needs: admin},
 		"app show":               {args: "shop", needs: read, schema: "App"},
 		"app suspend":            {args: "moved --reason x\u202e", needs: admin},
@@ -170,10 +173,10 @@ type shop struct {
 const emptyRange = "--from 2020-01-01T00:00:01Z --to 2020-01-01T00:00:01Z"
 
 // roles are those that try each command, with the scopes of their tokens.
-func roles() map[string][]dispatcher.Scope {
-	return map[string][]dispatcher.Scope{
-		"without": {dispatcher.ScopeMetrics}, "reader": {dispatcher.ScopeRead},
-		"writer": {dispatcher.ScopeRead, dispatcher.ScopeRun, dispatcher.ScopeWrite}, "admin": dispatcher.Scopes(),
+func roles() map[string][]access.Scope {
+	return map[string][]access.Scope{
+		"without": {access.ScopeMetrics}, "reader": {access.ScopeRead},
+		"writer": {access.ScopeRead, access.ScopeRun, access.ScopeWrite}, "admin": access.Scopes(),
 	}
 }
 
@@ -188,7 +191,7 @@ func newShop(t *testing.T) *shop {
 	})
 	ctx := t.Context()
 	for _, app := range []string{"shop", "moved", "suspended"} {
-		must[dispatcher.App](t)(s.PutApp(ctx, dispatcher.App{Name: app, Description: hostile, Enabled: true}, client.Condition{}))
+		must[access.App](t)(s.PutApp(ctx, access.App{Name: app, Description: hostile, Enabled: true}, client.Condition{}))
 	}
 	must[dispatcher.Calendar](t)(s.PutCalendar(ctx, dispatcher.Calendar{App: "shop", Name: "holidays", Description: hostile,
 		Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}, client.Condition{}))
@@ -208,23 +211,23 @@ func newShop(t *testing.T) *shop {
 	s.run = must[dispatcher.Run](t)(s.RunJob(ctx, "shop", "orders")).ID
 	until(t, "the run to fail", func() bool { return hasEnded(must[dispatcher.Run](t)(s.Run(ctx, s.run))) })
 	at := time.Date(2020, 1, 1, 0, 0, 1, 0, time.UTC)
-	begun := must[dispatcher.Backfill](t)(s.CreateBackfill(ctx, "shop", "orders", dispatcher.BackfillSpec{From: at, To: at,
-		Concurrency: 1, Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip, Reason: hostile}))
+	begun := must[repeat.Backfill](t)(s.CreateBackfill(ctx, "shop", "orders", repeat.BackfillSpec{From: at, To: at,
+		Concurrency: 1, Order: repeat.BackfillOldestFirst, Existing: repeat.ExistingSkip, Reason: hostile}))
 	s.filled = begun.ID
 	until(t, "the backfill to end", func() bool {
-		return must[dispatcher.Backfill](t)(s.Backfill(ctx, "shop", s.filled)).State.Ended()
+		return must[repeat.Backfill](t)(s.Backfill(ctx, "shop", s.filled)).State.Ended()
 	})
-	s.bulk = must[dispatcher.BulkAction](t)(s.CreateBulkAction(ctx, "shop", dispatcher.BulkRequest{BulkSpec: dispatcher.BulkSpec{
-		Action: dispatcher.BulkPauseJobs, Filter: dispatcher.BulkFilter{Name: "none"}, Reason: hostile}})).ID
+	s.bulk = must[repeat.BulkAction](t)(s.CreateBulkAction(ctx, "shop", repeat.BulkRequest{BulkSpec: repeat.BulkSpec{
+		Action: repeat.BulkPauseJobs, Filter: repeat.BulkFilter{Name: "none"}, Reason: hostile}})).ID
 	until(t, "the bulk action to end", func() bool {
-		return must[dispatcher.BulkAction](t)(s.BulkAction(ctx, "shop", s.bulk)).State.Ended()
+		return must[repeat.BulkAction](t)(s.BulkAction(ctx, "shop", s.bulk)).State.Ended()
 	})
-	must[dispatcher.App](t)(s.SetBounds(ctx, "suspended", func(b *dispatcher.Bounds) { b.Suspended = true }))
-	others := map[string][]dispatcher.Scope{"spare": {dispatcher.ScopeRead}, "other": {dispatcher.ScopeRead}}
+	must[access.App](t)(s.SetBounds(ctx, "suspended", func(b *dispatcher.Bounds) { b.Suspended = true }))
+	others := map[string][]access.Scope{"spare": {access.ScopeRead}, "other": {access.ScopeRead}}
 	maps.Copy(others, roles())
 	for name, scopes := range others {
-		token := dispatcher.APIToken{Name: name, Description: hostile, Scopes: scopes}
-		s.tokens[name] = must[dispatcher.IssuedToken](t)(s.PutToken(ctx, token, client.Condition{Absent: true})).Secret
+		token := access.APIToken{Name: name, Description: hostile, Scopes: scopes}
+		s.tokens[name] = must[access.IssuedToken](t)(s.PutToken(ctx, token, client.Condition{Absent: true})).Secret
 	}
 	return s
 }
@@ -232,19 +235,19 @@ func newShop(t *testing.T) *shop {
 // addAlert adds an alert that no job of the shop fires.
 func (s *shop) addAlert(t *testing.T, url string) {
 	t.Helper()
-	var alert dispatcher.Alert
-	alert.SetDefaults()
-	alert.App, alert.Name, alert.Description, alert.Jobs = "shop", "channel", hostile, []string{"none"}
-	alert.Failure = &dispatcher.AlertFailures{After: 2, RepeatEvery: 10}
-	alert.Missed, alert.LateAfter, alert.Objective = true, input.Duration(5*time.Minute), true
-	alert.Mutes = []dispatcher.AlertMuteWindow{
+	var a alert.Alert
+	a.SetDefaults()
+	a.App, a.Name, a.Description, a.Jobs = "shop", "channel", hostile, []string{"none"}
+	a.Failure = &alert.Failures{After: 2, RepeatEvery: 10}
+	a.Missed, a.LateAfter, a.Objective = true, input.Duration(5*time.Minute), true
+	a.Mutes = []alert.MuteWindow{
 		{Schedule: "0 22 * * *", Duration: input.Duration(8 * time.Hour), Timezone: "Europe/Berlin"},
 	}
 	webhook := &dispatcher.AlertWebhook{}
 	webhook.SetDefaults()
 	webhook.URL, webhook.Format = url, dispatcher.AlertFormatSlack
-	alert.Destination.Webhook = webhook
-	must[dispatcher.Alert](t)(s.PutAlert(t.Context(), alert, client.Condition{Absent: true}))
+	a.Destination.Webhook = webhook
+	must[alert.Alert](t)(s.PutAlert(t.Context(), a, client.Condition{Absent: true}))
 }
 
 // as runs a command with the token of a role.

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -257,7 +258,7 @@ func lostAttempts(t *testing.T, n *node, app string) map[string]bool {
 // declareBounded declares jobs of each policy, and returns how many requests of each there may be at once.
 func declareBounded(t *testing.T, n *node, url string, each int) map[string]int {
 	t.Helper()
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "bounded", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "bounded", Enabled: true}, client.Condition{}))
 	bounds := map[string]int{}
 	for i := range each {
 		for _, policy := range []dispatcher.ConcurrencyPolicy{

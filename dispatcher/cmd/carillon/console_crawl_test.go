@@ -19,8 +19,11 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/test/markup"
 	"github.com/carillon-dev/carillon/test/need"
@@ -203,15 +206,15 @@ func rowsFrom(t *testing.T, db *sql.DB, query string) (all [][]cell) {
 func declareOfEverything(t *testing.T, n *node, target string) {
 	t.Helper()
 	ctx := t.Context()
-	must[dispatcher.App](t)(n.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(ctx, access.App{Name: "shop", Enabled: true}, client.Condition{}))
 	must[dispatcher.Calendar](t)(n.PutCalendar(ctx, dispatcher.Calendar{App: "shop", Name: "holidays",
 		Rules: []schedule.CalendarRule{{Dates: []string{"12-25"}}}}, client.Condition{}))
 	must[dispatcher.EndpointGroup](t)(n.PutGroup(ctx, dispatcher.EndpointGroup{App: "shop", Name: "fleet",
 		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: target}}}, client.Condition{}))
-	alert := dispatcher.Alert{App: "shop", Name: "on-call", Destination: dispatcher.AlertDestination{Webhook: &dispatcher.AlertWebhook{}}}
-	alert.Failure = &dispatcher.AlertFailures{After: 1}
-	alert.Destination.Webhook.URL = target + "/alerts"
-	must[dispatcher.Alert](t)(n.PutAlert(ctx, alert, client.Condition{}))
+	a := alert.Alert{App: "shop", Name: "on-call", Destination: dispatcher.AlertDestination{Webhook: &dispatcher.AlertWebhook{}}}
+	a.Failure = &alert.Failures{After: 1}
+	a.Destination.Webhook.URL = target + "/alerts"
+	must[alert.Alert](t)(n.PutAlert(ctx, a, client.Condition{}))
 	daily := fmt.Sprintf("0 %d * * *", (time.Now().UTC().Hour()+12)%24) // not during the test
 	for _, job := range []dispatcher.Job{
 		webhookJob("shop", "good", target, map[string]string{"yearly": "0 0 1 1 *", "daily": daily}),
@@ -226,14 +229,14 @@ func declareOfEverything(t *testing.T, n *node, target string) {
 	for _, job := range []string{"good", "bad", "good"} {
 		must[dispatcher.Run](t)(n.RunJob(ctx, "shop", job))
 	}
-	backfill := must[dispatcher.Backfill](t)(n.CreateBackfill(ctx, "shop", "good", dispatcher.BackfillSpec{Trigger: "daily",
+	backfill := must[repeat.Backfill](t)(n.CreateBackfill(ctx, "shop", "good", repeat.BackfillSpec{Trigger: "daily",
 		From: time.Now().Add(-72 * time.Hour), To: time.Now().Add(-time.Hour), Concurrency: 1,
-		Order: dispatcher.BackfillOldestFirst, Existing: dispatcher.ExistingSkip}))
-	bulk := must[dispatcher.BulkAction](t)(n.CreateBulkAction(ctx, "shop", dispatcher.BulkRequest{BulkSpec: dispatcher.BulkSpec{
-		Action: dispatcher.BulkRunJobs, Filter: dispatcher.BulkFilter{Name: "goo"}}}))
-	firing := dispatcher.AlertStateQuery{App: "shop", Alert: "on-call", Firing: true}
+		Order: repeat.BackfillOldestFirst, Existing: repeat.ExistingSkip}))
+	bulk := must[repeat.BulkAction](t)(n.CreateBulkAction(ctx, "shop", repeat.BulkRequest{BulkSpec: repeat.BulkSpec{
+		Action: repeat.BulkRunJobs, Filter: repeat.BulkFilter{Name: "goo"}}}))
+	firing := alert.StateQuery{App: "shop", Alert: "on-call", Firing: true}
 	until(t, "all that was asked for to end", func() bool {
-		states := must[client.List[dispatcher.AlertState]](t)(n.AlertStates(ctx, firing)).Items
+		states := must[client.List[alert.State]](t)(n.AlertStates(ctx, firing)).Items
 		live := func(run dispatcher.Run) bool { return run.EndedAt == nil }
 		jobs := must[client.List[dispatcher.Job]](t)(n.Jobs(ctx, "shop", input.Page{Limit: 100})).Items
 		busy := func(job dispatcher.Job) bool { // the handler rolls up later that its runs have ended
@@ -241,8 +244,8 @@ func declareOfEverything(t *testing.T, n *node, target string) {
 		}
 		return !slices.ContainsFunc(jobs, busy) &&
 			len(states) == 1 && states[0].Notification != nil && states[0].Notification.State == dispatcher.RunSucceeded &&
-			must[dispatcher.Backfill](t)(n.Backfill(ctx, "shop", backfill.ID)).State.Ended() &&
-			must[dispatcher.BulkAction](t)(n.BulkAction(ctx, "shop", bulk.ID)).State.Ended() && !slices.ContainsFunc(n.allRuns("shop"), live)
+			must[repeat.Backfill](t)(n.Backfill(ctx, "shop", backfill.ID)).State.Ended() &&
+			must[repeat.BulkAction](t)(n.BulkAction(ctx, "shop", bulk.ID)).State.Ended() && !slices.ContainsFunc(n.allRuns("shop"), live)
 	})
 }
 

@@ -7,7 +7,9 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -22,12 +24,12 @@ func TestPageOfAFailingJobNamesTheCause(t *testing.T) {
 	n := startNode(t, database, newToken(t, database), quick()...)
 	job := webhookJob("shop", "orders", address, map[string]string{"each": "0/1 * * * * ?"})
 	job.Retry.SetDefaults()
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}))
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	v := visitConsole(t, n)
 	host := strings.TrimPrefix(address, "http://")
 	until(t, "runs to wait for the host", func() bool {
-		found := must[dispatcher.Attention](t)(n.Attention(t.Context(), "shop")).Circuits.Items
+		found := must[view.Attention](t)(n.Attention(t.Context(), "shop")).Circuits.Items
 		return len(found) == 1 && found[0].Runs > 1
 	})
 	page, lacks := "", ""

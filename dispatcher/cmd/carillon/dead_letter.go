@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // deadLetterCommand shows and replays runs that failed for good.
@@ -27,19 +28,19 @@ type deadLetterFlags struct {
 }
 
 // query returns what the flags ask for, of no app yet.
-func (d deadLetterFlags) query(now time.Time) (dispatcher.DeadLetterQuery, error) {
+func (d deadLetterFlags) query(now time.Time) (repeat.DeadLetterQuery, error) {
 	var problems []error
 	if class := dispatcher.Class(d.Class); d.Class != "" && !slices.Contains(dispatcher.Classes, class) {
 		problems = append(problems, fmt.Errorf("--class: %s is none of %s", input.Echo(d.Class), listed(dispatcher.Classes)))
 	}
-	if state := dispatcher.RunState(d.State); d.State != "" && !slices.Contains(dispatcher.DeadLetterStates, state) {
-		problems = append(problems, fmt.Errorf("--state: %s is none of %s", input.Echo(d.State), listed(dispatcher.DeadLetterStates)))
+	if state := dispatcher.RunState(d.State); d.State != "" && !slices.Contains(repeat.DeadLetterStates, state) {
+		problems = append(problems, fmt.Errorf("--state: %s is none of %s", input.Echo(d.State), listed(repeat.DeadLetterStates)))
 	}
 	from, to, err := d.period(now)
 	if err := errors.Join(append(problems, err)...); err != nil {
-		return dispatcher.DeadLetterQuery{}, &usageError{err}
+		return repeat.DeadLetterQuery{}, &usageError{err}
 	}
-	return dispatcher.DeadLetterQuery{
+	return repeat.DeadLetterQuery{
 		Job: d.Job, Class: dispatcher.Class(d.Class), State: dispatcher.RunState(d.State), From: from, To: to,
 	}, nil
 }
@@ -106,7 +107,7 @@ func (d *deadLetterReplayCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	if d.Limit < 0 || d.Pace < 0 || d.Pace > dispatcher.MaxReplayPortion || d.DryRun == d.Yes {
+	if d.Limit < 0 || d.Pace < 0 || d.Pace > repeat.MaxReplayPortion || d.DryRun == d.Yes {
 		return &usageError{errors.New("give --dry-run to count the dead letters, or --yes to retry them; --limit is not negative, and " +
 			"--pace is 0 to 1000")}
 	}
@@ -114,7 +115,7 @@ func (d *deadLetterReplayCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	replay := dispatcher.DeadLetterReplay{Job: query.Job, Class: query.Class, State: query.State, From: query.From, To: query.To}
+	replay := repeat.DeadLetterReplay{Job: query.Job, Class: query.Class, State: query.State, From: query.From, To: query.To}
 	replay.SetDefaults()
 	if d.DryRun {
 		count, err := api.CountDeadLetters(ctx, d.App, replay)
@@ -133,8 +134,8 @@ func (d *deadLetterReplayCommand) Run(ctx context.Context, c console) error {
 }
 
 // replay retries portion after portion until all had their turn, the limit is reached or the API says to stop.
-func (d *deadLetterReplayCommand) replay(ctx context.Context, c console, api *client.Client, replay dispatcher.DeadLetterReplay) error {
-	var total dispatcher.Replayed
+func (d *deadLetterReplayCommand) replay(ctx context.Context, c console, api *client.Client, replay repeat.DeadLetterReplay) error {
+	var total repeat.Replayed
 	said := newProgress(c, "retried")
 	if d.Pace > 0 {
 		replay.Limit = min(replay.Limit, d.Pace)

@@ -9,9 +9,11 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/failpoint"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -39,7 +41,7 @@ func TestKillBetweenAnyTwoStepsOfAReplayRetriesEachDeadLetterOnce(t *testing.T) 
 		token := newToken(t, database)
 		args := append(quick(), "--dead-after=2s", "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "kill", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "kill", Enabled: true}, client.Condition{}))
 		job := webhookJob("kill", "broken", r.URL+"/broken", nil)
 		job.Retry.SetDefaults()
 		// A run that is lost with its node is attempted again, and not a dead letter once more.
@@ -52,7 +54,7 @@ func TestKillBetweenAnyTwoStepsOfAReplayRetriesEachDeadLetterOnce(t *testing.T) 
 		n.settled(t, "kill", time.Now().Add(time.Hour))
 		repaired.Store(true)
 		n.kill()
-		replay := dispatcher.DeadLetterReplay{Limit: letters}
+		replay := repeat.DeadLetterReplay{Limit: letters}
 		for _, at := range []failpoint.Point{failpoint.InRetryRequest, failpoint.AfterRetryRequest} {
 			for _, visit := range []int{1, 3} {
 				victim := launchNodeIn(t, surroundings{program: program}, database, token,
@@ -65,14 +67,14 @@ func TestKillBetweenAnyTwoStepsOfAReplayRetriesEachDeadLetterOnce(t *testing.T) 
 			}
 		}
 		last := startNode(t, database, token, args...)
-		must[dispatcher.Replayed](t)(last.ReplayDeadLetters(t.Context(), "kill", replay))
+		must[repeat.Replayed](t)(last.ReplayDeadLetters(t.Context(), "kill", replay))
 		runs := last.settled(t, "kill", time.Now().Add(time.Hour))
 		if len(runs) != letters {
 			t.Errorf("%d runs, want %d", len(runs), letters)
 		}
 		for _, run := range runs {
-			asked := must[client.List[dispatcher.AuditEntry]](t)(last.Audit(t.Context(),
-				dispatcher.AuditQuery{Subject: "run " + run.ID, Action: "retry", Page: input.Page{Limit: 10}}))
+			asked := must[client.List[access.AuditEntry]](t)(last.Audit(t.Context(),
+				access.AuditQuery{Subject: "run " + run.ID, Action: "retry", Page: input.Page{Limit: 10}}))
 			if run.State != dispatcher.RunSucceeded || len(asked.Items) != 1 {
 				t.Errorf("run %s is %s and was retried %d times, want it succeeded, and once", run.ID, run.State, len(asked.Items))
 			}

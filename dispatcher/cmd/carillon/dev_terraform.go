@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 )
@@ -63,7 +64,7 @@ func (t terraformRun) token(ctx context.Context, s *store.Store) (string, error)
 	if err := s.DeleteToken(ctx, "dev", byCommandLine()); err != nil && !errors.Is(err, dispatcher.ErrNotFound) {
 		return "", err
 	}
-	issued, err := createToken(ctx, s, dispatcher.APIToken{Name: "dev", Scopes: dispatcher.Scopes()})
+	issued, err := createToken(ctx, s, access.APIToken{Name: "dev", Scopes: access.Scopes()})
 	if err != nil {
 		return "", err
 	}
@@ -132,7 +133,7 @@ func (t terraformRun) prepare(ctx context.Context, s *store.Store) (err error) {
 
 // hello declares the built-in job.
 func hello(ctx context.Context, api *client.Client, receiver string) error {
-	_, err := api.PutApp(ctx, dispatcher.App{Name: helloApp, Enabled: true}, client.Condition{Absent: true})
+	_, err := api.PutApp(ctx, access.App{Name: helloApp, Enabled: true}, client.Condition{Absent: true})
 	if err != nil && !errors.Is(err, dispatcher.ErrPrecondition) { // an earlier carillon dev may have left it
 		return err
 	}

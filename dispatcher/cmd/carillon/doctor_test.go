@@ -16,6 +16,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -272,7 +273,7 @@ func TestDoctorTellsWhetherSecretsCanBeRead(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		key := newKey()
 		n := startNodeWith(t, database, newToken(t, database), []string{"CARILLON_SECRET_KEYS=" + key})
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "a", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "a", Enabled: true}, client.Condition{}))
 		job := webhookJob("a", "j", "http://127.0.0.1:1/", nil)
 		job.Target.Webhook.Auth = &dispatcher.Auth{Bearer: &dispatcher.BearerAuth{
 			Token: dispatcher.Secret{Value: input.NewSensitive("hunter2")},

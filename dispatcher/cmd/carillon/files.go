@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
@@ -58,7 +59,7 @@ func contentOf(ctx context.Context, c console, api *client.Client, name string) 
 	if err != nil {
 		return tfconfig.Content{}, err
 	}
-	alerts, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.Alert], error) {
+	alerts, _, err := allPages(0, func(page input.Page) (client.List[alert.Alert], error) {
 		return api.Alerts(ctx, name, page)
 	})
 	return tfconfig.Content{App: app, Calendars: calendars, Groups: groups, Jobs: jobs, Alerts: alerts}, err

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -45,10 +46,10 @@ func declareBilling(t *testing.T, url string) (n *node, env []string) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	token := newToken(t, database)
 	n = startNode(t, database, token)
-	var app dispatcher.App
+	var app access.App
 	app.SetDefaults()
 	app.Name = "billing"
-	must[dispatcher.App](t)(n.PutApp(t.Context(), app, client.Condition{Absent: true}))
+	must[access.App](t)(n.PutApp(t.Context(), app, client.Condition{Absent: true}))
 	job := webhookJob("billing", "invoices", url, map[string]string{"often": "rate(2s)", "yearly": "0 0 8 1 1 ?"})
 	yearly := job.Triggers["yearly"]
 	yearly.Timezone = "Europe/Berlin"
@@ -203,8 +204,8 @@ func TestTailShowsAttemptsAsTheyEnd(t *testing.T) {
 	t.Parallel()
 	r := newReceiver(t, nil)
 	n, env := declareBilling(t, r.URL)
-	metrics := must[dispatcher.IssuedToken](t)(n.PutToken(t.Context(),
-		dispatcher.APIToken{Name: "metrics", Scopes: []dispatcher.Scope{dispatcher.ScopeMetrics}}, client.Condition{Absent: true}))
+	metrics := must[access.IssuedToken](t)(n.PutToken(t.Context(),
+		access.APIToken{Name: "metrics", Scopes: []access.Scope{access.ScopeMetrics}}, client.Condition{Absent: true}))
 	if _, errs, code := carillon(t, []string{env[0], "CARILLON_TOKEN=" + metrics.Secret}, "tail", "billing"); code != exitRefused {
 		t.Errorf("tail without scope read: exit %d, want %d\n%s", code, exitRefused, errs)
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
@@ -19,12 +20,12 @@ import (
 func declareFinance(t *testing.T, n *node) {
 	t.Helper()
 	ctx, absent := t.Context(), client.Condition{Absent: true}
-	app := dispatcher.App{Name: "finance", Description: "pays ${bills} at %{if} \x22night\x22\n\u202e", Enabled: true,
+	app := access.App{Name: "finance", Description: "pays ${bills} at %{if} \x22night\x22\n\u202e", Enabled: true,
 		Retention: input.Duration(48 * time.Hour), Bounds: &dispatcher.Bounds{Lambda: dispatcher.LambdaBounds{Functions: []string{"*"}}}}
 	app.Defaults = &dispatcher.JobDefaults{Timezone: "Europe/Berlin", Headers: map[string]string{"X-Default": "d"},
 		MisfirePolicy: "skip", ConcurrencyPolicy: "forbid", Retry: &dispatcher.Retry{MaxAttempts: 7, Base: dispatcher.DefaultBase,
 			Cap: dispatcher.DefaultCap, MaxAge: dispatcher.DefaultMaxAge}}
-	must[dispatcher.App](t)(n.PutApp(ctx, app, absent))
+	must[access.App](t)(n.PutApp(ctx, app, absent))
 	for _, c := range []dispatcher.Calendar{
 		{App: "finance", Name: "holidays", Timezone: "Europe/Berlin", Rules: []schedule.CalendarRule{
 			{Dates: []string{"12-25", "2027-05-01"}}, {From: "22:00", To: "06:00"}, {DaysOfMonth: []int{13}, Only: false}}},

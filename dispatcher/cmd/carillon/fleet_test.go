@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -55,7 +56,7 @@ func startWorker(t *testing.T, binary, id, address string, n *node, token string
 // declareFleet declares the app and the group.
 func declareFleet(t *testing.T, n *node, ports []int) {
 	t.Helper()
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "fleet", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "fleet", Enabled: true}, client.Condition{}))
 	group := dispatcher.EndpointGroup{App: "fleet", Name: "workers"}
 	group.SetDefaults()
 	group.Signing = &dispatcher.Signing{Secrets: map[string]dispatcher.Secret{"main": {Reference: "env:SECRET_FLEET_SIGNING"}}}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/dns/dnstest"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -94,7 +95,7 @@ func TestFleetFromDNSLosesNoFire(t *testing.T) {
 	admin := newToken(t, database)
 	args := append(quick(), "--name-servers", names.Address.String())
 	nodes := []*node{startNodeWith(t, database, admin, nil, args...), startNodeWith(t, database, admin, nil, args...)}
-	must[dispatcher.App](t)(nodes[0].PutApp(t.Context(), dispatcher.App{Name: "fleet", Enabled: true}, client.Condition{}))
+	must[access.App](t)(nodes[0].PutApp(t.Context(), access.App{Name: "fleet", Enabled: true}, client.Condition{}))
 	group := dispatcher.EndpointGroup{App: "fleet", Name: "workers"}
 	group.SetDefaults()
 	group.DNS = map[string]dispatcher.DNSMembers{"pods": {Name: "pods.test", Port: workers.port}}

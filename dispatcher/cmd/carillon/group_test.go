@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -47,11 +48,11 @@ func TestExampleRegistersAProgramWhileItRuns(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database), quick()...)
 	ctx := t.Context()
-	must[dispatcher.App](t)(n.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(ctx, access.App{Name: "shop", Enabled: true}, client.Condition{}))
 	must[dispatcher.EndpointGroup](t)(n.PutGroup(ctx, dispatcher.EndpointGroup{App: "shop", Name: "workers",
 		Registration: &dispatcher.Registration{Networks: []string{"10.0.0.0/16"}, Ports: []int{8080}}}, client.Condition{}))
-	token := must[dispatcher.IssuedToken](t)(n.PutToken(ctx, dispatcher.APIToken{Name: "worker", Apps: []string{"shop"},
-		Scopes: []dispatcher.Scope{dispatcher.ScopeRegister}}, client.Condition{Absent: true})).Secret
+	token := must[access.IssuedToken](t)(n.PutToken(ctx, access.APIToken{Name: "worker", Apps: []string{"shop"},
+		Scopes: []access.Scope{access.ScopeRegister}}, client.Condition{Absent: true})).Secret
 	count := func() int {
 		return len(must[client.List[dispatcher.Endpoint]](t)(n.Endpoints(ctx, "shop", "workers", input.Page{})).Items)
 	}

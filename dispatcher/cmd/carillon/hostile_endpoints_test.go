@@ -22,6 +22,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
@@ -119,14 +120,14 @@ func newGuardedGroup(t *testing.T) *guardedGroup {
 	silent := slog.New(slog.DiscardHandler)
 	server := httptest.NewServer(api.New(s, api.Options{Logger: silent}))
 	t.Cleanup(server.Close)
-	as := func(name string, scopes []dispatcher.Scope, apps ...string) *client.Client {
+	as := func(name string, scopes []access.Scope, apps ...string) *client.Client {
 		secret, hash := api.NewToken()
-		if err := s.CreateToken(t.Context(), dispatcher.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}); err != nil {
+		if err := s.CreateToken(t.Context(), access.APIToken{ID: name, Name: name, Hash: hash, Scopes: scopes, Apps: apps}); err != nil {
 			t.Fatal(err)
 		}
 		return must[*client.Client](t)(client.New(server.URL, secret, client.Options{}))
 	}
-	h.admin, h.worker = as("admin", dispatcher.Scopes()), as("worker", []dispatcher.Scope{dispatcher.ScopeRegister}, "shop")
+	h.admin, h.worker = as("admin", access.Scopes()), as("worker", []access.Scope{access.ScopeRegister}, "shop")
 	invoker := invoke.New(invoke.Options{
 		SecretDir: dir, Egress: invoke.Egress{Loopback: true}, Resolver: &net.Resolver{PreferGo: true, Dial: h.names.dial},
 	})
@@ -181,7 +182,7 @@ func (h *guardedGroup) declare() {
 	port := 0
 	_, _ = fmt.Sscan(h.port, &port)
 	for _, app := range []string{"shop", "bank"} {
-		must[dispatcher.App](h.t)(h.admin.PutApp(h.t.Context(), dispatcher.App{Name: app, Enabled: true}, client.Condition{}))
+		must[access.App](h.t)(h.admin.PutApp(h.t.Context(), access.App{Name: app, Enabled: true}, client.Condition{}))
 		group := dispatcher.EndpointGroup{App: app, Name: "workers"}
 		group.SetDefaults()
 		group.Registration = &dispatcher.Registration{Networks: []string{"127.0.0.7/32"}, Ports: []int{port}}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // jobStripCommand shows the scheduled times of a trigger in a row.
@@ -24,9 +24,9 @@ func (s *jobStripCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	if s.Past < 0 || s.Past > dispatcher.MostStripPast || s.Next < 0 || s.Next > dispatcher.MostStripNext || s.Past+s.Next == 0 {
-		return &usageError{fmt.Errorf("--past is 0 to %d and --next is 0 to %d; one of them is not 0", dispatcher.MostStripPast,
-			dispatcher.MostStripNext)}
+	if s.Past < 0 || s.Past > view.MostStripPast || s.Next < 0 || s.Next > view.MostStripNext || s.Past+s.Next == 0 {
+		return &usageError{fmt.Errorf("--past is 0 to %d and --next is 0 to %d; one of them is not 0", view.MostStripPast,
+			view.MostStripNext)}
 	}
 	api, err := s.client(ctx)
 	if err != nil {
@@ -40,21 +40,21 @@ func (s *jobStripCommand) Run(ctx context.Context, c console) error {
 		return err
 	}
 	for _, cell := range strip.Cells {
-		if cell.What == dispatcher.CellMissing {
+		if cell.What == view.CellMissing {
 			return &negativeError{errors.New("a scheduled time has neither a run nor a decision")}
 		}
 	}
 	return nil
 }
 
-func (s *jobStripCommand) print(c console, strip dispatcher.Strip) error {
+func (s *jobStripCommand) print(c console, strip view.Strip) error {
 	if s.Output != outputTable {
 		return printObject(s.outputFlags, c, strip, nil)
 	}
 	if strip.Incomplete != "" {
 		fmt.Fprintf(c.err, "carillon: there may be more scheduled times: %s\n", plain(strip.Incomplete))
 	}
-	return printList(s.outputFlags, c, strip.Cells, "SCHEDULED AT\tWHAT\tSTATE\tLATE\tTOOK\tRUN\tWHY", func(cell dispatcher.StripCell) []any {
+	return printList(s.outputFlags, c, strip.Cells, "SCHEDULED AT\tWHAT\tSTATE\tLATE\tTOOK\tRUN\tWHY", func(cell view.StripCell) []any {
 		at := input.FormatInstant(cell.ScheduledAt)
 		if cell.Until != nil {
 			at += " to " + input.FormatInstant(*cell.Until)

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -164,7 +165,7 @@ func TestFunctionIsInvokedThroughThrottlesAndFailures(t *testing.T) {
 		s := newLambdaService(t)
 		s.throttles = 2
 		n := startNodeWith(t, database, newToken(t, database), s.environment())
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "fn", Enabled: true, Bounds: anyFunction()}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "fn", Enabled: true, Bounds: anyFunction()}, client.Condition{}))
 		call := func(name, payload string, attempts int) dispatcher.Run {
 			t.Helper()
 			job := dispatcher.Job{App: "fn", Name: name}
@@ -284,9 +285,9 @@ func TestTerraformDeclaresFunctions(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.apply("-target=carillon_app.fn", "-var=function=sample")
-		app := must[dispatcher.App](t)(n.App(t.Context(), "fn"))
+		app := must[access.App](t)(n.App(t.Context(), "fn"))
 		app.Bounds = anyFunction()
-		must[dispatcher.App](t)(n.PutApp(t.Context(), app, client.Condition{Existing: true}))
+		must[access.App](t)(n.PutApp(t.Context(), app, client.Condition{Existing: true}))
 		for _, function := range []string{"sample", "sample:live"} {
 			w.apply("-var=function=" + function)
 			until(t, function+" to be invoked twice", func() bool { return s.of(function) >= 2 })

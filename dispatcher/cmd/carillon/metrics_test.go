@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -83,7 +84,7 @@ func liveMetrics(t *testing.T) metricsOf {
 	n := startNode(t, database, token, quick()...)
 	t.Cleanup(n.terminate)
 	receiver := newReceiver(t, nil)
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}))
 	job := webhookJob("shop", "report", receiver.URL, map[string]string{"often": "rate(1s)"})
 	must[dispatcher.Job](t)(n.PutJob(t.Context(), job, client.Condition{}))
 	var m metricsOf

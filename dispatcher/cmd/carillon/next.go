@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
@@ -151,7 +152,7 @@ func (n *nextCommand) ofTrigger(
 }
 
 // whyHeld says why fires of a trigger do not run at their time, or nothing.
-func whyHeld(app dispatcher.App, job dispatcher.Job, t dispatcher.Trigger, at time.Time) string {
+func whyHeld(app access.App, job dispatcher.Job, t dispatcher.Trigger, at time.Time) string {
 	switch {
 	case app.Bounds != nil && app.Bounds.Suspended:
 		return "the app is suspended"

@@ -12,8 +12,10 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 	"github.com/carillon-dev/carillon/test/clientcert"
 )
 
@@ -85,7 +87,7 @@ func secretRotated(t *testing.T, s *stage) symptom {
 		return s.metric(t, `carillon_credential_failures_total{app="night",reason="refused"}`) > 1
 	})
 	until(t, "the failure to be recorded", func() bool {
-		found := must[dispatcher.Attention](t)(s.Attention(t.Context(), "night"))
+		found := must[view.Attention](t)(s.Attention(t.Context(), "night"))
 		return len(found.Credentials.Items) > 0
 	})
 	found := s.at("night/signs-in", "file:night/token", "401", "The target refuses the secret")
@@ -113,8 +115,8 @@ func fleetGone(t *testing.T, s *stage) symptom {
 // retentionBehind lets a session hold a lock on a day of the history that should be gone.
 func retentionBehind(t *testing.T, s *stage) symptom {
 	t.Helper()
-	brief := dispatcher.App{Name: "night", Enabled: true, Retention: input.Duration(24 * time.Hour)}
-	must[dispatcher.App](t)(s.PutApp(t.Context(), brief, client.Condition{Existing: true}))
+	brief := access.App{Name: "night", Enabled: true, Retention: input.Duration(24 * time.Hour)}
+	must[access.App](t)(s.PutApp(t.Context(), brief, client.Condition{Existing: true}))
 	forgotten := must[*pgx.Conn](t)(pgx.Connect(t.Context(), s.database))
 	t.Cleanup(func() { _ = forgotten.Close(t.Context()) })
 	today := time.Now().UTC()

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -108,7 +109,7 @@ func (r *rehearsal) prepare(t *testing.T) *stage {
 		args = append(args, strings.ReplaceAll(arg, "{dir}", s.dir))
 	}
 	s.node = startNode(t, address, token, args...)
-	must[dispatcher.App](t)(s.PutApp(t.Context(), dispatcher.App{Name: "night", Enabled: true}, client.Condition{}))
+	must[access.App](t)(s.PutApp(t.Context(), access.App{Name: "night", Enabled: true}, client.Condition{}))
 	return s
 }
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -42,7 +42,7 @@ func appsOr(ctx context.Context, api *client.Client, name string) ([]string, err
 	if name != "" {
 		return []string{name}, nil
 	}
-	all, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.App], error) { return api.Apps(ctx, page) })
+	all, _, err := allPages(0, func(page input.Page) (client.List[access.App], error) { return api.Apps(ctx, page) })
 	names := make([]string, len(all))
 	for i, app := range all {
 		names[i] = app.Name

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/test/need"
 )
 
@@ -81,7 +82,7 @@ func TestNextMarksFiresUntilTheEndOfAPause(t *testing.T) {
 	} {
 		job, trigger := dispatcher.Job{App: "shop", Enabled: true}, dispatcher.Trigger{Enabled: true}
 		tt.pause(&job, &trigger)
-		app := dispatcher.App{Enabled: true}
+		app := access.App{Enabled: true}
 		if got := whyHeld(app, job, trigger, end.Add(-time.Second)); got != tt.want {
 			t.Errorf("%s, before its end: held because %q, want %q", name, got, tt.want)
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
@@ -135,7 +136,7 @@ func TestEachJobGoesOnAfterARestoredDump(t *testing.T) {
 	settings := []string{"--handler-interval=500ms", "--heartbeat=200ms", "--dead-after=20s"} // no node is taken for dead meanwhile
 	one := startNode(t, database, token, settings...)
 	startNode(t, database, token, settings...)
-	must[dispatcher.App](t)(one.PutApp(t.Context(), dispatcher.App{Name: "bounded", Enabled: true}, client.Condition{}))
+	must[access.App](t)(one.PutApp(t.Context(), access.App{Name: "bounded", Enabled: true}, client.Condition{}))
 	must[dispatcher.EndpointGroup](t)(one.PutGroup(t.Context(), dispatcher.EndpointGroup{App: "bounded", Name: "workers",
 		Endpoints: map[string]dispatcher.StaticEndpoint{"a": {URL: r.URL}, "b": {URL: r.URL}}}, client.Condition{}))
 	jobs := boundedJobs(r.URL)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -34,7 +35,7 @@ func TestKilledNodeLosesNoRetry(t *testing.T) {
 		token := newToken(t, database)
 		args := append(quick(), "--breaker-failures=0")
 		n := startNode(t, database, token, args...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "retry", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "retry", Enabled: true}, client.Condition{}))
 		job := webhookJob("retry", "flaky", r.URL, nil)
 		job.Retry.SetDefaults()
 		job.Retry.Delays, job.Retry.MaxAttempts = []input.Duration{input.Duration(time.Second)}, tries
@@ -92,7 +93,7 @@ func TestGoneTargetIsShownAndResumed(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, func(w http.ResponseWriter, _ arrival) { w.WriteHeader(http.StatusGone) })
 		n := startNode(t, database, newToken(t, database), quick()...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "gone", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "gone", Enabled: true}, client.Condition{}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(),
 			webhookJob("gone", "job", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 		tick := func() dispatcher.Trigger {

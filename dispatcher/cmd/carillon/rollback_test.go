@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/store"
 	"github.com/carillon-dev/carillon/test/need"
@@ -126,7 +127,7 @@ func failOverWithLoss(t *testing.T, without string) {
 	g.open()
 	r := newReceiver(t, nil)
 	one, two := startNode(t, database, token, settings...), startNode(t, database, token, settings...)
-	must[dispatcher.App](t)(one.PutApp(t.Context(), dispatcher.App{Name: "tail", Enabled: true}, client.Condition{}))
+	must[access.App](t)(one.PutApp(t.Context(), access.App{Name: "tail", Enabled: true}, client.Condition{}))
 	must[dispatcher.Job](t)(one.PutJob(t.Context(),
 		webhookJob("tail", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })
@@ -193,7 +194,7 @@ func TestRestoredFileWaitsForAChoice(t *testing.T) {
 	token := newToken(t, database)
 	r := newReceiver(t, nil)
 	n := startNode(t, database, token, quick()...)
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "tail", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "tail", Enabled: true}, client.Condition{}))
 	must[dispatcher.Job](t)(n.PutJob(t.Context(),
 		webhookJob("tail", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"}), client.Condition{}))
 	r.await(t, "fires", func(all []arrival) bool { return len(all) >= 2 })

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -24,7 +25,7 @@ func TestFailedRunIsFoundAndRepeated(t *testing.T) {
 		}
 	})
 	for _, app := range []string{"crm", "shop"} {
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: app, Enabled: true}, client.Condition{}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob(app, "orders", r.URL, nil), client.Condition{}))
 	}
 	do := func(want int, line string) string {
@@ -90,7 +91,7 @@ func TestFailedShardIsFoundAndRepeated(t *testing.T) {
 		})
 		group.Endpoints[id] = dispatcher.StaticEndpoint{URL: r.URL}
 	}
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "crm", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "crm", Enabled: true}, client.Condition{}))
 	must[dispatcher.EndpointGroup](t)(n.PutGroup(t.Context(), group, client.Condition{}))
 	job := dispatcher.Job{App: "crm", Name: "spread", Enabled: true}
 	job.Target.Group = &dispatcher.GroupTarget{Name: "workers"}

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -22,7 +23,7 @@ import (
 // tick declares a job that fires each second.
 func (n *node) tick(app, url string) {
 	n.t.Helper()
-	must[dispatcher.App](n.t)(n.PutApp(n.t.Context(), dispatcher.App{Name: app, Enabled: true}, client.Condition{}))
+	must[access.App](n.t)(n.PutApp(n.t.Context(), access.App{Name: app, Enabled: true}, client.Condition{}))
 	must[dispatcher.Job](n.t)(n.PutJob(n.t.Context(), patient(webhookJob(app, "ticks", url, map[string]string{"tick": "* * * * * ?"})),
 		client.Condition{}))
 }
@@ -145,7 +146,7 @@ func TestNodeWorksWithFewFiles(t *testing.T) {
 	})
 	n := launchNodeIn(t, surroundings{files: 64}, database, token, nil, quick()...)
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "narrow", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "narrow", Enabled: true}, client.Condition{}))
 	job := webhookJob("narrow", "herd", r.URL, nil)
 	job.Retry = dispatcher.Retry{MaxAttempts: dispatcher.MostAttempts, Base: input.Duration(time.Second),
 		Cap: input.Duration(2 * time.Second), MaxAge: dispatcher.DefaultMaxAge}

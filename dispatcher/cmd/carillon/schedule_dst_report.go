@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -119,8 +120,8 @@ func triggersOfFile(path string) ([]namedSpec, error) {
 
 func triggersOfStore(ctx context.Context, s *store.Store) ([]namedSpec, error) {
 	var found []namedSpec
-	readApps := func(page input.Page) ([]dispatcher.App, error) { return s.Apps(ctx, page) }
-	apps, err := everyPage(readApps, func(a dispatcher.App) string { return a.Name })
+	readApps := func(page input.Page) ([]access.App, error) { return s.Apps(ctx, page) }
+	apps, err := everyPage(readApps, func(a access.App) string { return a.Name })
 	if err != nil {
 		return nil, err
 	}

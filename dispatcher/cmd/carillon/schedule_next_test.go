@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/test/need"
@@ -147,7 +148,7 @@ func TestScheduleNextTakesACalendarOfAnApp(t *testing.T) {
 	t.Parallel()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database))
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{
+	must[access.App](t)(n.PutApp(t.Context(), access.App{
 		Name: "crm", Enabled: true, Defaults: &dispatcher.JobDefaults{Timezone: "Europe/Berlin"},
 	}, client.Condition{}))
 	must[dispatcher.Calendar](t)(n.PutCalendar(t.Context(), dispatcher.Calendar{

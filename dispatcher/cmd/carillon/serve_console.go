@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	webconsole "github.com/carillon-dev/carillon/dispatcher/console"
 	"github.com/carillon-dev/carillon/dispatcher/tfconfig"
 )
@@ -40,7 +41,7 @@ func (f consoleFlags) consoleURL() (*url.URL, error) {
 // consoleNode is what the console shows of a node: its API, once it has a database, or since when it waits for one.
 type consoleNode struct {
 	api      webconsole.API
-	sessions dispatcher.Sessions
+	sessions access.Sessions
 	reached  func() (at time.Time, well bool)
 	started  time.Time
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 	"github.com/carillon-dev/carillon/test/postgres/pgtest"
@@ -25,7 +26,7 @@ func TestJobsDoNotReachTheAPIOfAnyNode(t *testing.T) {
 			t.Errorf("node %s serves %v, want the address that it listens on", node.ID, node.APIAddresses)
 		}
 	}
-	must[dispatcher.App](t)(a.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, client.Condition{}))
+	must[access.App](t)(a.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, client.Condition{}))
 	for n, endpoint := range []string{a.endpoint, b.endpoint} {
 		name := fmt.Sprint("steal", n)
 		must[dispatcher.Job](t)(a.PutJob(t.Context(), webhookJob("app", name, endpoint+"/v1/nodes", nil), client.Condition{}))

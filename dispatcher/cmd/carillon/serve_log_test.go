@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -80,7 +81,7 @@ func TestNodeOutlivesTheReaderOfItsLog(t *testing.T) {
 	}
 	n := launchNodeIn(t, surroundings{log: write}, database, token, nil, append(quick(), "--log-level=debug")...)
 	until(t, "the node to be ready", func() bool { return n.status("/readyz") == http.StatusOK })
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "silent", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "silent", Enabled: true}, client.Condition{}))
 	must[dispatcher.Job](t)(n.PutJob(t.Context(),
 		webhookJob("silent", "ticks", r.URL, map[string]string{"tick": "rate(1s)"}), client.Condition{}))
 	r.await(t, "fires while nobody reads the log", func(all []arrival) bool { return len(all) >= 3 })

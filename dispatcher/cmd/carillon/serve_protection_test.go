@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -39,7 +40,7 @@ func TestNodeProtectsItsTaskDuringALongAttempt(t *testing.T) {
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	token := newToken(t, database)
 	n := startNodeWith(t, database, token, []string{"ECS_AGENT_URI=" + agent.URL + "/api/7"}, "--task-protection", "--drain-timeout=30s")
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "app", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "app", Enabled: true}, client.Condition{}))
 	call := func(name string, timeout input.Duration) {
 		t.Helper()
 		job := webhookJob("app", name, r.URL+"/"+name, nil)

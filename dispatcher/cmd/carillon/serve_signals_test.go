@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/platform"
 	"github.com/carillon-dev/carillon/test/need"
@@ -147,7 +148,7 @@ func TestSystemdLearnsThatTheNodeStopsBeforeItHasDrained(t *testing.T) {
 	})
 	m := newManager(t)
 	n := startNodeWith(t, database, newToken(t, database), m.environment("600000"), "--drain-timeout="+patience.String())
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "stop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "stop", Enabled: true}, client.Condition{}))
 	job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("stop", "long", r.URL, nil), client.Condition{}))
 	must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 	receive(t, sent)

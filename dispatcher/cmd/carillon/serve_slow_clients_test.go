@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/test/need"
 )
@@ -126,9 +126,9 @@ func TestSlowClientsKeepNobodyOut(t *testing.T) {
 			n := startNode(t, database, operator, append(tt.args, "--log-level=error")...)
 			bound := map[string]string{}
 			for _, app := range []string{"evil", "victim"} {
-				must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: app, Enabled: true}, client.Condition{}))
-				bound[app] = must[dispatcher.IssuedToken](t)(n.PutToken(t.Context(), dispatcher.APIToken{
-					Name: app, Apps: []string{app}, Scopes: []dispatcher.Scope{dispatcher.ScopeRead}}, client.Condition{Absent: true})).Secret
+				must[access.App](t)(n.PutApp(t.Context(), access.App{Name: app, Enabled: true}, client.Condition{}))
+				bound[app] = must[access.IssuedToken](t)(n.PutToken(t.Context(), access.APIToken{
+					Name: app, Apps: []string{app}, Scopes: []access.Scope{access.ScopeRead}}, client.Condition{Absent: true})).Secret
 			}
 			tt.flood.request = strings.ReplaceAll(tt.flood.request, token, bound["evil"])
 			ctx, cancel := context.WithCancel(t.Context())

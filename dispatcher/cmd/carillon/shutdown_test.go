@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -35,7 +36,7 @@ func TestDrainReleasesRunsNotYetBegun(t *testing.T) {
 		})
 		token := newToken(t, database)
 		n := startNode(t, database, token, "--workers=1", "--min-workers=1", "--drain-timeout="+patience.String())
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "stop", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "stop", Enabled: true}, client.Condition{}))
 		for i := range jobs {
 			job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("stop", fmt.Sprintf("job-%d", i), r.URL, nil), client.Condition{}))
 			must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
@@ -111,7 +112,7 @@ func TestDrainEndsAfterItsTimeout(t *testing.T) {
 		defer close(hang)
 		token := newToken(t, database)
 		n := startNode(t, database, token, "--drain-timeout=1s")
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "cut", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "cut", Enabled: true}, client.Condition{}))
 		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("cut", "hangs", r.URL, nil), client.Condition{}))
 		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 		receive(t, sent)
@@ -181,7 +182,7 @@ func TestDrainOfNoTimeCutsOffAtOnce(t *testing.T) {
 	defer release()
 	database := "sqlite:" + filepath.Join(t.TempDir(), "carillon.db")
 	n := startNode(t, database, newToken(t, database), append(quick(), "--drain-timeout=0s")...)
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "none", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "none", Enabled: true}, client.Condition{}))
 	job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("none", "hangs", r.URL, nil), client.Condition{}))
 	must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 	receive(t, sent)
@@ -227,7 +228,7 @@ func TestSecondSignalEndsTheProcessAtOnce(t *testing.T) {
 		})
 		defer close(hang)
 		n := startNode(t, database, newToken(t, database), "--drain-timeout=1h")
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "now", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "now", Enabled: true}, client.Condition{}))
 		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("now", "hangs", r.URL, nil), client.Condition{}))
 		must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 		receive(t, sent)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // statisticsCommand shows what the runs of each day came to.
@@ -33,7 +34,7 @@ func (s *statisticsCommand) Run(ctx context.Context, c console) error {
 		return printObject(s.outputFlags, c, found, nil)
 	}
 	titles := "DAY\tSUCCEEDED\tFAILED\tTIMED OUT\tLOST\tCANCELLED\tSKIPPED\tSUPERSEDED\tMISFIRES\tATTEMPTS\tLATE MEAN\tLATE MOST\tFINAL"
-	return printList(s.outputFlags, c, found.Days, titles, func(d dispatcher.DayStatistics) []any {
+	return printList(s.outputFlags, c, found.Days, titles, func(d view.DayStatistics) []any {
 		return []any{d.Day, d.Runs[dispatcher.RunSucceeded], d.Runs[dispatcher.RunFailed], d.Runs[dispatcher.RunTimedOut],
 			d.Runs[dispatcher.RunLost], d.Runs[dispatcher.RunCancelled], d.Runs[dispatcher.RunSkipped], d.Runs[dispatcher.RunSuperseded],
 			d.Misfires, d.Attempts, durationCell(d.LateMean), durationCell(d.LateMost), yesIf(d.Final)}

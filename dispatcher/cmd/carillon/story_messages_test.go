@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -40,14 +41,14 @@ func TestStoryMessagesReachQueuesAndTopics(t *testing.T) {
 		aws.CreateQueue(queue)
 		aws.CreateTopic(topic)
 		n := startNodeWith(t, database, newToken(t, database), aws.Environment(), quick()...)
-		shop := dispatcher.App{Name: "shop", Enabled: true}
-		must[dispatcher.App](t)(n.PutApp(t.Context(), shop, client.Condition{}))
+		shop := access.App{Name: "shop", Enabled: true}
+		must[access.App](t)(n.PutApp(t.Context(), shop, client.Condition{}))
 		orders, announce := messageJobs()
 		if _, err := n.PutJob(t.Context(), orders, client.Condition{}); err == nil || !strings.Contains(err.Error(), "sqs.queues") {
 			t.Errorf("a queue outside the bounds: %v, want a refusal", err)
 		}
 		shop.Bounds = &dispatcher.Bounds{SQS: dispatcher.SQSBounds{Queues: []string{queue}}, SNS: dispatcher.SNSBounds{Topics: []string{topic}}}
-		must[dispatcher.App](t)(n.PutApp(t.Context(), shop, client.Condition{Existing: true}))
+		must[access.App](t)(n.PutApp(t.Context(), shop, client.Condition{Existing: true}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), orders, client.Condition{}))
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), announce, client.Condition{}))
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -69,7 +70,7 @@ func TestStorySecretsAreUsedFromWhereTheyAreKept(t *testing.T) {
 	n := startNodeWith(t, database, newToken(t, database), aws.Environment(), append(quick(), "--secret-lifetime=2s",
 		"--vault-address="+vault.URL, "--vault-auth=kubernetes", "--vault-role=carillon-{app}", "--vault-token-file="+account,
 		"--secret-aws-role=arn:aws:iam::123456789012:role/carillon-{app}")...)
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "billing", Enabled: true, Bounds: &dispatcher.Bounds{
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "billing", Enabled: true, Bounds: &dispatcher.Bounds{
 		Secrets: []string{"awssm:billing/*", "vault:secret/data/billing"},
 	}}, client.Condition{}))
 	references := []string{"awssm:billing/api#token", "vault:secret/data/billing#token"}

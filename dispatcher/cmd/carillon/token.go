@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
@@ -23,7 +23,7 @@ type tokenCommand struct {
 }
 
 // joined lists scopes as the flag takes them.
-func joined(scopes []dispatcher.Scope) string {
+func joined(scopes []access.Scope) string {
 	list := make([]string, len(scopes))
 	for i, scope := range scopes {
 		list[i] = string(scope)
@@ -40,7 +40,7 @@ func instantOr(at *time.Time, none string) string {
 }
 
 // expiryOf says when a token expires, and whether it has.
-func expiryOf(token dispatcher.APIToken, now time.Time) string {
+func expiryOf(token access.APIToken, now time.Time) string {
 	text := instantOr(token.ExpiresAt, "never")
 	if token.Expired(now) {
 		text += " (expired)"
@@ -60,12 +60,12 @@ func (t *tokenListCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	all, _, err := allPages(0, func(page input.Page) (client.List[dispatcher.APIToken], error) { return api.Tokens(ctx, page) })
+	all, _, err := allPages(0, func(page input.Page) (client.List[access.APIToken], error) { return api.Tokens(ctx, page) })
 	if err != nil {
 		return err
 	}
 	titles := "NAME\tSCOPES\tAPPS\tEXPIRES\tLAST USED\tCREATED"
-	return printList(t.outputFlags, c, all, titles, func(token dispatcher.APIToken) []any {
+	return printList(t.outputFlags, c, all, titles, func(token access.APIToken) []any {
 		return []any{token.Name, joined(token.Scopes), cmp.Or(strings.Join(token.Apps, ","), "all"), expiryOf(token, time.Now()),
 			instantOr(token.LastUsedAt, "never"), instantOr(&token.CreatedAt, "")}
 	})
@@ -114,7 +114,7 @@ type tokenRotateCommand struct {
 // Validate checks the times.
 func (t *tokenRotateCommand) Validate() error {
 	return errors.Join(checkExpiresIn(t.ExpiresIn),
-		flagProblems(dispatcher.TokenRotation{Overlap: t.Overlap}.Validate()))
+		flagProblems(access.TokenRotation{Overlap: t.Overlap}.Validate()))
 }
 
 // Run rotates the token.
@@ -123,7 +123,7 @@ func (t *tokenRotateCommand) Run(ctx context.Context, c console) error {
 	if err != nil {
 		return err
 	}
-	rotation := dispatcher.TokenRotation{Overlap: t.Overlap, ExpiresAt: expiry(t.ExpiresIn, time.Now())}
+	rotation := access.TokenRotation{Overlap: t.Overlap, ExpiresAt: expiry(t.ExpiresIn, time.Now())}
 	issued, err := api.RotateToken(ctx, t.Name, rotation)
 	if err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/api"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
@@ -20,12 +21,12 @@ type tokenCreateCommand struct {
 	outputFlags
 	Database string `env:"CARILLON_DATABASE,DATABASE_URL" placeholder:"URL" help:"Make the token in this database, without another token: postgres://user@host/name, or sqlite:PATH."`
 	loginFlags
-	DatabaseWithout []string           `env:"CARILLON_DATABASE_WITHOUT" hidden:""` // for tests
-	Name            string             `required:"" help:"Name of the token, shown in the audit log."`
-	Description     string             `placeholder:"TEXT" help:"What the token is for."`
-	Scope           []dispatcher.Scope `default:"read,run,write" placeholder:"SCOPE,..." help:"What the token allows: read, run, write, register, metrics, export, import, admin. None includes another."`
-	Apps            []string           `placeholder:"APP,..." help:"Apps that the token is bound to. Default: all apps and the node routes."`
-	ExpiresIn       input.Duration     `default:"0s" placeholder:"DURATION" help:"How long the token works, such as 2160h. 0s: until it is revoked."`
+	DatabaseWithout []string       `env:"CARILLON_DATABASE_WITHOUT" hidden:""` // for tests
+	Name            string         `required:"" help:"Name of the token, shown in the audit log."`
+	Description     string         `placeholder:"TEXT" help:"What the token is for."`
+	Scope           []access.Scope `default:"read,run,write" placeholder:"SCOPE,..." help:"What the token allows: read, run, write, register, metrics, export, import, admin. None includes another."`
+	Apps            []string       `placeholder:"APP,..." help:"Apps that the token is bound to. Default: all apps and the node routes."`
+	ExpiresIn       input.Duration `default:"0s" placeholder:"DURATION" help:"How long the token works, such as 2160h. 0s: until it is revoked."`
 }
 
 // Validate checks the token.
@@ -52,8 +53,8 @@ func expiry(in input.Duration, now time.Time) *time.Time {
 	return &at
 }
 
-func (t *tokenCreateCommand) token(now time.Time) dispatcher.APIToken {
-	return dispatcher.APIToken{Name: t.Name, Description: t.Description, Scopes: t.Scope, Apps: t.Apps, ExpiresAt: expiry(t.ExpiresIn, now)}
+func (t *tokenCreateCommand) token(now time.Time) access.APIToken {
+	return access.APIToken{Name: t.Name, Description: t.Description, Scopes: t.Scope, Apps: t.Apps, ExpiresAt: expiry(t.ExpiresIn, now)}
 }
 
 // flagProblems names flags where problems name fields.
@@ -86,7 +87,7 @@ func (t *tokenCreateCommand) Run(ctx context.Context, c console) error {
 }
 
 // printSecret prints a token that is new: for people only its secret, which they hand on.
-func printSecret(o outputFlags, c console, issued dispatcher.IssuedToken) error {
+func printSecret(o outputFlags, c console, issued access.IssuedToken) error {
 	if o.Output != outputTable {
 		return printObject(o, c, issued, nil)
 	}
@@ -119,15 +120,15 @@ func (t *tokenCreateCommand) inDatabase() (bool, error) {
 }
 
 // create makes the token.
-func (t *tokenCreateCommand) create(ctx context.Context, token dispatcher.APIToken) (dispatcher.IssuedToken, error) {
+func (t *tokenCreateCommand) create(ctx context.Context, token access.APIToken) (access.IssuedToken, error) {
 	inDatabase, err := t.inDatabase()
 	if err != nil {
-		return dispatcher.IssuedToken{}, err
+		return access.IssuedToken{}, err
 	}
 	if !inDatabase {
 		c, err := t.client(ctx)
 		if err != nil {
-			return dispatcher.IssuedToken{}, fmt.Errorf("%w\nthe first token is made with --database URL (CARILLON_DATABASE)", err)
+			return access.IssuedToken{}, fmt.Errorf("%w\nthe first token is made with --database URL (CARILLON_DATABASE)", err)
 		}
 		return c.PutToken(ctx, token, client.Condition{Absent: true})
 	}
@@ -135,10 +136,10 @@ func (t *tokenCreateCommand) create(ctx context.Context, token dispatcher.APITok
 	s, err := database.open(ctx, nil)
 	if err != nil { // the first token is often created before the first start
 		if err := database.migrate(ctx); err != nil {
-			return dispatcher.IssuedToken{}, err
+			return access.IssuedToken{}, err
 		}
 		if s, err = database.open(ctx, nil); err != nil {
-			return dispatcher.IssuedToken{}, err
+			return access.IssuedToken{}, err
 		}
 	}
 	defer s.Close()
@@ -146,16 +147,16 @@ func (t *tokenCreateCommand) create(ctx context.Context, token dispatcher.APITok
 }
 
 // createToken stores a new token.
-func createToken(ctx context.Context, s *store.Store, token dispatcher.APIToken) (dispatcher.IssuedToken, error) {
+func createToken(ctx context.Context, s *store.Store, token access.APIToken) (access.IssuedToken, error) {
 	secret, hash := api.NewToken()
 	token.ID, token.Hash = api.NewTokenID(), hash
 	by := byCommandLine()
 	by.IfAbsent = true
 	stored, _, err := s.PutToken(ctx, token, by)
 	if err != nil {
-		return dispatcher.IssuedToken{}, fmt.Errorf("create token: %w", err)
+		return access.IssuedToken{}, fmt.Errorf("create token: %w", err)
 	}
-	return dispatcher.IssuedToken{APIToken: stored, Secret: secret}, nil
+	return access.IssuedToken{APIToken: stored, Secret: secret}, nil
 }
 
 // byCommandLine is who changes a database directly.

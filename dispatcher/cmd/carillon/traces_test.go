@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -61,7 +62,7 @@ func TestAttemptsOfARunShareATraceOverTheDeathOfANode(t *testing.T) {
 		c, p, token := servers.NewCollector(t), newTracedTarget(t), newToken(t, database)
 		env := []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_BSP_SCHEDULE_DELAY=20"}
 		first := startNodeWith(t, database, token, env, append(quick(), "--node-name=first")...)
-		must[dispatcher.App](t)(first.PutApp(t.Context(), dispatcher.App{Name: "traced", Enabled: true}, client.Condition{}))
+		must[access.App](t)(first.PutApp(t.Context(), access.App{Name: "traced", Enabled: true}, client.Condition{}))
 		after := webhookJob("traced", "after", p.URL+"/after", nil)
 		must[dispatcher.Job](t)(first.PutJob(t.Context(), after, client.Condition{}))
 		job := webhookJob("traced", "job", p.URL+"/canary-path?key=canary-query", nil)

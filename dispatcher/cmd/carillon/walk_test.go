@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -80,7 +81,7 @@ func TestJobCreatedShortlyBeforeItsInstantFiresAtIt(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
 		n := startNode(t, database, newToken(t, database), "--poll-window=60s")
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "soon", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "soon", Enabled: true}, client.Condition{}))
 		ahead := time.Second
 		until(t, "a fire that no poll brings", func() bool { // which come once a minute, so that only a notification can
 			ahead += time.Second
@@ -117,7 +118,7 @@ func TestKilledNodeRepeatsNoPayoutAndEndsNoFixedDelay(t *testing.T) {
 		})
 		token := newToken(t, database)
 		n := startNode(t, database, token, quick()...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "bank", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "bank", Enabled: true}, client.Condition{}))
 		payout := webhookJob("bank", "payout", r.URL+"/payout", nil)
 		payout.Delivery = dispatcher.AtMostOnce
 		must[dispatcher.Job](t)(n.PutJob(t.Context(), payout, client.Condition{}))
@@ -146,7 +147,7 @@ func TestLastFireOfATriggerRunsBeforeItCompletes(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
 		n := startNode(t, database, newToken(t, database))
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "last", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "last", Enabled: true}, client.Condition{}))
 		var name string
 		start := inTime(t, 3*time.Second, func(start time.Time) (first *time.Time, err error) {
 			name = fmt.Sprint("job-", start.Unix())
@@ -221,7 +222,7 @@ func TestGapOfAKilledNodeIsExplained(t *testing.T) {
 		})
 		token := newToken(t, database)
 		n := startNode(t, database, token, quick()...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "gap", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "gap", Enabled: true}, client.Condition{}))
 		job := webhookJob("gap", "ticks", r.URL+"/tick", map[string]string{"tick": "* * * * * ?"})
 		tick := job.Triggers["tick"]
 		tick.MisfireAfter = input.Duration(2 * time.Second)
@@ -303,7 +304,7 @@ func TestFiresAreOnTimeAgainAfterAPauseThatMissedSome(t *testing.T) {
 	onBothDatabases(t, func(t *testing.T, database string) {
 		r := newReceiver(t, nil)
 		n := startNode(t, database, newToken(t, database), append(quick(), "--poll-window=60s")...)
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "pause", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "pause", Enabled: true}, client.Condition{}))
 		job := webhookJob("pause", "ticks", r.URL, map[string]string{"tick": "* * * * * ?"})
 		tick := job.Triggers["tick"]
 		tick.MisfireAfter = input.Duration(10 * time.Second) // shorter than the poll window
@@ -356,7 +357,7 @@ func TestTwoNodesShareWithoutDoubleOrMissingFires(t *testing.T) {
 	token := newToken(t, database)
 	a := startNode(t, database, token, "--node-name=a", "--heartbeat=500ms")
 	b := startNode(t, database, token, "--node-name=b", "--heartbeat=500ms")
-	must[dispatcher.App](t)(a.PutApp(t.Context(), dispatcher.App{Name: "two", Enabled: true}, client.Condition{}))
+	must[access.App](t)(a.PutApp(t.Context(), access.App{Name: "two", Enabled: true}, client.Condition{}))
 	const jobs, perJob = 4, 50
 	start := inTime(t, 6*time.Second, func(start time.Time) (*time.Time, error) { return declareShared(a, r.URL, start, jobs, perJob) })
 	path := fmt.Sprint("/", start.Unix())
@@ -428,7 +429,7 @@ func TestDrainFinishesRunsInFlight(t *testing.T) {
 		})
 		token := newToken(t, database)
 		n := startNode(t, database, token, "--drain-timeout="+patience.String())
-		must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "drain", Enabled: true}, client.Condition{}))
+		must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "drain", Enabled: true}, client.Condition{}))
 		job := must[dispatcher.Job](t)(n.PutJob(t.Context(), webhookJob("drain", "slow", r.URL, nil), client.Condition{}))
 		run := must[dispatcher.Run](t)(n.RunJob(t.Context(), job.App, job.Name))
 		receive(t, sent)

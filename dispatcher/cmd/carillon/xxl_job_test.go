@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -97,7 +98,7 @@ func freeAddresses(t *testing.T, count int) (addresses []string, ports []int) {
 // declareExecutors declares the app and the group.
 func (n *node) declareExecutors(ports []int) {
 	n.t.Helper()
-	must[dispatcher.App](n.t)(n.PutApp(n.t.Context(), dispatcher.App{Name: executorsApp, Enabled: true}, client.Condition{}))
+	must[access.App](n.t)(n.PutApp(n.t.Context(), access.App{Name: executorsApp, Enabled: true}, client.Condition{}))
 	group := dispatcher.EndpointGroup{App: executorsApp, Name: executorsGroup}
 	group.SetDefaults()
 	group.Kind, group.AppName = dispatcher.GroupXXLJob, executorsAppName

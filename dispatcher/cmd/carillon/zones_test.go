@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/client"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/test/need"
@@ -136,7 +137,7 @@ func TestNodeNamesItsZones(t *testing.T) {
 	if got, err := n.Version(t.Context()); err != nil || got.Zones != "2098b" {
 		t.Errorf("version %+v, %v, want zones 2098b", got, err)
 	}
-	must[dispatcher.App](t)(n.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, client.Condition{}))
 	env := []string{"CARILLON_ENDPOINT=" + n.endpoint, "CARILLON_TOKEN=" + n.token}
 	const warning = "the node computes with time zone data 2098b, and this command with "
 	if _, errs, code := carillon(t, env, "schedule", "next", "--app", "shop", "@daily"); code != 0 || !strings.Contains(errs, warning) {
@@ -159,7 +160,7 @@ func TestInstallationChoosesTheZonesOfAllNodes(t *testing.T) {
 	first := startNode(t, database, secret, quick()...)
 	t.Cleanup(first.terminate)
 	ctx, n := t.Context(), first
-	must[dispatcher.App](t)(n.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true}, client.Condition{}))
+	must[access.App](t)(n.PutApp(ctx, access.App{Name: "shop", Enabled: true}, client.Condition{}))
 	trigger := dispatcher.Trigger{}
 	trigger.SetDefaults()
 	trigger.Expression, trigger.Timezone = "0 12 * * *", "Asia/Tokyo"

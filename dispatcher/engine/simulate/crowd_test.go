@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -42,7 +43,7 @@ func (w *world) crowd() {
 // enable puts an app.
 func (w *world) enable(name string, enabled bool) {
 	w.t.Helper()
-	app := dispatcher.App{Name: name, Enabled: enabled, Retention: input.Duration(24 * time.Hour)}
+	app := access.App{Name: name, Enabled: enabled, Retention: input.Duration(24 * time.Hour)}
 	if _, _, err := w.store.PutApp(w.t.Context(), app, byTest); err != nil {
 		w.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/test/need"
@@ -37,7 +38,7 @@ func TestBrokenJobDelaysNoHealthyJobOnItsHost(t *testing.T) {
 					}
 					return 50 * time.Millisecond, http.StatusOK
 				}
-				other := dispatcher.App{Name: "other", Enabled: true, Retention: input.Duration(24 * time.Hour)}
+				other := access.App{Name: "other", Enabled: true, Retention: input.Duration(24 * time.Hour)}
 				if _, _, err := w.store.PutApp(t.Context(), other, byTest); err != nil {
 					t.Fatal(err)
 				}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/engine"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -98,7 +99,7 @@ func newWorld(t *testing.T, seed uint64, o engine.Options) *world {
 	w := &world{t: t, seed: seed, store: s, db: db, options: o, longest: 2 * time.Second, begun: time.Now(), declared: map[string]bool{},
 		requests: map[attempt]time.Time{}, sent: map[dispatcher.RunKey]int{}, serial: map[string]map[attempt]dispatcher.NodeID{}}
 	const retention = input.Duration(10 * 365 * 24 * time.Hour)
-	app := dispatcher.App{Name: "app", Enabled: true, Retention: retention,
+	app := access.App{Name: "app", Enabled: true, Retention: retention,
 		Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Retention: retention}}}
 	if _, _, err := s.PutApp(t.Context(), app, byTest); err != nil {
 		t.Fatal(err)

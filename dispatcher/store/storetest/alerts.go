@@ -11,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -52,16 +54,16 @@ func alertTests() tests {
 }
 
 // pager is an alert of all failures.
-func pager(name string) dispatcher.Alert {
-	a := dispatcher.Alert{App: "shop", Name: name, Description: "wake somebody", Recovery: true,
-		AlertConditionsOf: dispatcher.AlertConditionsOf{Failure: &dispatcher.AlertFailures{After: 1}}}
+func pager(name string) alert.Alert {
+	a := alert.Alert{App: "shop", Name: name, Description: "wake somebody", Recovery: true,
+		AlertConditionsOf: alert.AlertConditionsOf{Failure: &alert.Failures{After: 1}}}
 	a.Destination.Webhook = &dispatcher.AlertWebhook{}
 	a.Destination.Webhook.SetDefaults()
 	a.Destination.Webhook.URL = "https://pager.example.com/"
 	return a
 }
 
-func (f *fixture) putAlert(a dispatcher.Alert, now time.Time) dispatcher.Alert {
+func (f *fixture) putAlert(a alert.Alert, now time.Time) alert.Alert {
 	f.Helper()
 	stored, _, err := f.PutAlert(f.Context(), a, at(now))
 	f.must(err)
@@ -120,7 +122,7 @@ func (f *fixture) notifications(alert string) (all []dispatcher.AlertNotificatio
 func (f *fixture) alertEvents() string {
 	f.Helper()
 	var all []string
-	query := dispatcher.AlertEventQuery{App: "shop", Page: input.Page{Limit: 2}}
+	query := alert.EventQuery{App: "shop", Page: input.Page{Limit: 2}}
 	for {
 		page, err := f.AlertEvents(f.Context(), query)
 		f.must(err)
@@ -147,7 +149,7 @@ func inAnyOrder(list string) string {
 // firing returns what holds, as job and condition.
 func (f *fixture) firing() string {
 	f.Helper()
-	states, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Firing: true, Now: t0,
+	states, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Firing: true, Now: t0,
 		Page: input.Page{Limit: 1000}})
 	f.must(err)
 	var all []string
@@ -160,7 +162,7 @@ func (f *fixture) firing() string {
 // watch does what the handler does for alerts, and returns how many notifications that queued.
 func (f *fixture) watch(now time.Time) (notified int) {
 	f.Helper()
-	late := &dispatcher.LateFire{}
+	late := &alert.LateFire{}
 	for range 100 {
 		done, next, err := f.WatchAlerts(f.Context(), late, 3, now)
 		f.must(err)
@@ -176,7 +178,7 @@ func (f *fixture) watch(now time.Time) (notified int) {
 func testAlerts(t *testing.T, f *fixture) {
 	a := pager("night")
 	a.Jobs, a.Labels = []string{"b", "a"}, input.Labels{"team": "x"}
-	a.Mutes = []dispatcher.AlertMuteWindow{{Schedule: "0 0 2 * * ?", Duration: input.Duration(time.Hour), Timezone: "Europe/Berlin"}}
+	a.Mutes = []alert.MuteWindow{{Schedule: "0 0 2 * * ?", Duration: input.Duration(time.Hour), Timezone: "Europe/Berlin"}}
 	stored := f.putAlert(a, t0)
 	f.expect("the revision of a new alert", stored.Revision, int64(1))
 	a.Description = "changed"
@@ -199,7 +201,7 @@ func testAlerts(t *testing.T, f *fixture) {
 		t.Errorf("Alert after DeleteAlert: %v", err)
 	}
 	f.expect("the revision of an alert that is declared again", f.putAlert(pager("night"), t0).Revision, int64(3))
-	if _, _, err := f.PutAlert(t.Context(), dispatcher.Alert{App: "shop", Name: "x"}, at(t0)); err == nil {
+	if _, _, err := f.PutAlert(t.Context(), alert.Alert{App: "shop", Name: "x"}, at(t0)); err == nil {
 		t.Error("PutAlert takes an alert without conditions and destination")
 	}
 	jobs, err := f.Jobs(t.Context(), "shop", input.Page{Limit: 10})
@@ -209,7 +211,7 @@ func testAlerts(t *testing.T, f *fixture) {
 
 func testAlertUnchanged(t *testing.T, f *fixture) {
 	first := f.putAlert(pager("night"), t0)
-	_, err := f.MuteAlert(t.Context(), "shop", "night", dispatcher.AlertMute{Reason: "quiet"}, at(t0))
+	_, err := f.MuteAlert(t.Context(), "shop", "night", alert.Mute{Reason: "quiet"}, at(t0))
 	f.must(err)
 	again := f.putAlert(pager("night"), t0.Add(time.Hour))
 	f.expect("the revision after the same was put", again.Revision, first.Revision)
@@ -261,7 +263,7 @@ func testAlertSelection(_ *testing.T, f *fixture) {
 	}
 	named, labelled := pager("named"), pager("labelled")
 	named.Jobs, labelled.Labels = []string{"named"}, input.Labels{"team": "x"}
-	for _, a := range []dispatcher.Alert{named, labelled, pager("default")} {
+	for _, a := range []alert.Alert{named, labelled, pager("default")} {
 		f.putAlert(a, t0)
 	}
 	f.watched("late", input.Labels{"team": "x"}) // declared after the alerts
@@ -283,7 +285,7 @@ func testAlertSweep(_ *testing.T, f *fixture) {
 	a.NoSuccessFor = input.Duration(time.Hour)
 	f.putAlert(a, t0)
 	count := func() int {
-		all, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 1000}})
+		all, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 1000}})
 		f.must(err)
 		return len(all)
 	}
@@ -295,7 +297,7 @@ func testAlertSweep(_ *testing.T, f *fixture) {
 func testAlertMissed(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{Missed: true}
+	a.AlertConditionsOf = alert.AlertConditionsOf{Missed: true}
 	f.putAlert(a, t0)
 	due := f.dueAll(t0.Add(time.Hour))[0]
 	advance := f.advance(due)
@@ -314,7 +316,7 @@ func testAlertMissed(_ *testing.T, f *fixture) {
 func testAlertLate(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
+	a.AlertConditionsOf = alert.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
 	f.putAlert(a, t0)
 	first := f.fireOf("sync")
 	f.recordFollowed(first, ended(dispatcher.RunSucceeded, first.ScheduledAt.Add(time.Minute)))
@@ -333,7 +335,7 @@ func testAlertLate(_ *testing.T, f *fixture) {
 func testAlertLateAfterPause(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
+	a.AlertConditionsOf = alert.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
 	f.putAlert(a, t0)
 	pause, err := f.PauseApp(f.Context(), "shop", dispatcher.AppPauseRequest{}, input.Change{Now: t0.Add(30 * time.Second)})
 	f.must(err)
@@ -352,7 +354,7 @@ func testAlertLateAfterPause(_ *testing.T, f *fixture) {
 func testAlertOverrun(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{OverrunAfter: input.Duration(5 * time.Minute)}
+	a.AlertConditionsOf = alert.AlertConditionsOf{OverrunAfter: input.Duration(5 * time.Minute)}
 	f.putAlert(a, t0)
 	f.watch(t0)
 	held := f.fireOf("sync")
@@ -372,7 +374,7 @@ func testAlertOverrun(_ *testing.T, f *fixture) {
 func testAlertNoSuccess(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
+	a.AlertConditionsOf = alert.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
 	f.putAlert(a, t0)
 	for range 6 {
 		f.ends("sync", dispatcher.RunSucceeded) // the last ends at t0 + 6m + 1s
@@ -393,7 +395,7 @@ func testAlertNoSuccess(_ *testing.T, f *fixture) {
 func testAlertNoSuccessOfPaused(_ *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
+	a.AlertConditionsOf = alert.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
 	f.putAlert(a, t0)
 	_, err := f.PauseJob(f.Context(), "shop", "sync", "", true, at(t0))
 	f.must(err)
@@ -434,7 +436,7 @@ func testAlertStatesExpire(_ *testing.T, f *fixture) {
 	f.putAlert(pager("night"), t0)
 	f.ends("sync", dispatcher.RunFailed, dispatcher.RunSucceeded)
 	count := func() int {
-		all, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 9}})
+		all, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 9}})
 		f.must(err)
 		return len(all)
 	}
@@ -457,9 +459,9 @@ func testAlertEventsExpire(_ *testing.T, f *fixture) {
 func testAlertImport(t *testing.T, f *fixture) {
 	f.watched("sync", nil)
 	f.putAlert(pager("night"), t0)
-	_, err := f.MuteAlert(t.Context(), "shop", "night", dispatcher.AlertMute{Reason: "moving"}, at(t0))
+	_, err := f.MuteAlert(t.Context(), "shop", "night", alert.Mute{Reason: "moving"}, at(t0))
 	f.must(err)
-	_, _, err = f.PutApp(t.Context(), dispatcher.App{Name: "shop"}, at(t0))
+	_, _, err = f.PutApp(t.Context(), access.App{Name: "shop"}, at(t0))
 	f.must(err)
 	export, err := f.ExportApp(t.Context(), "shop")
 	f.must(err)

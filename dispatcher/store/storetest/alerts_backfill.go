@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // A backfill repeats what is past. So neither its runs nor those that follow them, also at a distance, make an alert fire, end
@@ -25,7 +26,7 @@ func testAlertOfBackfillFollower(_ *testing.T, f *fixture) {
 	f.ends("last", dispatcher.RunFailed)
 	f.expect("what is told of a fire", f.told("night"), "last failure firing")
 
-	b := f.backfillOf(func(s *dispatcher.BackfillSpec) { s.To = t0.Add(2 * time.Minute) })
+	b := f.backfillOf(func(s *repeat.BackfillSpec) { s.To = t0.Add(2 * time.Minute) })
 	_, err := f.FeedBackfill(f.Context(), b.id, b.now)
 	f.must(err)
 	f.adoptAndEnd(b.now, dispatcher.RunSucceeded, dispatcher.KindBackfill)
@@ -35,7 +36,7 @@ func testAlertOfBackfillFollower(_ *testing.T, f *fixture) {
 		f.Fatal("no run of the last job follows")
 	}
 	cause := f.run(descendants[0].RunKey).Cause
-	f.expect("the backfill that the last run descends from", cause.Backfill, dispatcher.BackfillID(b.id))
+	f.expect("the backfill that the last run descends from", cause.Backfill, repeat.BackfillID(b.id))
 	f.expect("what its success ends", f.told("night"), "last failure firing")
 	f.watch(b.now.Add(2 * time.Minute))
 	f.expect("what holds after a look at the history", f.firing(), "last failure, last no_success")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -12,7 +13,7 @@ import (
 func (f *fixture) lateAlert() {
 	f.Helper()
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
+	a.AlertConditionsOf = alert.AlertConditionsOf{LateAfter: input.Duration(10 * time.Second)}
 	f.putAlert(a, t0)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -15,14 +16,14 @@ func testAlertMute(t *testing.T, f *fixture) {
 	f.watched("brief", nil)
 	f.putAlert(pager("night"), t0)
 	until := t0.Add(time.Hour)
-	_, err := f.MuteAlert(t.Context(), "shop", "night", dispatcher.AlertMute{Until: &until, Reason: "release"}, at(t0))
+	_, err := f.MuteAlert(t.Context(), "shop", "night", alert.Mute{Until: &until, Reason: "release"}, at(t0))
 	f.must(err)
 	f.ends("sync", dispatcher.RunFailed)
 	f.ends("brief", dispatcher.RunFailed, dispatcher.RunSucceeded)
 	f.expect("what is told while muted", f.told("night"), "")
 	f.expect("events", inAnyOrder(f.alertEvents()),
 		"[brief failure firing muted], [brief failure resolved not_told], [sync failure firing muted]")
-	states, err := f.AlertStates(t.Context(), dispatcher.AlertStateQuery{App: "shop", Job: "sync", Now: t0, Page: input.Page{Limit: 9}})
+	states, err := f.AlertStates(t.Context(), alert.StateQuery{App: "shop", Job: "sync", Now: t0, Page: input.Page{Limit: 9}})
 	f.must(err)
 	wantDiff(t, "until when it is muted", &until, states[0].MutedUntil)
 	f.expect("notifications before the end", f.watch(until.Add(-time.Second)), 0)
@@ -30,14 +31,14 @@ func testAlertMute(t *testing.T, f *fixture) {
 	f.expect("notifications afterwards", f.watch(until.Add(time.Minute)), 0)
 	f.expect("what is told", f.told("night"), "sync failure firing")
 
-	_, err = f.MuteAlert(t.Context(), "shop", "night", dispatcher.AlertMute{}, at(until))
+	_, err = f.MuteAlert(t.Context(), "shop", "night", alert.Mute{}, at(until))
 	f.must(err)
 	f.ends("sync", dispatcher.RunSucceeded)
 	_, err = f.UnmuteAlert(t.Context(), "shop", "night", at(until.Add(time.Hour)))
 	f.must(err)
 	f.expect("notifications when it is unmuted", f.watch(until.Add(time.Hour)), 1)
 	f.expect("what is told in the end", f.told("night"), "sync failure firing, sync failure resolved")
-	if _, err := f.MuteAlert(t.Context(), "shop", "night", dispatcher.AlertMute{Until: &t0}, at(until)); err == nil {
+	if _, err := f.MuteAlert(t.Context(), "shop", "night", alert.Mute{Until: &t0}, at(until)); err == nil {
 		t.Error("MuteAlert takes a time that has passed")
 	}
 }
@@ -47,7 +48,7 @@ func testAlertAcknowledgement(t *testing.T, f *fixture) {
 	a := pager("night")
 	a.Failure.RepeatEvery = 1
 	f.putAlert(a, t0)
-	ack := dispatcher.AlertAcknowledgement{Job: "sync", Until: new(t0.Add(time.Hour)), Reason: "on it"}
+	ack := alert.Acknowledgement{Job: "sync", Until: new(t0.Add(time.Hour)), Reason: "on it"}
 	by := input.Change{Actor: "ann", Now: t0.Add(time.Minute)}
 	if _, err := f.AcknowledgeAlert(t.Context(), "shop", "night", ack, by); !errors.Is(err, dispatcher.ErrConflict) {
 		t.Errorf("AcknowledgeAlert of what does not hold: %v", err)
@@ -56,12 +57,12 @@ func testAlertAcknowledgement(t *testing.T, f *fixture) {
 	states, err := f.AcknowledgeAlert(t.Context(), "shop", "night", ack, by)
 	f.must(err)
 	f.expect("states that were acknowledged", len(states), 1)
-	wantDiff(t, "who knows", &dispatcher.AcknowledgedAlert{By: "ann", At: by.Now, Until: ack.Until, Reason: "on it"}, states[0].Acknowledged)
+	wantDiff(t, "who knows", &alert.AcknowledgedAlert{By: "ann", At: by.Now, Until: ack.Until, Reason: "on it"}, states[0].Acknowledged)
 	f.ends("sync", dispatcher.RunFailed)
 	f.expect("notifications before it ends", f.watch(t0.Add(time.Hour-time.Second)), 0)
 	f.expect("notifications when it ends", f.watch(t0.Add(time.Hour)), 1)
 	f.expect("what is told", f.told("night"), "sync failure firing, sync failure acknowledged, sync failure still_firing")
-	_, err = f.AcknowledgeAlert(t.Context(), "shop", "night", dispatcher.AlertAcknowledgement{Job: "sync"}, at(t0.Add(time.Hour)))
+	_, err = f.AcknowledgeAlert(t.Context(), "shop", "night", alert.Acknowledgement{Job: "sync"}, at(t0.Add(time.Hour)))
 	f.must(err)
 	_, err = f.WithdrawAcknowledgement(t.Context(), "shop", "night", "sync", dispatcher.AlertFailure, at(t0.Add(time.Hour)))
 	f.must(err)
@@ -109,7 +110,7 @@ func testAlertChanged(_ *testing.T, f *fixture) {
 	f.putAlert(pager("night"), t0)
 	f.ends("sync", dispatcher.RunFailed)
 	other := pager("night")
-	other.AlertConditionsOf = dispatcher.AlertConditionsOf{Missed: true}
+	other.AlertConditionsOf = alert.AlertConditionsOf{Missed: true}
 	f.putAlert(other, t0.Add(90*time.Second))
 	f.expect("what is told when the condition goes", f.told("night"), "sync failure firing, sync failure resolved")
 	f.putAlert(pager("night"), t0.Add(90*time.Second))
@@ -144,8 +145,8 @@ func testAlertUndelivered(t *testing.T, f *fixture) {
 	r.Followed = true
 	f.must(f.Record(t.Context(), []dispatcher.Record{r}))
 	f.expect("runs that follow a failed delivery", f.followEnds(t0.Add(time.Hour)), 0)
-	states, err := f.AlertStates(t.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 9}})
+	states, err := f.AlertStates(t.Context(), alert.StateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 9}})
 	f.must(err)
-	wantDiff(t, "what became of the notification", &dispatcher.AlertDelivery{Run: held[0].String(), Transition: dispatcher.AlertFiring,
+	wantDiff(t, "what became of the notification", &alert.Delivery{Run: held[0].String(), Transition: dispatcher.AlertFiring,
 		At: held[0].ScheduledAt, State: dispatcher.RunFailed, Class: dispatcher.ClassHTTP5xx, Error: "broken"}, states[0].Notification)
 }

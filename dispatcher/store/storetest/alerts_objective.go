@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -19,16 +20,16 @@ func alertObjectiveTests() tests {
 }
 
 // budgetAlert is an alert of the objectives of all jobs.
-func budgetAlert() dispatcher.Alert {
+func budgetAlert() alert.Alert {
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{Objective: true}
+	a.AlertConditionsOf = alert.AlertConditionsOf{Objective: true}
 	return a
 }
 
 // watchedStates returns what is known of the alerts of the app, as job and condition.
 func (f *fixture) watchedStates() string {
 	f.Helper()
-	states, err := f.AlertStates(f.Context(), dispatcher.AlertStateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 1000}})
+	states, err := f.AlertStates(f.Context(), alert.StateQuery{App: "shop", Now: t0, Page: input.Page{Limit: 1000}})
 	f.must(err)
 	var all []string
 	for _, s := range states {

@@ -5,13 +5,13 @@ import (
 	"testing"
 	"time"
 
-	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
 // testAlertOfNoJob: an alert is stored although it selects jobs that are not there, and says so until they are.
 func testAlertOfNoJob(t *testing.T, f *fixture) {
-	warnings := func(a dispatcher.Alert) string {
+	warnings := func(a alert.Alert) string {
 		var all []string
 		for _, w := range a.Warnings {
 			all = append(all, w.Path+" "+w.Code)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -150,7 +151,7 @@ func testPauseAppShown(t *testing.T, f *fixture) {
 	wantDiff(t, "of a job in a list", []dispatcher.AppPause{want}, all[0].Pauses)
 	f.must(f.EndAppPause(t.Context(), "shop", pause.ID, at(t0)))
 	var entries []string
-	for _, e := range f.auditLog(dispatcher.AuditQuery{Subject: "pause " + pause.ID, OldestFirst: true}) {
+	for _, e := range f.auditLog(access.AuditQuery{Subject: "pause " + pause.ID, OldestFirst: true}) {
 		entries = append(entries, fmt.Sprint(e.Actor, " ", e.Action, " ", e.App, " ", string(e.Before), string(e.After)))
 	}
 	text := `{"labels":{"team":"payments"},"reason":"the ledger is being migrated","until":"2026-05-01T11:00:00Z"}`
@@ -290,7 +291,7 @@ func testPausesExpire(t *testing.T, f *fixture) {
 	if n := f.expire(until); n != 0 {
 		t.Errorf("%d pauses ended again, want none", n)
 	}
-	resumed := f.auditLog(dispatcher.AuditQuery{Action: "resume"})
+	resumed := f.auditLog(access.AuditQuery{Action: "resume"})
 	if len(resumed) != 3 || resumed[0].Actor != "system" || !resumed[0].At.Equal(until) {
 		t.Errorf("audit log: %+v, want 3 entries by system", resumed)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -26,7 +27,7 @@ func auditTests() tests {
 }
 
 // auditLog returns the entries that a query selects, page by page.
-func (f *fixture) auditLog(query dispatcher.AuditQuery) (all []dispatcher.AuditEntry) {
+func (f *fixture) auditLog(query access.AuditQuery) (all []access.AuditEntry) {
 	f.Helper()
 	if query.Limit == 0 {
 		query.Limit = 1000
@@ -43,7 +44,7 @@ func (f *fixture) auditLog(query dispatcher.AuditQuery) (all []dispatcher.AuditE
 }
 
 // words tells entries by action and subject.
-func words(entries []dispatcher.AuditEntry) (all []string) {
+func words(entries []access.AuditEntry) (all []string) {
 	for _, e := range entries {
 		all = append(all, e.Action+" "+e.Subject)
 	}
@@ -53,7 +54,7 @@ func words(entries []dispatcher.AuditEntry) (all []string) {
 // changes makes one change of each kind, a minute apart.
 func (f *fixture) changes(by func(minute int) input.Change) {
 	ctx := f.Context()
-	f.must(f.PutApp(ctx, dispatcher.App{Name: "books", Enabled: true}, by(1)))
+	f.must(f.PutApp(ctx, access.App{Name: "books", Enabled: true}, by(1)))
 	f.must(f.PutCalendar(ctx, dispatcher.Calendar{App: "books", Name: "holidays"}, by(2)))
 	report := job("report", map[string]dispatcher.Trigger{"eu": every(time.Hour, t0.Add(24*time.Hour))})
 	report.App = "books"
@@ -71,7 +72,7 @@ func (f *fixture) changes(by func(minute int) input.Change) {
 	f.must(f.SetNodeState(ctx, nodeA, dispatcher.NodePaused, by(12)))
 	f.must(f.DeleteJob(ctx, "books", "report", by(13)))
 	f.must(f.DeleteCalendar(ctx, "books", "holidays", by(14)))
-	f.must(f.PutApp(ctx, dispatcher.App{Name: "books"}, by(15)))
+	f.must(f.PutApp(ctx, access.App{Name: "books"}, by(15)))
 	f.must(f.DeleteApp(ctx, "books", by(16)))
 }
 
@@ -82,7 +83,7 @@ func testAuditLog(t *testing.T, f *fixture) {
 			Now: t0.Add(time.Duration(minute) * time.Minute)}
 	}
 	f.changes(by)
-	entries := f.auditLog(dispatcher.AuditQuery{From: t0.Add(time.Minute), OldestFirst: true})
+	entries := f.auditLog(access.AuditQuery{From: t0.Add(time.Minute), OldestFirst: true})
 	want := []string{
 		"put app books", "put calendar holidays", "put job report", "put job report", "pause job report", "pause job report trigger eu",
 		"resume job report", "run job report", "cancel run", "retry run", "cancel run", "pause node 000000000000000a",
@@ -135,44 +136,44 @@ func field(t *testing.T, raw json.RawMessage, name string) string {
 // Each filter selects what it says, alone and in any order, page by page.
 func testAuditFilters(t *testing.T, f *fixture) {
 	for i := range 40 {
-		f.must(f.RecordRefusal(t.Context(), dispatcher.AuditEntry{
+		f.must(f.RecordRefusal(t.Context(), access.AuditEntry{
 			At: t0.Add(time.Duration(i/4) * time.Second), Actor: []string{"ann", "bob", "id-1"}[i%3], TokenID: fmt.Sprint("id-", i%3),
 			Action: []string{"put", "delete"}[i%2], App: []string{"books", "shop", ""}[i/2%3], Subject: fmt.Sprint("job ", i%5),
 			Refused: []string{"forbidden", "precondition"}[i%2],
 		}))
 	}
 	yes, no := true, false
-	all := f.auditLog(dispatcher.AuditQuery{})
-	if !slices.IsSortedFunc(all, func(a, b dispatcher.AuditEntry) int { return strings.Compare(b.ID, a.ID) }) {
+	all := f.auditLog(access.AuditQuery{})
+	if !slices.IsSortedFunc(all, func(a, b access.AuditEntry) int { return strings.Compare(b.ID, a.ID) }) {
 		t.Error("the log is not in the order of its ids, latest first")
 	}
 	for name, tt := range map[string]struct {
-		query dispatcher.AuditQuery
-		is    func(dispatcher.AuditEntry) bool
+		query access.AuditQuery
+		is    func(access.AuditEntry) bool
 	}{
-		"everything":      {dispatcher.AuditQuery{}, func(dispatcher.AuditEntry) bool { return true }},
-		"an app":          {dispatcher.AuditQuery{Apps: []string{"books"}}, func(e dispatcher.AuditEntry) bool { return e.App == "books" }},
-		"two apps":        {dispatcher.AuditQuery{Apps: []string{"books", "shop"}}, func(e dispatcher.AuditEntry) bool { return e.App != "" }},
-		"no app":          {dispatcher.AuditQuery{Apps: []string{}}, func(dispatcher.AuditEntry) bool { return false }},
-		"an actor's name": {dispatcher.AuditQuery{Actor: "ann"}, func(e dispatcher.AuditEntry) bool { return e.Actor == "ann" }},
-		"a token's id":    {dispatcher.AuditQuery{Actor: "id-0"}, func(e dispatcher.AuditEntry) bool { return e.TokenID == "id-0" }},
-		"a name and an id": {dispatcher.AuditQuery{Actor: "id-1"}, func(e dispatcher.AuditEntry) bool {
+		"everything":      {access.AuditQuery{}, func(access.AuditEntry) bool { return true }},
+		"an app":          {access.AuditQuery{Apps: []string{"books"}}, func(e access.AuditEntry) bool { return e.App == "books" }},
+		"two apps":        {access.AuditQuery{Apps: []string{"books", "shop"}}, func(e access.AuditEntry) bool { return e.App != "" }},
+		"no app":          {access.AuditQuery{Apps: []string{}}, func(access.AuditEntry) bool { return false }},
+		"an actor's name": {access.AuditQuery{Actor: "ann"}, func(e access.AuditEntry) bool { return e.Actor == "ann" }},
+		"a token's id":    {access.AuditQuery{Actor: "id-0"}, func(e access.AuditEntry) bool { return e.TokenID == "id-0" }},
+		"a name and an id": {access.AuditQuery{Actor: "id-1"}, func(e access.AuditEntry) bool {
 			return e.TokenID == "id-1" || e.Actor == "id-1"
 		}},
-		"a subject": {dispatcher.AuditQuery{Subject: "job 3"}, func(e dispatcher.AuditEntry) bool { return e.Subject == "job 3" }},
-		"an action": {dispatcher.AuditQuery{Action: "delete"}, func(e dispatcher.AuditEntry) bool { return e.Action == "delete" }},
-		"refusals":  {dispatcher.AuditQuery{Refused: &yes}, func(e dispatcher.AuditEntry) bool { return e.Refused != "" }},
-		"changes":   {dispatcher.AuditQuery{Refused: &no}, func(e dispatcher.AuditEntry) bool { return e.Refused == "" }},
-		"a span": {dispatcher.AuditQuery{From: t0.Add(2 * time.Second), To: t0.Add(5 * time.Second)}, func(e dispatcher.AuditEntry) bool {
+		"a subject": {access.AuditQuery{Subject: "job 3"}, func(e access.AuditEntry) bool { return e.Subject == "job 3" }},
+		"an action": {access.AuditQuery{Action: "delete"}, func(e access.AuditEntry) bool { return e.Action == "delete" }},
+		"refusals":  {access.AuditQuery{Refused: &yes}, func(e access.AuditEntry) bool { return e.Refused != "" }},
+		"changes":   {access.AuditQuery{Refused: &no}, func(e access.AuditEntry) bool { return e.Refused == "" }},
+		"a span": {access.AuditQuery{From: t0.Add(2 * time.Second), To: t0.Add(5 * time.Second)}, func(e access.AuditEntry) bool {
 			return !e.At.Before(t0.Add(2*time.Second)) && e.At.Before(t0.Add(5*time.Second))
 		}},
-		"all of them": {dispatcher.AuditQuery{
+		"all of them": {access.AuditQuery{
 			Apps: []string{"books", "shop"}, Actor: "bob", Action: "put", Subject: "job 0", Refused: &yes, From: t0,
-		}, func(e dispatcher.AuditEntry) bool {
+		}, func(e access.AuditEntry) bool {
 			return e.App != "" && e.Actor == "bob" && e.Action == "put" && e.Subject == "job 0"
 		}},
 	} {
-		var want []dispatcher.AuditEntry
+		var want []access.AuditEntry
 		for _, e := range all {
 			if tt.is(e) {
 				want = append(want, e)
@@ -190,7 +191,7 @@ func testAuditFilters(t *testing.T, f *fixture) {
 			t.Errorf("%s, oldest first (-want +got):\n%s", name, diff)
 		}
 	}
-	if _, err := f.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: input.Page{Limit: 1, Cursor: "x"}}); err == nil {
+	if _, err := f.AuditEntries(t.Context(), access.AuditQuery{Page: input.Page{Limit: 1, Cursor: "x"}}); err == nil {
 		t.Error("a cursor that is none was taken")
 	}
 }
@@ -206,7 +207,7 @@ func testAuditSizes(t *testing.T, f *fixture) {
 		large.Target.Webhook.Headers[fmt.Sprint("x-", i)] = strings.Repeat("ü<", 500)
 	}
 	f.must(f.PutJob(t.Context(), large, at(t0.Add(2*time.Minute))))
-	entries := f.auditLog(dispatcher.AuditQuery{Subject: "job large"})
+	entries := f.auditLog(access.AuditQuery{Subject: "job large"})
 	if len(entries) != 2 {
 		t.Fatalf("%d entries, want 2", len(entries))
 	}
@@ -219,20 +220,20 @@ func testAuditSizes(t *testing.T, f *fixture) {
 		t.Errorf("the definition is %.200s, want it cut", entries[0].After)
 	}
 	for _, e := range entries {
-		if len(e.After) > dispatcher.MaxAuditDefinition || len(e.Before) > dispatcher.MaxAuditDefinition {
-			t.Errorf("before has %d bytes and after %d, the most is %d", len(e.Before), len(e.After), dispatcher.MaxAuditDefinition)
+		if len(e.After) > access.MaxAuditDefinition || len(e.Before) > access.MaxAuditDefinition {
+			t.Errorf("before has %d bytes and after %d, the most is %d", len(e.Before), len(e.After), access.MaxAuditDefinition)
 		}
 	}
 	for i := range 40 {
 		large.Description = fmt.Sprint("change ", i)
 		f.must(f.PutJob(t.Context(), large, at(t0.Add(time.Duration(3+i)*time.Minute))))
 	}
-	page, err := f.AuditEntries(t.Context(), dispatcher.AuditQuery{Page: input.Page{Limit: 1000}})
+	page, err := f.AuditEntries(t.Context(), access.AuditQuery{Page: input.Page{Limit: 1000}})
 	f.must(err)
 	if !page.More || len(page.Entries) > 40 {
 		t.Errorf("a page has %d entries of 128 KiB, and more = %v; want fewer than all", len(page.Entries), page.More)
 	}
-	if got := len(f.auditLog(dispatcher.AuditQuery{Subject: "job large"})); got != 42 {
+	if got := len(f.auditLog(access.AuditQuery{Subject: "job large"})); got != 42 {
 		t.Errorf("%d entries, page by page, want 42", got)
 	}
 }
@@ -245,7 +246,7 @@ func testAuditRace(t *testing.T, f *fixture) {
 	for w := range writers {
 		wait.Go(func() {
 			for i := range each {
-				if _, _, err := f.PutApp(t.Context(), dispatcher.App{Name: fmt.Sprintf("app-%d-%d", w, i), Enabled: true},
+				if _, _, err := f.PutApp(t.Context(), access.App{Name: fmt.Sprintf("app-%d-%d", w, i), Enabled: true},
 					input.Change{Actor: "racer"}); err != nil {
 					t.Error(err)
 				}
@@ -257,7 +258,7 @@ func testAuditRace(t *testing.T, f *fixture) {
 	seen := map[string]bool{}
 	var latest time.Time
 	read := func() {
-		for _, e := range f.auditLog(dispatcher.AuditQuery{Actor: "racer", OldestFirst: true, From: latest.Add(-90 * time.Second)}) {
+		for _, e := range f.auditLog(access.AuditQuery{Actor: "racer", OldestFirst: true, From: latest.Add(-90 * time.Second)}) {
 			seen[e.Subject] = true
 			if e.At.After(latest) {
 				latest = e.At

@@ -13,6 +13,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // backfillTests are those of runs of the instants of ranges.
@@ -36,15 +37,15 @@ type backfilling struct {
 }
 
 // backfill puts the job and begins a backfill of it, ten minutes after its first fires.
-func (f *fixture) backfill(change func(*dispatcher.BackfillSpec)) *backfilling {
+func (f *fixture) backfill(change func(*repeat.BackfillSpec)) *backfilling {
 	f.Helper()
 	f.putEvery("tick", time.Minute)
 	return f.backfillOf(change)
 }
 
-func (f *fixture) backfillOf(change func(*dispatcher.BackfillSpec)) *backfilling {
+func (f *fixture) backfillOf(change func(*repeat.BackfillSpec)) *backfilling {
 	f.Helper()
-	return f.begin("tick", func(plan *dispatcher.BackfillSpec) {
+	return f.begin("tick", func(plan *repeat.BackfillSpec) {
 		plan.From, plan.To = t0, t0.Add(6*time.Minute)
 		if change != nil {
 			change(plan)
@@ -53,9 +54,9 @@ func (f *fixture) backfillOf(change func(*dispatcher.BackfillSpec)) *backfilling
 }
 
 // begin begins a backfill of a job of shop, as it is now.
-func (f *fixture) begin(name string, change func(*dispatcher.BackfillSpec), counted func(*dispatcher.BackfillPlan)) *backfilling {
+func (f *fixture) begin(name string, change func(*repeat.BackfillSpec), counted func(*repeat.BackfillPlan)) *backfilling {
 	f.Helper()
-	request := dispatcher.BackfillRequest{}
+	request := repeat.BackfillRequest{}
 	request.SetDefaults()
 	change(&request.BackfillSpec)
 	plan := f.planOf(name, request.BackfillSpec)
@@ -65,13 +66,13 @@ func (f *fixture) begin(name string, change func(*dispatcher.BackfillSpec), coun
 	b := &backfilling{fixture: f, now: t0.Add(10 * time.Minute)}
 	created, err := f.CreateBackfill(f.Context(), "shop", name, plan, at(b.now))
 	f.must(err)
-	b.id, err = dispatcher.ParseBackfillID(created.ID)
+	b.id, err = repeat.ParseBackfillID(created.ID)
 	f.must(err)
 	return b
 }
 
 // planOf counts a backfill of a job of shop as it is now.
-func (f *fixture) planOf(name string, spec dispatcher.BackfillSpec) dispatcher.BackfillPlan {
+func (f *fixture) planOf(name string, spec repeat.BackfillSpec) repeat.BackfillPlan {
 	f.Helper()
 	job, err := f.Job(f.Context(), "shop", name)
 	f.must(err)
@@ -120,7 +121,7 @@ func (b *backfilling) endAll(state dispatcher.RunState) {
 // shown is the state of the backfill and its counts.
 func (b *backfilling) shown() string {
 	b.Helper()
-	got, err := b.Store.Backfill(b.Context(), "shop", dispatcher.BackfillID(b.id))
+	got, err := b.Store.Backfill(b.Context(), "shop", repeat.BackfillID(b.id))
 	b.must(err)
 	return fmt.Sprintf("%s total=%d queued=%d skipped=%d running=%d succeeded=%d failed=%d cancelled=%d", got.State, got.Total, got.Queued,
 		got.Skipped, got.Running, got.Succeeded, got.Failed, got.Cancelled)
@@ -143,12 +144,12 @@ func (b *backfilling) wantQueued(when string, want ...int) {
 
 // Each instant of the range is queued once, in order, and never more runs are under way than the concurrency.
 func testBackfill(t *testing.T, f *fixture) {
-	b := f.backfill(func(s *dispatcher.BackfillSpec) { s.Concurrency, s.Payload = 4, json.RawMessage(`{"again":"<1>"}`) })
+	b := f.backfill(func(s *repeat.BackfillSpec) { s.Concurrency, s.Payload = 4, json.RawMessage(`{"again":"<1>"}`) })
 	b.wantQueued("at first", 1, 2, 3, 4)
 	b.wantQueued("again")
 	b.want("under way", "running total=6 queued=4 skipped=0 running=4 succeeded=0 failed=0 cancelled=0")
 	run := f.run(b.held()[0].RunKey)
-	want := &dispatcher.RunCause{Backfill: dispatcher.BackfillID(b.id), Range: &dispatcher.Range{From: t0, To: t0.Add(6 * time.Minute)}}
+	want := &dispatcher.RunCause{Backfill: repeat.BackfillID(b.id), Range: &dispatcher.Range{From: t0, To: t0.Add(6 * time.Minute)}}
 	if diff := cmp.Diff(want, run.Cause); diff != "" || run.Trigger != "tick" || string(run.Payload) != `{"again":"<1>"}` {
 		t.Errorf("run of trigger %q with payload %s, cause (-want +got):\n%s", run.Trigger, run.Payload, diff)
 	}
@@ -161,7 +162,7 @@ func testBackfill(t *testing.T, f *fixture) {
 	if f.must(err); counts[dispatcher.TriggerID("shop", "tick", "tick")] != 4 {
 		t.Errorf("verify counts %v runs in four minutes, want 4", counts)
 	}
-	_, err = f.ChangeBackfill(t.Context(), "shop", dispatcher.BackfillID(b.id), dispatcher.PauseBackfill, at(b.now))
+	_, err = f.ChangeBackfill(t.Context(), "shop", repeat.BackfillID(b.id), repeat.PauseBackfill, at(b.now))
 	wantError(t, "pause one that has ended", err, dispatcher.ErrConflict)
 	if open, err := f.OpenBackfills(t.Context()); err != nil || len(open) != 0 {
 		t.Errorf("open backfills %v, %v, want none", open, err)
@@ -170,7 +171,7 @@ func testBackfill(t *testing.T, f *fixture) {
 
 // The latest instant goes first if it is wanted so.
 func testBackfillLatestFirst(_ *testing.T, f *fixture) {
-	b := f.backfill(func(s *dispatcher.BackfillSpec) { s.Order = dispatcher.BackfillLatestFirst })
+	b := f.backfill(func(s *repeat.BackfillSpec) { s.Order = repeat.BackfillLatestFirst })
 	for want := 6; want > 0; want-- {
 		b.wantQueued("next", want)
 		b.endAll(dispatcher.RunSucceeded)
@@ -182,13 +183,13 @@ func testBackfillLatestFirst(_ *testing.T, f *fixture) {
 // Of what the ledger has, the option decides. A backfill brings back runs of one before it.
 func testBackfillExisting(t *testing.T, f *fixture) {
 	for i, tt := range []struct {
-		existing dispatcher.BackfillExisting
+		existing repeat.BackfillExisting
 		want     []int
 	}{
-		{dispatcher.ExistingSkip, []int{3, 4, 5, 6}},
-		{dispatcher.ExistingSkip, nil},
-		{dispatcher.ExistingFailed, []int{2}},
-		{dispatcher.ExistingRun, []int{1, 2, 3, 4, 5, 6}},
+		{repeat.ExistingSkip, []int{3, 4, 5, 6}},
+		{repeat.ExistingSkip, nil},
+		{repeat.ExistingFailed, []int{2}},
+		{repeat.ExistingRun, []int{1, 2, 3, 4, 5, 6}},
 	} {
 		if i == 0 { // minute 1 succeeded, and minute 2 failed
 			held := f.claimOne("tick")
@@ -198,15 +199,15 @@ func testBackfillExisting(t *testing.T, f *fixture) {
 			failed.State = dispatcher.RunFailed
 			f.must(f.Record(t.Context(), []dispatcher.Record{record(second, failed)}))
 		}
-		plan := f.planOf("tick", dispatcher.BackfillSpec{From: t0, To: t0.Add(6 * time.Minute), Existing: tt.existing})
+		plan := f.planOf("tick", repeat.BackfillSpec{From: t0, To: t0.Add(6 * time.Minute), Existing: tt.existing})
 		if skipped, err := f.BackfillSkips(t.Context(), plan); err != nil || skipped != plan.Total-len(tt.want) {
 			t.Errorf("%d %s: %d instants would be left out (%v), want all but %d of %d", i, tt.existing, skipped, err, len(tt.want), plan.Total)
 		}
-		b := f.backfillOf(func(s *dispatcher.BackfillSpec) { s.Existing, s.Concurrency = tt.existing, 10 })
+		b := f.backfillOf(func(s *repeat.BackfillSpec) { s.Existing, s.Concurrency = tt.existing, 10 })
 		b.wantQueued(fmt.Sprint(i, " ", tt.existing), tt.want...)
 		for _, run := range b.held() {
-			if cause := f.run(run.RunKey).Cause; cause == nil || cause.Backfill != dispatcher.BackfillID(b.id) {
-				t.Errorf("%d %s: run %s is of %+v, want of backfill %s", i, tt.existing, run.RunKey, cause, dispatcher.BackfillID(b.id))
+			if cause := f.run(run.RunKey).Cause; cause == nil || cause.Backfill != repeat.BackfillID(b.id) {
+				t.Errorf("%d %s: run %s is of %+v, want of backfill %s", i, tt.existing, run.RunKey, cause, repeat.BackfillID(b.id))
 			}
 		}
 		b.endAll(dispatcher.RunSucceeded)
@@ -219,25 +220,25 @@ func testBackfillExisting(t *testing.T, f *fixture) {
 
 // A pause keeps what is under way, and a cancel ends what waits.
 func testBackfillChanges(t *testing.T, f *fixture) {
-	b := f.backfill(func(s *dispatcher.BackfillSpec) { s.Concurrency = 2 })
-	id := dispatcher.BackfillID(b.id)
-	_, err := f.CreateBackfill(t.Context(), "shop", "tick", f.planOf("tick", dispatcher.BackfillSpec{From: t0, To: t0}), at(b.now))
+	b := f.backfill(func(s *repeat.BackfillSpec) { s.Concurrency = 2 })
+	id := repeat.BackfillID(b.id)
+	_, err := f.CreateBackfill(t.Context(), "shop", "tick", f.planOf("tick", repeat.BackfillSpec{From: t0, To: t0}), at(b.now))
 	wantError(t, "another backfill of the job", err, dispatcher.ErrConflict)
 	b.wantQueued("at first", 1, 2)
-	f.must(f.ChangeBackfill(t.Context(), "shop", id, dispatcher.PauseBackfill, at(b.now)))
+	f.must(f.ChangeBackfill(t.Context(), "shop", id, repeat.PauseBackfill, at(b.now)))
 	b.endAll(dispatcher.RunSucceeded)
 	b.wantQueued("paused")
 	b.want("paused", "paused total=6 queued=2 skipped=0 running=0 succeeded=2 failed=0 cancelled=0")
-	f.must(f.ChangeBackfill(t.Context(), "shop", id, dispatcher.ResumeBackfill, at(b.now)))
+	f.must(f.ChangeBackfill(t.Context(), "shop", id, repeat.ResumeBackfill, at(b.now)))
 	b.wantQueued("resumed", 3, 4)
 	b.must(f.Release(t.Context(), b.held()[:1]))
-	f.must(f.ChangeBackfill(t.Context(), "shop", id, dispatcher.CancelBackfill, at(b.now)))
+	f.must(f.ChangeBackfill(t.Context(), "shop", id, repeat.CancelBackfill, at(b.now)))
 	b.wantQueued("cancelled")
 	b.want("while a run is in flight", "cancelling total=6 queued=4 skipped=0 running=1 succeeded=2 failed=0 cancelled=1")
 	b.endAll(dispatcher.RunSucceeded)
 	b.feed()
 	b.want("at the end", "cancelled total=6 queued=4 skipped=0 running=0 succeeded=3 failed=0 cancelled=1")
-	all, err := f.Backfills(t.Context(), dispatcher.BackfillQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})
+	all, err := f.Backfills(t.Context(), repeat.BackfillQuery{App: "shop", Job: "tick", Page: input.Page{Limit: 10}})
 	if f.must(err); len(all) != 1 || all[0].ID != id {
 		t.Errorf("listed %+v, want one backfill", all)
 	}
@@ -248,7 +249,7 @@ func testBackfillChanges(t *testing.T, f *fixture) {
 
 // The pace holds on average: what was not used in a second is made up for.
 func testBackfillPace(t *testing.T, f *fixture) {
-	b := f.backfill(func(s *dispatcher.BackfillSpec) {
+	b := f.backfill(func(s *repeat.BackfillSpec) {
 		s.Concurrency, s.Pace = 10, input.Duration(400*time.Millisecond)
 	})
 	b.wantQueued("at first", 1, 2, 3)
@@ -265,7 +266,7 @@ func testBackfillPace(t *testing.T, f *fixture) {
 // A pace of less than a tenth of a second goes in portions of that time, and a step before its time is idle.
 func testBackfillPortions(t *testing.T, f *fixture) {
 	f.putEvery("tick", 10*time.Second)
-	b := f.backfillOf(func(s *dispatcher.BackfillSpec) {
+	b := f.backfillOf(func(s *repeat.BackfillSpec) {
 		s.Concurrency, s.Pace = 1000, input.Duration(50*time.Millisecond)
 	})
 	for _, step := range []struct {
@@ -287,8 +288,8 @@ func testBackfillOfDeletedJob(t *testing.T, f *fixture) {
 	b := f.backfill(nil)
 	f.must(f.DeleteJob(t.Context(), "shop", "tick", at(b.now)))
 	b.feed()
-	if got, err := f.Store.Backfill(t.Context(), "shop", dispatcher.BackfillID(b.id)); err != nil ||
-		got.State != dispatcher.BackfillCancelled || got.Error != "the job was deleted" {
+	if got, err := f.Store.Backfill(t.Context(), "shop", repeat.BackfillID(b.id)); err != nil ||
+		got.State != repeat.BackfillCancelled || got.Error != "the job was deleted" {
 		t.Errorf("got %+v, %v, want it cancelled because the job was deleted", got, err)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
 
@@ -36,7 +37,7 @@ func (b *backfilling) finishAll() (queued []int) {
 
 // The schedule is edited in the middle: all instants that were counted are run, and verify finds no contradiction.
 func testBackfillKeepsSchedule(_ *testing.T, f *fixture) {
-	b := f.backfill(func(s *dispatcher.BackfillSpec) { s.Concurrency = 2 })
+	b := f.backfill(func(s *repeat.BackfillSpec) { s.Concurrency = 2 })
 	b.wantQueued("at first", 1, 2)
 	f.put(job("tick", map[string]dispatcher.Trigger{"tick": every(time.Hour, t0.Add(30*time.Minute)),
 		"new": every(time.Minute, t0.Add(time.Minute))}), b.now)
@@ -73,7 +74,7 @@ func testBackfillKeepsCalendars(_ *testing.T, f *fixture) {
 // The job and the trigger are renamed in the middle: the runs are those of the same trigger.
 func testBackfillRenamed(_ *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
-	b := f.backfillOf(func(s *dispatcher.BackfillSpec) { s.Trigger, s.Concurrency = "tick", 2 })
+	b := f.backfillOf(func(s *repeat.BackfillSpec) { s.Trigger, s.Concurrency = "tick", 2 })
 	b.wantQueued("at first", 1, 2)
 	f.rename("tick", "tock", map[string]string{"tick": "tack"}, b.now)
 	f.putEvery("tick", time.Minute) // another job takes the name
@@ -86,7 +87,7 @@ func testBackfillRenamed(_ *testing.T, f *fixture) {
 	}
 	f.expect("what is left", b.finishAll(), []int{5, 6})
 	b.want("at the end", "complete total=6 queued=6 skipped=0 running=0 succeeded=6 failed=0 cancelled=0")
-	found, err := f.Backfill(f.Context(), "shop", dispatcher.BackfillID(b.id))
+	found, err := f.Backfill(f.Context(), "shop", repeat.BackfillID(b.id))
 	if f.must(err); found.Job != "tock" {
 		f.Errorf("the backfill is of job %s, want its new name", found.Job)
 	}
@@ -96,13 +97,13 @@ func testBackfillRenamed(_ *testing.T, f *fixture) {
 func testBackfillOfRemovedTrigger(_ *testing.T, f *fixture) {
 	f.put(job("tick", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0.Add(time.Minute)),
 		"other": every(time.Hour, t0.Add(time.Minute))}), t0)
-	b := f.backfillOf(func(s *dispatcher.BackfillSpec) { s.Concurrency = 3 })
+	b := f.backfillOf(func(s *repeat.BackfillSpec) { s.Concurrency = 3 })
 	b.wantQueued("at first", 1, 1, 2)
 	f.putEvery("tick", time.Minute)
 	b.endAll(dispatcher.RunSucceeded)
 	b.wantQueued("once the trigger is gone")
 	b.want("at the end", "cancelled total=7 queued=3 skipped=0 running=0 succeeded=3 failed=0 cancelled=0")
-	found, err := f.Backfill(f.Context(), "shop", dispatcher.BackfillID(b.id))
+	found, err := f.Backfill(f.Context(), "shop", repeat.BackfillID(b.id))
 	if f.must(err); found.Error != "trigger other of the job was removed" {
 		f.Errorf("it ended because %q, want that the trigger was removed", found.Error)
 	}
@@ -111,12 +112,12 @@ func testBackfillOfRemovedTrigger(_ *testing.T, f *fixture) {
 // Another version of the time zone data may give a range another number of instants than was counted.
 func testBackfillMiscounted(_ *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
-	b := f.begin("tick", func(s *dispatcher.BackfillSpec) { s.From, s.To = t0, t0.Add(2*time.Minute) },
-		func(plan *dispatcher.BackfillPlan) { plan.Total++ })
+	b := f.begin("tick", func(s *repeat.BackfillSpec) { s.From, s.To = t0, t0.Add(2*time.Minute) },
+		func(plan *repeat.BackfillPlan) { plan.Total++ })
 	b.finishAll()
-	found, err := f.Backfill(f.Context(), "shop", dispatcher.BackfillID(b.id))
+	found, err := f.Backfill(f.Context(), "shop", repeat.BackfillID(b.id))
 	f.must(err)
-	if want := "3 instants were counted at first, and 2 were reached"; found.State != dispatcher.BackfillComplete ||
+	if want := "3 instants were counted at first, and 2 were reached"; found.State != repeat.BackfillComplete ||
 		!strings.HasPrefix(found.Error, want) {
 		f.Errorf("it is %s because %q, want complete and %q", found.State, found.Error, want)
 	}
@@ -143,7 +144,7 @@ func testBackfillDaylightSaving(_ *testing.T, f *fixture) {
 				Timezone: "Europe/Berlin", Gap: tt.gap, Overlap: tt.overlap}}}), t0)
 		night, err := time.Parse(time.DateOnly, tt.night)
 		f.must(err)
-		b := f.begin(name, func(s *dispatcher.BackfillSpec) { s.From, s.To, s.Concurrency = night, night.Add(12*time.Hour), 5 }, nil)
+		b := f.begin(name, func(s *repeat.BackfillSpec) { s.From, s.To, s.Concurrency = night, night.Add(12*time.Hour), 5 }, nil)
 		b.feed()
 		var got []string
 		for _, run := range b.held() {

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -45,9 +46,9 @@ func operator(now time.Time) input.Change {
 }
 
 // bound sets the bounds of the app "shop", which it creates if need be.
-func (f *fixture) bound(bounds dispatcher.Bounds) dispatcher.App {
+func (f *fixture) bound(bounds dispatcher.Bounds) access.App {
 	f.Helper()
-	app, _, err := f.PutApp(f.Context(), dispatcher.App{Name: "shop", Enabled: true, Bounds: &bounds}, operator(t0))
+	app, _, err := f.PutApp(f.Context(), access.App{Name: "shop", Enabled: true, Bounds: &bounds}, operator(t0))
 	f.must(err)
 	return app
 }
@@ -133,7 +134,7 @@ func testVariablesOfLongerName(t *testing.T, f *fixture) {
 
 func testFoldedNames(t *testing.T, f *fixture) {
 	f.putApp("pay-roll")
-	_, _, err := f.PutApp(t.Context(), dispatcher.App{Name: "pay_roll", Enabled: true}, at(t0))
+	_, _, err := f.PutApp(t.Context(), access.App{Name: "pay_roll", Enabled: true}, at(t0))
 	f.wantProblem("a name that variables do not tell apart", err, "name_taken /name")
 	f.must(f.DeleteApp(t.Context(), "pay-roll", at(t0)))
 	f.putApp("pay_roll")
@@ -141,7 +142,7 @@ func testFoldedNames(t *testing.T, f *fixture) {
 
 func testBoundsOfOperators(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	app := dispatcher.App{Name: "shop", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 100}}
+	app := access.App{Name: "shop", Enabled: true, Bounds: &dispatcher.Bounds{Weight: 100}}
 	_, _, err := f.PutApp(ctx, app, at(t0))
 	f.wantProblem("a weight by the app's owner", err, "bound_operator /bounds")
 	f.must(f.PutApp(ctx, app, operator(t0)))
@@ -191,7 +192,7 @@ func testEmptyListsOfBounds(_ *testing.T, f *fixture) {
 }
 
 func testBreaks(t *testing.T, f *fixture) {
-	const jobs = dispatcher.MaxBreaks + 20
+	const jobs = access.MaxBreaks + 20
 	for i := range jobs {
 		f.put(job(fmt.Sprintf("j%03d", i), nil), t0)
 	}
@@ -199,8 +200,8 @@ func testBreaks(t *testing.T, f *fixture) {
 	kept.Target.Webhook.URL = "https://hooks.example.org/"
 	f.put(kept, t0)
 	app := f.bound(dispatcher.Bounds{Egress: dispatcher.EgressBounds{Hosts: []string{"hooks.example.org"}}})
-	if b := app.Breaks; b == nil || b.Count != jobs || len(b.Jobs) != dispatcher.MaxBreaks || b.Jobs[0].Job != "j000" {
-		t.Fatalf("breaks: %+v, want %d jobs from j000 on, %d of them listed", app.Breaks, jobs, dispatcher.MaxBreaks)
+	if b := app.Breaks; b == nil || b.Count != jobs || len(b.Jobs) != access.MaxBreaks || b.Jobs[0].Job != "j000" {
+		t.Fatalf("breaks: %+v, want %d jobs from j000 on, %d of them listed", app.Breaks, jobs, access.MaxBreaks)
 	}
 	if p := app.Breaks.Jobs[0].Problems; len(p) != 1 || p[0].Code != input.CodeBoundEgress {
 		t.Errorf("problems of the first: %+v, want bound_egress", p)
@@ -278,7 +279,7 @@ func testSuspended(t *testing.T, f *fixture) {
 func testSuspendedOwner(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
 	f.bound(dispatcher.Bounds{Suspended: true})
-	for what, app := range map[string]dispatcher.App{
+	for what, app := range map[string]access.App{
 		"enables it":            {Name: "shop", Enabled: true},
 		"enables it once more":  {Name: "shop", Enabled: true, Description: "x"},
 		"disables it":           {Name: "shop"},
@@ -290,7 +291,7 @@ func testSuspendedOwner(t *testing.T, f *fixture) {
 			t.Errorf("the owner %s: %d due triggers, suspended %t; want none, true", what, len(due), stored.Bounds.Suspended)
 		}
 	}
-	_, _, err := f.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true, Bounds: &dispatcher.Bounds{}}, at(t0))
+	_, _, err := f.PutApp(t.Context(), access.App{Name: "shop", Enabled: true, Bounds: &dispatcher.Bounds{}}, at(t0))
 	f.wantProblem("bounds without the suspension", err, "bound_operator /bounds")
 }
 
@@ -435,7 +436,7 @@ func testBytesKept(t *testing.T, f *fixture) {
 			t.Errorf("%d bytes are kept, want %d", kept["shop"], want)
 		}
 	}
-	f.must(f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true, Retention: input.Duration(2 * day)}, at(t0)))
+	f.must(f.PutApp(ctx, access.App{Name: "shop", Enabled: true, Retention: input.Duration(2 * day)}, at(t0)))
 	keep(100, t0, 100)
 	keep(20, t0, 120)
 	keep(3, t0.Add(2*day), 123)
@@ -443,9 +444,9 @@ func testBytesKept(t *testing.T, f *fixture) {
 }
 
 func testImportOutsideBounds(t *testing.T, f *fixture) {
-	export := dispatcher.Export{
-		Format: dispatcher.ExportFormat, Installation: "there", ExportedAt: t0, App: dispatcher.App{Name: "moved"},
-		Jobs: []dispatcher.ExportedJob{{Job: secretJob("moved", "x", "env:SECRET_BANK_KEY")}},
+	export := access.Export{
+		Format: access.ExportFormat, Installation: "there", ExportedAt: t0, App: access.App{Name: "moved"},
+		Jobs: []access.ExportedJob{{Job: secretJob("moved", "x", "env:SECRET_BANK_KEY")}},
 	}
 	_, err := f.ImportApp(t.Context(), export, at(t0))
 	f.wantProblem("a job outside the bounds", err, "bound_secret /jobs/0/job"+bearerReference)
@@ -458,7 +459,7 @@ func testImportOutsideBounds(t *testing.T, f *fixture) {
 func testBoundsOfDeletedApp(t *testing.T, f *fixture) {
 	f.bound(dispatcher.Bounds{Suspended: true, Weight: 9})
 	f.must(f.DeleteApp(t.Context(), "shop", at(t0)))
-	app, _, err := f.PutApp(t.Context(), dispatcher.App{Name: "shop", Enabled: true}, at(t0))
+	app, _, err := f.PutApp(t.Context(), access.App{Name: "shop", Enabled: true}, at(t0))
 	f.must(err)
 	if !app.Bounds.Suspended || app.Bounds.Weight != 9 {
 		t.Errorf("the app came again with bounds %+v, want those it had", *app.Bounds)

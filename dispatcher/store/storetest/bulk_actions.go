@@ -10,7 +10,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // bulkTests are those of actions on all that a filter selects.
@@ -27,22 +29,22 @@ func bulkTests() tests {
 }
 
 // bulk begins a bulk action on shop, and returns it with its key.
-func (f *fixture) bulk(action dispatcher.BulkVerb, filter dispatcher.BulkFilter) (dispatcher.BulkAction, int64) {
+func (f *fixture) bulk(action repeat.BulkVerb, filter repeat.BulkFilter) (repeat.BulkAction, int64) {
 	f.Helper()
-	spec := dispatcher.BulkSpec{Action: action, Filter: filter, Reason: "freeze"}
+	spec := repeat.BulkSpec{Action: action, Filter: filter, Reason: "freeze"}
 	f.must(spec.Validate())
 	count, err := f.CountBulk(f.Context(), "shop", spec)
 	f.must(err)
 	by := input.Change{Actor: "ada", TokenID: "t1", Address: "192.0.2.1", RequestID: "q1", Now: t0}
 	created, err := f.CreateBulkAction(f.Context(), "shop", spec, count, by)
 	f.must(err)
-	id, err := dispatcher.ParseBulkActionID(created.ID)
+	id, err := repeat.ParseBulkActionID(created.ID)
 	f.must(err)
 	return created, id
 }
 
 // stepBulk makes steps until an action goes no further, and returns it.
-func (f *fixture) stepBulk(b dispatcher.BulkAction, id int64) dispatcher.BulkAction {
+func (f *fixture) stepBulk(b repeat.BulkAction, id int64) repeat.BulkAction {
 	f.Helper()
 	for more := true; more; {
 		step, err := f.StepBulkAction(f.Context(), id, t0)
@@ -55,11 +57,11 @@ func (f *fixture) stepBulk(b dispatcher.BulkAction, id int64) dispatcher.BulkAct
 }
 
 // progressOf writes how far an action is.
-func progressOf(b dispatcher.BulkAction) string {
+func progressOf(b repeat.BulkAction) string {
 	return fmt.Sprintf("%s: %d of %d, %d skipped", b.State, b.Done, b.Total, b.Skipped)
 }
 
-func (f *fixture) wantProgress(b dispatcher.BulkAction, want string) {
+func (f *fixture) wantProgress(b repeat.BulkAction, want string) {
 	f.Helper()
 	if got := progressOf(b); got != want {
 		f.Errorf("the action is %q, want %q", got, want)
@@ -75,7 +77,7 @@ func testBulkPause(t *testing.T, f *fixture) {
 		t.Fatal(err)
 	}
 	f.putEvery("other", time.Minute)
-	b, id := f.bulk(dispatcher.BulkPauseJobs, dispatcher.BulkFilter{Name: "job-"})
+	b, id := f.bulk(repeat.BulkPauseJobs, repeat.BulkFilter{Name: "job-"})
 	f.wantProgress(f.stepBulk(b, id), "complete: 59 of 60, 1 skipped")
 	for name, want := range map[string]string{"job-00": "true ada freeze", "job-59": "true ada freeze", "job-07": "true bob mine",
 		"other": "false  "} {
@@ -86,7 +88,7 @@ func testBulkPause(t *testing.T, f *fixture) {
 		}
 	}
 	var changed []string
-	for _, entry := range f.auditLog(dispatcher.AuditQuery{Actor: "ada", Action: "pause", Page: input.Page{Limit: 100}}) {
+	for _, entry := range f.auditLog(access.AuditQuery{Actor: "ada", Action: "pause", Page: input.Page{Limit: 100}}) {
 		changed = append(changed, entry.Subject)
 		if entry.TokenID != "t1" || entry.Address != "192.0.2.1" || entry.RequestID != "q1" {
 			t.Errorf("the log says %+v of %s, want who asked", entry, entry.Subject)
@@ -95,7 +97,7 @@ func testBulkPause(t *testing.T, f *fixture) {
 	if len(changed) != 59 {
 		t.Errorf("the log has %d changes of jobs by who asked, want one for each of 59", len(changed))
 	}
-	b, id = f.bulk(dispatcher.BulkResumeJobs, dispatcher.BulkFilter{})
+	b, id = f.bulk(repeat.BulkResumeJobs, repeat.BulkFilter{})
 	f.wantProgress(f.stepBulk(b, id), "complete: 60 of 61, 1 skipped")
 }
 
@@ -103,7 +105,7 @@ func testBulkRunsOnce(t *testing.T, f *fixture) {
 	for _, name := range []string{"a", "b", "c"} {
 		f.putEvery(name, time.Minute)
 	}
-	b, id := f.bulk(dispatcher.BulkRunJobs, dispatcher.BulkFilter{})
+	b, id := f.bulk(repeat.BulkRunJobs, repeat.BulkFilter{})
 	errs := make(chan error, 4)
 	for range cap(errs) { // several nodes at once
 		go func() {
@@ -127,14 +129,14 @@ func testBulkRunsOnce(t *testing.T, f *fixture) {
 func testBulkRuns(t *testing.T, f *fixture) {
 	f.deadLetters("a", dispatcher.RunFailed, dispatcher.RunTimedOut, dispatcher.RunFailed)
 	f.deadLetters("b", dispatcher.RunFailed)
-	b, id := f.bulk(dispatcher.BulkRetryRuns, dispatcher.BulkFilter{Job: "a", State: "failed"})
+	b, id := f.bulk(repeat.BulkRetryRuns, repeat.BulkFilter{Job: "a", State: "failed"})
 	f.wantProgress(f.stepBulk(b, id), "complete: 2 of 2, 0 skipped")
-	left, err := f.DeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}})
+	left, err := f.DeadLetters(t.Context(), repeat.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}})
 	f.must(err)
 	if len(left) != 2 {
 		t.Errorf("%d dead letters are left, want the one that timed out and that of the other job", len(left))
 	}
-	b, id = f.bulk(dispatcher.BulkCancelRuns, dispatcher.BulkFilter{Job: "a", State: "queued"})
+	b, id = f.bulk(repeat.BulkCancelRuns, repeat.BulkFilter{Job: "a", State: "queued"})
 	f.wantProgress(f.stepBulk(b, id), "complete: 2 of 2, 0 skipped")
 	cancelled, err := f.Runs(t.Context(), dispatcher.RunQuery{App: "shop", State: dispatcher.RunCancelled,
 		Page: input.Page{Limit: 10}})
@@ -149,7 +151,7 @@ func testBulkQuota(t *testing.T, f *fixture) {
 		f.putEvery(name, time.Minute)
 	}
 	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{ManualRunsPerMinute: 2}})
-	b, id := f.bulk(dispatcher.BulkRunJobs, dispatcher.BulkFilter{})
+	b, id := f.bulk(repeat.BulkRunJobs, repeat.BulkFilter{})
 	step, err := f.StepBulkAction(t.Context(), id, t0)
 	f.must(err)
 	b = f.stepBulk(b, id)
@@ -169,7 +171,7 @@ func testBulkQuota(t *testing.T, f *fixture) {
 
 func testBulkCancel(t *testing.T, f *fixture) {
 	f.putEvery("a", time.Minute)
-	b, id := f.bulk(dispatcher.BulkPauseJobs, dispatcher.BulkFilter{})
+	b, id := f.bulk(repeat.BulkPauseJobs, repeat.BulkFilter{})
 	for range 2 {
 		cancelled, err := f.CancelBulkAction(t.Context(), "shop", b.ID, at(t0))
 		f.must(err)
@@ -179,7 +181,7 @@ func testBulkCancel(t *testing.T, f *fixture) {
 	if open, err := f.OpenBulkActions(t.Context()); err != nil || len(open) != 0 {
 		t.Errorf("open actions: %v, %v, want none", open, err)
 	}
-	b, id = f.bulk(dispatcher.BulkPauseJobs, dispatcher.BulkFilter{})
+	b, id = f.bulk(repeat.BulkPauseJobs, repeat.BulkFilter{})
 	f.stepBulk(b, id)
 	if _, err := f.CancelBulkAction(t.Context(), "shop", b.ID, at(t0)); !errors.Is(err, dispatcher.ErrConflict) {
 		t.Errorf("cancel of one that is complete: %v, want ErrConflict", err)
@@ -193,7 +195,7 @@ func testBulkCancel(t *testing.T, f *fixture) {
 
 func testBulkOfDeletedJob(t *testing.T, f *fixture) {
 	f.putEvery("a", time.Minute)
-	b, id := f.bulk(dispatcher.BulkCancelRuns, dispatcher.BulkFilter{Job: "a", State: "queued"})
+	b, id := f.bulk(repeat.BulkCancelRuns, repeat.BulkFilter{Job: "a", State: "queued"})
 	f.must(f.DeleteJob(t.Context(), "shop", "a", at(t0)))
 	f.wantProgress(f.stepBulk(b, id), "complete: 0 of 0, 0 skipped")
 }
@@ -202,7 +204,7 @@ func testBulkList(t *testing.T, f *fixture) {
 	f.putEvery("a", time.Minute)
 	var ids []string
 	for i := range 3 {
-		b, id := f.bulk(dispatcher.BulkPauseJobs, dispatcher.BulkFilter{})
+		b, id := f.bulk(repeat.BulkPauseJobs, repeat.BulkFilter{})
 		ids = append(ids, b.ID)
 		if i < 2 {
 			f.stepBulk(b, id)

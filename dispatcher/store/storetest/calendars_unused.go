@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -68,7 +69,7 @@ func testCalendarWhenUnused(t *testing.T, f *fixture) {
 	f.wantCalendar("used by one", "freeze", true)
 	f.put(job("c", nil), t0)
 	f.wantNoCalendar("used by none", "freeze")
-	entries := f.auditLog(dispatcher.AuditQuery{Subject: "calendar freeze", OldestFirst: true})
+	entries := f.auditLog(access.AuditQuery{Subject: "calendar freeze", OldestFirst: true})
 	if got, want := words(entries), "put calendar freeze, delete when unused calendar freeze, delete calendar freeze"; len(got) != 3 ||
 		got[0]+", "+got[1]+", "+got[2] != want {
 		t.Errorf("audit log: %v, want %s", got, want)

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -149,7 +150,7 @@ func testCarriedStateSet(t *testing.T, f *fixture) {
 	if _, err := f.CarriedState(f.Context(), "shop", "none"); !errors.Is(err, dispatcher.ErrNotFound) {
 		t.Errorf("state of a job that does not exist: got %v, want ErrNotFound", err)
 	}
-	entries := f.auditLog(dispatcher.AuditQuery{Action: "set state"})
+	entries := f.auditLog(access.AuditQuery{Action: "set state"})
 	if text := fmt.Sprint(entries); len(entries) != 3 || strings.Contains(text, "[3]") {
 		t.Errorf("audit log %v, want three entries without values", entries)
 	}
@@ -221,7 +222,7 @@ func testCarriedStateExported(t *testing.T, f *fixture) {
 	runs := f.bounded(1, carries)
 	f.acquire(runs[0])
 	f.returned(runs[0], `{"n":1}`, 0)
-	f.must(f.PutApp(f.Context(), dispatcher.App{Name: "shop"}, at(t0.Add(time.Hour))))
+	f.must(f.PutApp(f.Context(), access.App{Name: "shop"}, at(t0.Add(time.Hour))))
 	export, err := f.ExportApp(f.Context(), "shop")
 	f.must(err)
 	if got := export.Jobs[0].CarriedState; string(got) != `{"n":1}` {

@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 func testCensus(t *testing.T, f *fixture) {
@@ -40,8 +41,8 @@ func testCensus(t *testing.T, f *fixture) {
 	soon, late := time.Now().UTC().Add(time.Hour).Truncate(time.Second), time.Now().UTC().Add(48*time.Hour).Truncate(time.Second)
 	long := time.Now().UTC().Add(-48 * time.Hour).Truncate(time.Second)
 	for name, expires := range map[string]*time.Time{"soon": &soon, "late": &late, "long-ago": &long, "never": nil} {
-		f.must(f.CreateToken(t.Context(), dispatcher.APIToken{ID: name, Name: name, Hash: sha256.Sum256([]byte(name)),
-			Scopes: []dispatcher.Scope{dispatcher.ScopeRead}, ExpiresAt: expires}))
+		f.must(f.CreateToken(t.Context(), access.APIToken{ID: name, Name: name, Hash: sha256.Sum256([]byte(name)),
+			Scopes: []access.Scope{access.ScopeRead}, ExpiresAt: expires}))
 	}
 	want := none()
 	want.Nodes, want.TokenExpiry, want.Forgotten = nodes, soon, 1 // t0 is long ago

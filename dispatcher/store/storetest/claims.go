@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -204,7 +205,7 @@ func testLostClaims(t *testing.T, f *fixture) {
 	lose("paused and resumed", f.nextAdvance(), func() { pause("", true)(); pause("", false)() }, nothing)
 	lose("edited", f.nextAdvance(), func() { f.editEvery("tick", time.Minute) }, nothing)
 	enable := func(enabled bool) func() {
-		return func() { f.must(f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: enabled}, at(t0))) }
+		return func() { f.must(f.PutApp(ctx, access.App{Name: "shop", Enabled: enabled}, at(t0))) }
 	}
 	lose("app disabled", f.nextAdvance(), enable(false), enable(true))
 	state := func(s dispatcher.NodeState) func() {

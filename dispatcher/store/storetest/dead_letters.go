@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // deadLetterTests are those of runs that failed for good.
@@ -38,7 +39,7 @@ func (f *fixture) deadLetters(name string, states ...dispatcher.RunState) (runs 
 }
 
 // minutes lists the dead letters of a query by their jobs and minutes, in pages of two.
-func (f *fixture) minutes(query dispatcher.DeadLetterQuery) string {
+func (f *fixture) minutes(query repeat.DeadLetterQuery) string {
 	f.Helper()
 	query.App, query.Page.Limit = "shop", 2
 	var all []string
@@ -61,14 +62,14 @@ func testDeadLetters(t *testing.T, f *fixture) {
 	f.deadLetters("b", dispatcher.RunSucceeded, dispatcher.RunFailed)
 	for _, tt := range []struct {
 		what  string
-		query dispatcher.DeadLetterQuery
+		query repeat.DeadLetterQuery
 		want  string
 	}{
-		{"all", dispatcher.DeadLetterQuery{}, "a7 a5 a3 b2 a1"},
-		{"of a job", dispatcher.DeadLetterQuery{Job: "b"}, "b2"},
-		{"of a class", dispatcher.DeadLetterQuery{Class: dispatcher.ClassTimeout}, "a3"},
-		{"of a state", dispatcher.DeadLetterQuery{State: dispatcher.RunLost}, "a5"},
-		{"from and to", dispatcher.DeadLetterQuery{From: t0.Add(2 * time.Minute), To: t0.Add(5 * time.Minute)}, "a5 a3 b2"},
+		{"all", repeat.DeadLetterQuery{}, "a7 a5 a3 b2 a1"},
+		{"of a job", repeat.DeadLetterQuery{Job: "b"}, "b2"},
+		{"of a class", repeat.DeadLetterQuery{Class: dispatcher.ClassTimeout}, "a3"},
+		{"of a state", repeat.DeadLetterQuery{State: dispatcher.RunLost}, "a5"},
+		{"from and to", repeat.DeadLetterQuery{From: t0.Add(2 * time.Minute), To: t0.Add(5 * time.Minute)}, "a5 a3 b2"},
 	} {
 		if got := f.minutes(tt.query); got != tt.want {
 			t.Errorf("dead letters %s: %q, want %q", tt.what, got, tt.want)
@@ -76,18 +77,18 @@ func testDeadLetters(t *testing.T, f *fixture) {
 		tt.query.App = "shop"
 		count, err := f.CountDeadLetters(t.Context(), tt.query, 100)
 		f.must(err)
-		f.expect("how many "+tt.what, count, dispatcher.DeadLetterCount{Count: len(strings.Fields(tt.want))})
+		f.expect("how many "+tt.what, count, repeat.DeadLetterCount{Count: len(strings.Fields(tt.want))})
 	}
-	count, err := f.CountDeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "shop"}, 3)
+	count, err := f.CountDeadLetters(t.Context(), repeat.DeadLetterQuery{App: "shop"}, 3)
 	f.must(err)
-	f.expect("how many as far as 3", count, dispatcher.DeadLetterCount{Count: 3, More: true})
-	_, err = f.DeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "shop", Job: "none", Page: input.Page{Limit: 1}})
+	f.expect("how many as far as 3", count, repeat.DeadLetterCount{Count: 3, More: true})
+	_, err = f.DeadLetters(t.Context(), repeat.DeadLetterQuery{App: "shop", Job: "none", Page: input.Page{Limit: 1}})
 	wantError(t, "dead letters of a job that never existed", err, dispatcher.ErrNotFound)
 }
 
 func testReplayDeadLetters(t *testing.T, f *fixture) {
 	f.deadLetters("a", dispatcher.RunFailed, dispatcher.RunFailed, dispatcher.RunSucceeded, dispatcher.RunFailed)
-	query := dispatcher.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 2}}
+	query := repeat.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 2}}
 	first, err := f.ReplayDeadLetters(t.Context(), query, at(t0))
 	f.must(err)
 	f.expect("runs of the first portion", first.Replayed, 2)
@@ -98,12 +99,12 @@ func testReplayDeadLetters(t *testing.T, f *fixture) {
 	query.Page.Cursor = first.Next
 	second, err := f.ReplayDeadLetters(t.Context(), query, at(t0))
 	f.must(err)
-	f.expect("the second portion", second, dispatcher.Replayed{Replayed: 1})
-	f.expect("what is left after it", f.minutes(dispatcher.DeadLetterQuery{}), "")
+	f.expect("the second portion", second, repeat.Replayed{Replayed: 1})
+	f.expect("what is left after it", f.minutes(repeat.DeadLetterQuery{}), "")
 	held := f.adoptIdle(nodeA, t0.Add(time.Hour))
 	f.expect("runs that are attempted again", len(held), 3)
 	f.must(f.Record(t.Context(), []dispatcher.Record{record(held[0], ended(dispatcher.RunFailed, t0.Add(time.Hour)))}))
-	f.expect("dead letters after one failed again", f.minutes(dispatcher.DeadLetterQuery{}), "a1")
+	f.expect("dead letters after one failed again", f.minutes(repeat.DeadLetterQuery{}), "a1")
 }
 
 func testReplayQuota(t *testing.T, f *fixture) {
@@ -111,7 +112,7 @@ func testReplayQuota(t *testing.T, f *fixture) {
 	quotas.ManualRunsPerMinute = 2
 	f.bound(dispatcher.Bounds{Quotas: quotas})
 	f.deadLetters("a", dispatcher.RunFailed, dispatcher.RunFailed, dispatcher.RunFailed)
-	query := dispatcher.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}}
+	query := repeat.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}}
 	first, err := f.ReplayDeadLetters(t.Context(), query, at(t0))
 	f.must(err)
 	f.expect("runs within the quota", first.Replayed, 2)
@@ -121,16 +122,16 @@ func testReplayQuota(t *testing.T, f *fixture) {
 	query.Page.Cursor = first.Next
 	second, err := f.ReplayDeadLetters(t.Context(), query, at(t0.Add(time.Minute)))
 	f.must(err)
-	f.expect("the next minute", second, dispatcher.Replayed{Replayed: 1})
+	f.expect("the next minute", second, repeat.Replayed{Replayed: 1})
 }
 
 func testReplayOfDeletedJob(t *testing.T, f *fixture) {
 	f.deadLetters("a", dispatcher.RunFailed)
 	f.must(f.DeleteJob(t.Context(), "shop", "a", at(t0)))
-	f.expect("dead letters", f.minutes(dispatcher.DeadLetterQuery{}), "a1")
-	done, err := f.ReplayDeadLetters(t.Context(), dispatcher.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}}, at(t0))
+	f.expect("dead letters", f.minutes(repeat.DeadLetterQuery{}), "a1")
+	done, err := f.ReplayDeadLetters(t.Context(), repeat.DeadLetterQuery{App: "shop", Page: input.Page{Limit: 10}}, at(t0))
 	f.must(err)
-	f.expect("what is replayed", done, dispatcher.Replayed{})
+	f.expect("what is replayed", done, repeat.Replayed{})
 }
 
 func testFollowedBy(t *testing.T, f *fixture) {

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -24,7 +25,7 @@ func wantError(t *testing.T, what string, err, want error) {
 
 func testApps(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	app := dispatcher.App{Name: "books", Description: "Books", Enabled: true, Defaults: &dispatcher.JobDefaults{
+	app := access.App{Name: "books", Description: "Books", Enabled: true, Defaults: &dispatcher.JobDefaults{
 		Timezone: "Europe/Berlin", Headers: map[string]string{"X-Team": "books"}, MisfirePolicy: dispatcher.Skip,
 	}}
 	stored, _, err := f.PutApp(ctx, app, input.Change{IfAbsent: true, Now: t0})
@@ -40,7 +41,7 @@ func testApps(t *testing.T, f *fixture) {
 	wantError(t, "put if absent", err, dispatcher.ErrPrecondition)
 	_, _, err = f.PutApp(ctx, app, input.Change{IfRevision: 7, Now: t0})
 	wantError(t, "put of another revision", err, dispatcher.ErrPrecondition)
-	_, _, err = f.PutApp(ctx, dispatcher.App{Name: "none"}, input.Change{IfRevision: 1, Now: t0})
+	_, _, err = f.PutApp(ctx, access.App{Name: "none"}, input.Change{IfRevision: 1, Now: t0})
 	wantError(t, "put of a revision of no app", err, dispatcher.ErrPrecondition)
 
 	bounds := defaults

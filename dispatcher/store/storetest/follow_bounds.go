@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // followBoundTests are those of how much may follow the runs of a job.
@@ -259,7 +260,7 @@ func testBackfillWaits(t *testing.T, f *fixture) {
 	if fed.Queued != 0 || fed.NextAt.IsZero() {
 		t.Errorf("with no waiting place left, %+v was done, want nothing until later", fed)
 	}
-	shown, err := f.Backfill(t.Context(), "shop", dispatcher.BackfillID(b.id))
+	shown, err := f.Backfill(t.Context(), "shop", repeat.BackfillID(b.id))
 	f.must(err)
 	if !strings.Contains(shown.Waits, "quotas.waiting_runs") {
 		t.Errorf("the backfill waits because %q, want the quota", shown.Waits)
@@ -270,7 +271,7 @@ func testBackfillWaits(t *testing.T, f *fixture) {
 	if fed.Queued == 0 {
 		t.Errorf("with a waiting place, %+v was done, want runs queued", fed)
 	}
-	shown, err = f.Backfill(t.Context(), "shop", dispatcher.BackfillID(b.id))
+	shown, err = f.Backfill(t.Context(), "shop", repeat.BackfillID(b.id))
 	f.must(err)
 	f.expect("why the backfill waits when it goes on", shown.Waits, "")
 }
@@ -298,7 +299,7 @@ func testPayloadBytes(t *testing.T, f *fixture) {
 }
 
 func testBackfillBytes(t *testing.T, f *fixture) {
-	b := f.backfill(func(spec *dispatcher.BackfillSpec) { spec.Payload = large(250 << 10); spec.Concurrency = 2 })
+	b := f.backfill(func(spec *repeat.BackfillSpec) { spec.Payload = large(250 << 10); spec.Concurrency = 2 })
 	f.bound(dispatcher.Bounds{Quotas: dispatcher.Quotas{BytesKept: 1 << 20}})
 	queued := 0
 	for i := range 5 {
@@ -311,7 +312,7 @@ func testBackfillBytes(t *testing.T, f *fixture) {
 	if queued < 4 || queued > 6 {
 		t.Errorf("%d runs with 250 KiB each were queued within 1 MiB, want about 4", queued)
 	}
-	shown, err := f.Backfill(t.Context(), "shop", dispatcher.BackfillID(b.id))
+	shown, err := f.Backfill(t.Context(), "shop", repeat.BackfillID(b.id))
 	f.must(err)
 	if !strings.Contains(shown.Waits, "quotas.bytes_kept") {
 		t.Errorf("the backfill waits because %q, want the quota", shown.Waits)

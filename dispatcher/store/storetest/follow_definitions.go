@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -158,7 +159,7 @@ func testFollowImport(t *testing.T, f *fixture) {
 	})
 	held := f.fireOf("parent")
 	f.recordFollowed(held, ended(dispatcher.RunFailed, t0.Add(time.Minute)))
-	f.must(f.PutApp(t.Context(), dispatcher.App{Name: "shop"}, at(t0)))
+	f.must(f.PutApp(t.Context(), access.App{Name: "shop"}, at(t0)))
 	for more := true; more; {
 		_, left, err := f.FollowSwitches(t.Context(), 100)
 		f.must(err)

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -119,13 +120,13 @@ func testGroups(t *testing.T, f *fixture) {
 	if diff := cmp.Diff([]dispatcher.EndpointGroup{want}, page); diff != "" {
 		t.Error("page after apes (-want +got):\n" + diff)
 	}
-	before := len(f.auditLog(dispatcher.AuditQuery{}))
+	before := len(f.auditLog(access.AuditQuery{}))
 	for range 2 {
 		if again := f.putGroup(workers(), later); again.Revision != 1 {
 			t.Errorf("put as it is stored: revision %d, want 1", again.Revision)
 		}
 	}
-	if more := len(f.auditLog(dispatcher.AuditQuery{})) - before; more != 0 {
+	if more := len(f.auditLog(access.AuditQuery{})) - before; more != 0 {
 		t.Errorf("put as it is stored: %d entries of the audit log, want none", more)
 	}
 	edited := workers()
@@ -139,7 +140,7 @@ func testGroups(t *testing.T, f *fixture) {
 	if again := f.putGroup(workers(), later); again.Revision != 3 || !again.CreatedAt.Equal(later) {
 		t.Errorf("declared again = %+v, want revision 3", again)
 	}
-	entries := f.auditLog(dispatcher.AuditQuery{Subject: "group workers"})
+	entries := f.auditLog(access.AuditQuery{Subject: "group workers"})
 	if len(entries) != 4 || entries[1].Action != "delete" || !strings.Contains(string(entries[1].Before), `"random"`) {
 		t.Errorf("audit log = %+v", entries)
 	}
@@ -368,7 +369,7 @@ func testDrainedEndpoints(t *testing.T, f *fixture) {
 		t.Errorf("draining after a heartbeat %v, a change %v, and a change of the group %+v", stored.Draining, moved.Draining, declared)
 	}
 	drain("a", false, t0)
-	entries := f.auditLog(dispatcher.AuditQuery{})
+	entries := f.auditLog(access.AuditQuery{})
 	var actions []string
 	for _, e := range entries {
 		if strings.HasPrefix(e.Subject, "group workers endpoint ") {
@@ -424,7 +425,7 @@ func testHeartbeatsAreQuiet(t *testing.T, f *fixture) {
 	f.putGroup(workers(), t0)
 	b := endpoint("b", "http://10.0.0.2:8080")
 	f.registerEndpoint(b, t0)
-	entries := len(f.auditLog(dispatcher.AuditQuery{}))
+	entries := len(f.auditLog(access.AuditQuery{}))
 	notifications := f.listen()
 	f.registerEndpoint(b, t0.Add(time.Second))
 	moved := endpoint("b", "http://10.0.0.3:8080")
@@ -450,7 +451,7 @@ func testHeartbeatsAreQuiet(t *testing.T, f *fixture) {
 	wantNext("registration")
 	f.must(f.DeregisterEndpoint(t.Context(), "shop", "workers", "b", at(t0)))
 	wantNext("deregistration")
-	if more := len(f.auditLog(dispatcher.AuditQuery{})) - entries; more != 1 {
+	if more := len(f.auditLog(access.AuditQuery{})) - entries; more != 1 {
 		t.Errorf("%d entries of the audit log, want that of the drain only", more)
 	}
 	for len(notifications) > 0 {

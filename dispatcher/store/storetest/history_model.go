@@ -11,6 +11,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // life is a job whose definition changes at random between its fires.
@@ -175,7 +176,7 @@ func (l *life) check() {
 func (l *life) checkStrip(verified verify.Trigger) {
 	now := l.now.Add(10 * time.Second)
 	found, err := verify.Strip(l.Context(), l.Store, verify.StripQuery{
-		App: "shop", Job: l.job.Name, Trigger: "tick", Past: dispatcher.MostStripPast, Next: 20, Now: now,
+		App: "shop", Job: l.job.Name, Trigger: "tick", Past: view.MostStripPast, Next: 20, Now: now,
 	})
 	l.must(err)
 	l.agree(l.job.Name, found, now)
@@ -183,15 +184,15 @@ func (l *life) checkStrip(verified verify.Trigger) {
 	for _, cell := range found.Cells {
 		switch {
 		case cell.ScheduledAt.After(now):
-		case cell.What == dispatcher.CellRun:
+		case cell.What == view.CellRun:
 			runs++
-		case cell.What == dispatcher.CellMisfire:
+		case cell.What == view.CellMisfire:
 			missed++
-		case cell.What == dispatcher.CellWaiting:
+		case cell.What == view.CellWaiting:
 			open++
 		}
 	}
-	if len(found.Cells) < dispatcher.MostStripPast && (runs != verified.Runs || missed != verified.Misfired || open != verified.Open) {
+	if len(found.Cells) < view.MostStripPast && (runs != verified.Runs || missed != verified.Misfired || open != verified.Open) {
 		l.r.Fatalf("at %s: the strip has %d runs, %d missed and %d open fires, verify %+v: %+v", l.now.Sub(t0), runs, missed, open,
 			verified, found.Cells)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -25,17 +26,17 @@ func importTests() tests {
 }
 
 // evilImport is an import of an app "evil" with one job, "child", and runs of it that wait.
-func evilImport(runs ...dispatcher.ExportedRun) dispatcher.Export {
+func evilImport(runs ...access.ExportedRun) access.Export {
 	j := job("child", nil)
 	j.App = "evil"
-	return dispatcher.Export{
-		Format: dispatcher.ExportFormat, Installation: "there", ExportedAt: t0, App: dispatcher.App{Name: "evil"},
-		Jobs: []dispatcher.ExportedJob{{Job: j}}, Waiting: runs,
+	return access.Export{
+		Format: access.ExportFormat, Installation: "there", ExportedAt: t0, App: access.App{Name: "evil"},
+		Jobs: []access.ExportedJob{{Job: j}}, Waiting: runs,
 	}
 }
 
 // wantRefused expects an import to be refused, and to leave no app.
-func (f *fixture) wantRefused(export dispatcher.Export, want string) {
+func (f *fixture) wantRefused(export access.Export, want string) {
 	f.Helper()
 	_, err := f.ImportApp(f.Context(), export, operator(t0))
 	f.wantProblem("the import", err, want)
@@ -62,7 +63,7 @@ func testImportOfForeignRuns(t *testing.T, f *fixture) {
 		"without an input": nil,
 		"as its parent":    {Cause: &dispatcher.RunCause{Run: parent.String(), On: string(dispatcher.OnFailure)}},
 	} {
-		f.wantRefused(evilImport(dispatcher.ExportedRun{
+		f.wantRefused(evilImport(access.ExportedRun{
 			Job: "child", Kind: key.Kind, ScheduledAt: key.ScheduledAt, State: dispatcher.RunRetrying, Attempt: 1, Run: key.String(), Input: input,
 		}), "enum /waiting_runs/0/run")
 		after, err := f.Store.Run(t.Context(), key.String())
@@ -75,7 +76,7 @@ func testImportOfForeignRuns(t *testing.T, f *fixture) {
 	next := parent.RunKey
 	next.ScheduledAt = next.ScheduledAt.Add(time.Minute)
 	later := dispatcher.FollowerKey(nil, next, dispatcher.OnFailure, dispatcher.JobID("shop", "child"), dispatcher.KindChain)
-	f.wantRefused(evilImport(dispatcher.ExportedRun{
+	f.wantRefused(evilImport(access.ExportedRun{
 		Job: "child", Kind: later.Kind, ScheduledAt: later.ScheduledAt, State: dispatcher.RunQueued, Run: later.String(),
 		Input: &dispatcher.RunInput{Cause: &dispatcher.RunCause{Run: next.String(), On: string(dispatcher.OnFailure)}},
 	}), "enum /waiting_runs/0/run")
@@ -91,7 +92,7 @@ func testMissedFollowerMoves(t *testing.T, f *fixture) {
 	}}})
 	f.must(err)
 	f.expect("runs that follow", f.followEnds(a.Then), 1)
-	f.must(f.PutApp(t.Context(), dispatcher.App{Name: "shop"}, at(t0)))
+	f.must(f.PutApp(t.Context(), access.App{Name: "shop"}, at(t0)))
 	for more := true; more; {
 		_, left, err := f.FollowSwitches(t.Context(), 100)
 		f.must(err)
@@ -106,23 +107,23 @@ func testMissedFollowerMoves(t *testing.T, f *fixture) {
 }
 
 func testImportOfRunTwice(_ *testing.T, f *fixture) {
-	run := dispatcher.ExportedRun{Job: "child", Kind: dispatcher.KindManual, ScheduledAt: t0, State: dispatcher.RunQueued}
+	run := access.ExportedRun{Job: "child", Kind: dispatcher.KindManual, ScheduledAt: t0, State: dispatcher.RunQueued}
 	f.wantRefused(evilImport(run, run), "enum /waiting_runs/1")
 }
 
 func testImportOfLargeNumbers(_ *testing.T, f *fixture) {
-	for field, change := range map[string]func(*dispatcher.ExportedRun){
-		"attempt":  func(r *dispatcher.ExportedRun) { r.Attempt = 1<<31 - 1 },
-		"failures": func(r *dispatcher.ExportedRun) { r.Failures = -1 },
+	for field, change := range map[string]func(*access.ExportedRun){
+		"attempt":  func(r *access.ExportedRun) { r.Attempt = 1<<31 - 1 },
+		"failures": func(r *access.ExportedRun) { r.Failures = -1 },
 	} {
-		run := dispatcher.ExportedRun{Job: "child", Kind: dispatcher.KindManual, ScheduledAt: t0, State: dispatcher.RunQueued}
+		run := access.ExportedRun{Job: "child", Kind: dispatcher.KindManual, ScheduledAt: t0, State: dispatcher.RunQueued}
 		change(&run)
 		f.wantRefused(evilImport(run), "count_range /waiting_runs/0/"+field)
 	}
 }
 
 func testImportQuota(t *testing.T, f *fixture) {
-	run := dispatcher.ExportedRun{Job: "child", Kind: dispatcher.KindManual, ScheduledAt: t0, State: dispatcher.RunQueued}
+	run := access.ExportedRun{Job: "child", Kind: dispatcher.KindManual, ScheduledAt: t0, State: dispatcher.RunQueued}
 	export := evilImport()
 	export.App.Bounds = &dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 3}}
 	for range 4 {
@@ -136,7 +137,7 @@ func testImportQuota(t *testing.T, f *fixture) {
 
 // testQuotasOfImport: those of a deleted app hold for one that is not an operator's, and those of an export for operators.
 func testQuotasOfImport(t *testing.T, f *fixture) {
-	brings := dispatcher.App{Name: "evil", Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 3}}}
+	brings := access.App{Name: "evil", Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 3}}}
 	check := func(what string, change input.Change, want int) {
 		t.Helper()
 		quotas, err := f.ImportQuotas(t.Context(), brings, change)
@@ -145,7 +146,7 @@ func testQuotasOfImport(t *testing.T, f *fixture) {
 	}
 	check("by default", at(t0), 10_000)
 	check("for an operator", operator(t0), 3)
-	wide := dispatcher.App{Name: "evil", Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 7}}}
+	wide := access.App{Name: "evil", Bounds: &dispatcher.Bounds{Quotas: dispatcher.Quotas{Jobs: 7}}}
 	_, _, err := f.PutApp(t.Context(), wide, operator(t0))
 	f.must(err)
 	check("of an app", at(t0), 7)

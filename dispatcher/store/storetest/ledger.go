@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 func testRecord(t *testing.T, f *fixture) {
@@ -114,7 +115,7 @@ func testAdopt(t *testing.T, f *fixture) {
 		t.Errorf("adopted by a paused node: got %v, %v, want none", got, err)
 	}
 	f.must(f.SetNodeState(ctx, nodeB, dispatcher.NodeActive, at(t0)))
-	f.must(f.PutApp(ctx, dispatcher.App{Name: "shop"}, at(t0)))
+	f.must(f.PutApp(ctx, access.App{Name: "shop"}, at(t0)))
 	if got, err := f.Adopt(ctx, query); err != nil || len(got) != 0 {
 		t.Errorf("adopted of a disabled app: got %v, %v, want none", got, err)
 	}

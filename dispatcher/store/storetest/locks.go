@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -85,7 +86,7 @@ func testOverdueApps(t *testing.T, f *fixture) {
 		}
 		f.put(j, t0)
 	}
-	f.must(f.PutApp(t.Context(), dispatcher.App{Name: "off"}, at(t0)))
+	f.must(f.PutApp(t.Context(), access.App{Name: "off"}, at(t0)))
 	f.putEvery("paused", time.Minute)
 	f.must(f.PauseJob(t.Context(), "shop", "paused", "", true, at(t0)))
 	ssd := input.Labels{"disk": "ssd"}

@@ -6,7 +6,9 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // followMeetingTests tell how what follows runs, alerts, backfills and pauses of apps meet.
@@ -24,7 +26,7 @@ func followMeetingTests() tests {
 func testAlertNoSuccessOfPausedApp(t *testing.T, f *fixture) {
 	f.watched("sync", payments)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
+	a.AlertConditionsOf = alert.AlertConditionsOf{NoSuccessFor: input.Duration(10 * time.Minute)}
 	f.putAlert(a, t0)
 	pause := f.pauseApp(payments)
 	for minute := range 60 {
@@ -41,7 +43,7 @@ func testAlertNoSuccessOfPausedApp(t *testing.T, f *fixture) {
 func testAlertOverrunOfBackfill(_ *testing.T, f *fixture) {
 	b := f.backfill(nil)
 	a := pager("night")
-	a.AlertConditionsOf = dispatcher.AlertConditionsOf{OverrunAfter: input.Duration(5 * time.Minute)}
+	a.AlertConditionsOf = alert.AlertConditionsOf{OverrunAfter: input.Duration(5 * time.Minute)}
 	f.putAlert(a, t0)
 	f.watch(b.now)
 	f.expect("runs of the backfill under way", len(b.feed()), 1)
@@ -97,9 +99,9 @@ func testSkipFollows(t *testing.T, f *fixture) {
 	f.expect("runs of the parent", f.runsOf("parent"), "schedule lost, schedule failed")
 	f.expect("what follows", f.followEnds(b.now.Add(time.Minute)), 0)
 	f.expect("runs of the backfill", len(b.feed()), 0)
-	found, err := f.Backfill(t.Context(), "shop", dispatcher.BackfillID(b.id))
+	found, err := f.Backfill(t.Context(), "shop", repeat.BackfillID(b.id))
 	f.must(err)
-	if found.State != dispatcher.BackfillCancelled || found.Error == "" {
+	if found.State != repeat.BackfillCancelled || found.Error == "" {
 		t.Errorf("the backfill is %s, because %q; want it cancelled, and why", found.State, found.Error)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
@@ -360,7 +361,7 @@ func testDue(t *testing.T, f *fixture) {
 	if diff := cmp.Diff([]string{"00", "00", "01", "02"}, paged); diff != "" {
 		t.Error("page by page (-want +got):\n" + diff)
 	}
-	f.must(f.PutApp(ctx, dispatcher.App{Name: "books"}, at(t0)))
+	f.must(f.PutApp(ctx, access.App{Name: "books"}, at(t0)))
 	check("app disabled", names(dispatcher.DueQuery{Until: t0, Now: t0}), []string{"a"})
 	disabled := job("a", map[string]dispatcher.Trigger{"tick": every(time.Minute, t0)})
 	disabled.Enabled = false

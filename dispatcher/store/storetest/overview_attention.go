@@ -10,6 +10,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // attention returns what asks for attention in some apps at a time, as words: of each kind what it is about.
@@ -144,20 +145,20 @@ func testAttentionNodes(t *testing.T, f *fixture) {
 	f.must(f.MarkDead(t.Context(), nodeC, reply.At, time.Minute, t0.Add(time.Hour)))
 	f.expect("a node that vanished", f.attention(t0), "node 000000000000000b [dead]")
 	f.expect("a day later", f.attention(minutes(24*60+1)), "nodes 1 more")
-	for n := range dispatcher.NodeID(dispatcher.MaxAttention + 2) {
+	for n := range dispatcher.NodeID(view.MaxAttention + 2) {
 		f.register(100 + n)
 	}
 	f.must(f.MarkDead(t.Context(), nodeC, reply.At, time.Minute, t0.Add(time.Hour)))
 	a, err := f.Attention(t.Context(), nil, t0)
 	f.must(err)
-	if len(a.Nodes) != dispatcher.MaxAttention || a.MoreNodes != 3 {
-		t.Errorf("of %d nodes that vanished %d are listed, and %d are told of, want %d and 3", dispatcher.MaxAttention+3, len(a.Nodes),
-			a.MoreNodes, dispatcher.MaxAttention)
+	if len(a.Nodes) != view.MaxAttention || a.MoreNodes != 3 {
+		t.Errorf("of %d nodes that vanished %d are listed, and %d are told of, want %d and 3", view.MaxAttention+3, len(a.Nodes),
+			a.MoreNodes, view.MaxAttention)
 	}
 }
 
 func testAttentionBounds(t *testing.T, f *fixture) {
-	for n := range dispatcher.MaxAttention + 1 {
+	for n := range view.MaxAttention + 1 {
 		name := fmt.Sprintf("j%02d", n)
 		f.putEvery(name, time.Minute)
 		if n%2 == 0 {
@@ -168,10 +169,10 @@ func testAttentionBounds(t *testing.T, f *fixture) {
 	}
 	a, err := f.Attention(t.Context(), nil, t0.Add(time.Hour))
 	f.must(err)
-	if len(a.Paused.Items) != dispatcher.MaxAttention || !a.Paused.More ||
+	if len(a.Paused.Items) != view.MaxAttention || !a.Paused.More ||
 		a.Paused.Items[1].Job != "j01" || a.Paused.Items[1].Trigger != "tick" {
 		t.Errorf("got %d pauses, more %v, the second %+v, want %d, more, and j01/tick", len(a.Paused.Items), a.Paused.More, a.Paused.Items[1],
-			dispatcher.MaxAttention)
+			view.MaxAttention)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 	"github.com/carillon-dev/carillon/test/clientcert"
 )
 
@@ -114,7 +115,7 @@ func testCredentialFailures(t *testing.T, f *fixture) {
 	f.expect("a day later", f.causes(minutes(24*60+10)), "")
 	for _, class := range []dispatcher.Class{dispatcher.ClassSecret, dispatcher.ClassOAuth2, dispatcher.ClassCredentials} {
 		fail("login", class, 0)
-		want := fmt.Sprintf("secret login %s 0 ", dispatcher.CredentialReasonOf(class, 0))
+		want := fmt.Sprintf("secret login %s 0 ", view.CredentialReasonOf(class, 0))
 		f.expect("class "+string(class), strings.HasPrefix(f.causes(minutes(10)), want), true)
 	}
 	sends := workers()

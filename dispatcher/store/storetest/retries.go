@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -352,7 +353,7 @@ func testHeldRetries(t *testing.T, f *fixture) {
 	off.Triggers = stored.Triggers
 	f.put(off, t0)
 	f.must(f.DeleteJob(ctx, "shop", "gone", at(t0)))
-	f.must(f.PutApp(ctx, dispatcher.App{Name: "shop"}, at(t0)))
+	f.must(f.PutApp(ctx, access.App{Name: "shop"}, at(t0)))
 	if got := f.adoptRetries(due); len(got) != 0 {
 		t.Errorf("of a disabled app: adopted %+v", got)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/repeat"
 )
 
 // traced is a change that a request with a trace context asks for.
@@ -75,23 +76,23 @@ func testRetryOfWaitingRunKeepsItsRequest(t *testing.T, f *fixture) {
 func testPartsKeepTheRequestOfTheWhole(t *testing.T, f *fixture) {
 	f.putEvery("tick", time.Minute)
 	by := traced("b7ad6b7169203331", t0.Add(10*time.Minute))
-	request := dispatcher.BackfillRequest{BackfillSpec: dispatcher.BackfillSpec{From: t0, To: t0.Add(6 * time.Minute)}}
+	request := repeat.BackfillRequest{BackfillSpec: repeat.BackfillSpec{From: t0, To: t0.Add(6 * time.Minute)}}
 	request.SetDefaults()
 	created, err := f.CreateBackfill(t.Context(), "shop", "tick", f.planOf("tick", request.BackfillSpec), by)
 	f.must(err)
-	id, err := dispatcher.ParseBackfillID(created.ID)
+	id, err := repeat.ParseBackfillID(created.ID)
 	f.must(err)
 	f.must(f.FeedBackfill(t.Context(), id, by.Now))
 	run, input := f.adoptGiven(by.Now)
 	if run.Kind != dispatcher.KindBackfill || input.Traceparent != by.Traceparent {
 		t.Errorf("a backfill's run of kind %s has input %+v, want traceparent %s", run.Kind, input, by.Traceparent)
 	}
-	f.must(f.ChangeBackfill(t.Context(), "shop", created.ID, dispatcher.CancelBackfill, by))
+	f.must(f.ChangeBackfill(t.Context(), "shop", created.ID, repeat.CancelBackfill, by))
 	f.end(run, by.Now)
-	spec := dispatcher.BulkSpec{Action: dispatcher.BulkRunJobs}
-	bulk, err := f.CreateBulkAction(t.Context(), "shop", spec, dispatcher.BulkCount{Total: 1}, by)
+	spec := repeat.BulkSpec{Action: repeat.BulkRunJobs}
+	bulk, err := f.CreateBulkAction(t.Context(), "shop", spec, repeat.BulkCount{Total: 1}, by)
 	f.must(err)
-	id, err = dispatcher.ParseBulkActionID(bulk.ID)
+	id, err = repeat.ParseBulkActionID(bulk.ID)
 	f.must(err)
 	f.must(f.StepBulkAction(t.Context(), id, by.Now))
 	if run, input = f.adoptGiven(by.Now); run.Kind != dispatcher.KindManual || input.Traceparent != by.Traceparent {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -80,9 +81,9 @@ func testIDsOfNotifications(t *testing.T, f *fixture) {
 }
 
 // exportOf disables an app and exports it.
-func (f *fixture) exportOf(app string) dispatcher.Export {
+func (f *fixture) exportOf(app string) access.Export {
 	f.Helper()
-	f.must(f.PutApp(f.Context(), dispatcher.App{Name: app}, at(t0)))
+	f.must(f.PutApp(f.Context(), access.App{Name: app}, at(t0)))
 	for more := true; more; {
 		_, left, err := f.FollowSwitches(f.Context(), 100)
 		f.must(err)
@@ -118,7 +119,7 @@ func testSaltOfAppCreatedAgain(_ *testing.T, f *fixture) {
 	if string(shop) == string(books) {
 		f.Errorf("two apps have the salt %x", shop)
 	}
-	f.must(f.PutApp(f.Context(), dispatcher.App{Name: "shop", Description: "changed"}, at(t0)))
+	f.must(f.PutApp(f.Context(), access.App{Name: "shop", Description: "changed"}, at(t0)))
 	f.expect("the salt after a change", string(f.exportOf("shop").Salt), string(shop))
 	f.must(f.DeleteApp(f.Context(), "shop", at(t0)))
 	f.putApp("shop")
@@ -169,7 +170,7 @@ func testImportOfUnsaltedIDs(t *testing.T, f *fixture) {
 		run := export.Waiting[0]
 		run.Run = dispatcher.FollowerKey(salt, parent.RunKey, dispatcher.OnFailure, dispatcher.JobID("shop", "child"),
 			dispatcher.KindChain).String()
-		forged.Waiting = []dispatcher.ExportedRun{run}
+		forged.Waiting = []access.ExportedRun{run}
 		_, err := f.ImportApp(t.Context(), forged, operator(t0))
 		f.wantProblem("an id made with "+name, err, "enum /waiting_runs/0/run")
 	}
@@ -187,7 +188,7 @@ func testSaltIsNotAudited(t *testing.T, f *fixture) {
 	f.deleteShop()
 	export.App.Enabled = true
 	f.must(f.ImportApp(t.Context(), export, operator(t0)))
-	entries := f.auditLog(dispatcher.AuditQuery{From: t0.Add(-time.Hour), OldestFirst: true})
+	entries := f.auditLog(access.AuditQuery{From: t0.Add(-time.Hour), OldestFirst: true})
 	if len(entries) == 0 {
 		t.Fatal("the audit log is empty")
 	}

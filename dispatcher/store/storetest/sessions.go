@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -21,17 +22,17 @@ func sessionTests() tests {
 }
 
 // aSession is one that begins at t0.
-func aSession(id string, token dispatcher.APIToken) dispatcher.Session {
-	return dispatcher.Session{
+func aSession(id string, token access.APIToken) access.Session {
+	return access.Session{
 		ID: id, Hash: [32]byte{1, id[0], byte(len(id)), id[len(id)-1]}, Token: token,
-		CreatedAt: t0, UsedAt: t0, EndsAt: t0.Add(dispatcher.SessionLife),
+		CreatedAt: t0, UsedAt: t0, EndsAt: t0.Add(access.SessionLife),
 	}
 }
 
 // entries returns what the audit log says of sessions, earliest first.
 func (f *fixture) entries(t *testing.T) (all []string) {
 	t.Helper()
-	page, err := f.AuditEntries(t.Context(), dispatcher.AuditQuery{OldestFirst: true, Page: input.Page{Limit: 100}})
+	page, err := f.AuditEntries(t.Context(), access.AuditQuery{OldestFirst: true, Page: input.Page{Limit: 100}})
 	f.must(err)
 	for _, e := range page.Entries {
 		if e.Action == "login" || e.Action == "logout" {
@@ -44,7 +45,7 @@ func (f *fixture) entries(t *testing.T) (all []string) {
 func testSessions(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	by := input.Change{Actor: "ann", Now: t0}
-	token := aToken("1", "ann", dispatcher.ScopeRead)
+	token := aToken("1", "ann", access.ScopeRead)
 	f.must(f.CreateToken(ctx, token))
 	session := aSession("s1", token)
 	f.must(f.CreateSession(ctx, session, by))
@@ -104,7 +105,7 @@ func testSessions(t *testing.T, f *fixture) {
 	wantError(t, "a session whose token was revoked", err, dispatcher.ErrNotFound)
 
 	expires := t0.Add(time.Minute)
-	token = aToken("2", "ben", dispatcher.ScopeRead)
+	token = aToken("2", "ben", access.ScopeRead)
 	token.ExpiresAt = &expires
 	f.must(f.CreateToken(ctx, token))
 	session = aSession("s4", token)
@@ -117,8 +118,8 @@ func testSessions(t *testing.T, f *fixture) {
 
 func testIdentitySessions(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	session := aSession("s1", dispatcher.APIToken{
-		ID: "oidc:1", Name: "ann@example.com", Scopes: []dispatcher.Scope{dispatcher.ScopeRead}, Apps: []string{"shop"},
+	session := aSession("s1", access.APIToken{
+		ID: "oidc:1", Name: "ann@example.com", Scopes: []access.Scope{access.ScopeRead}, Apps: []string{"shop"},
 		ExpiresAt: new(t0.Add(time.Hour)),
 	})
 	session.Rules = "rules-1"
@@ -135,9 +136,9 @@ func testIdentitySessions(t *testing.T, f *fixture) {
 
 func testSessionBound(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	token := aToken("1", "ann", dispatcher.ScopeRead)
+	token := aToken("1", "ann", access.ScopeRead)
 	f.must(f.CreateToken(ctx, token))
-	begin := func(i int) dispatcher.Session {
+	begin := func(i int) access.Session {
 		session := aSession(fmt.Sprintf("%c", 'a'+i), token)
 		f.must(f.CreateSession(ctx, session, input.Change{Now: t0.Add(time.Duration(i) * time.Second)}))
 		return session
@@ -145,7 +146,7 @@ func testSessionBound(t *testing.T, f *fixture) {
 	first, second := begin(0), begin(1)
 	_, err := f.Session(ctx, first.Hash, t0.Add(2*time.Minute), true) // the second is now the one that was not used for the longest time
 	f.must(err)
-	for i := 2; i <= dispatcher.MaxTokenSessions; i++ {
+	for i := 2; i <= access.MaxTokenSessions; i++ {
 		begin(i)
 	}
 	_, err = f.Session(ctx, first.Hash, t0.Add(3*time.Minute), true)
@@ -160,10 +161,10 @@ func testSessionBound(t *testing.T, f *fixture) {
 
 func testSessionPurge(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	token := aToken("1", "ann", dispatcher.ScopeRead)
+	token := aToken("1", "ann", access.ScopeRead)
 	f.must(f.CreateToken(ctx, token))
 	idle, used := aSession("idle", token), aSession("used", token)
-	for _, session := range []dispatcher.Session{idle, used} {
+	for _, session := range []access.Session{idle, used} {
 		f.must(f.CreateSession(ctx, session, input.Change{Now: t0}))
 	}
 	_, err := f.Session(ctx, used.Hash, t0.Add(30*time.Minute), true)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
 )
@@ -361,7 +362,7 @@ func testReleaseRun(t *testing.T, f *fixture) {
 	wantConflict(t, "release it again", err)
 	_, err = f.ReleaseRun(t.Context(), dispatcher.RunKey{TriggerID: 1, ScheduledAt: t0, Kind: dispatcher.KindManual}.String(), at(t0))
 	wantError(t, "release an unknown run", err, dispatcher.ErrNotFound)
-	entries := f.auditLog(dispatcher.AuditQuery{Subject: "run " + runs[0].String()})
+	entries := f.auditLog(access.AuditQuery{Subject: "run " + runs[0].String()})
 	if len(entries) == 0 || entries[0].Action != "release" {
 		t.Errorf("the latest audit entries are %+v, want the release", entries)
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // statisticsTests are those of what the runs of each day came to.
@@ -36,7 +37,7 @@ func (f *fixture) tally(now time.Time) {
 // days returns the statistics of some apps up to now, a line a day.
 func (f *fixture) days(now time.Time, apps ...string) []string {
 	f.Helper()
-	found, err := f.Statistics(f.Context(), dispatcher.StatisticsQuery{Apps: apps, Now: now})
+	found, err := f.Statistics(f.Context(), view.StatisticsQuery{Apps: apps, Now: now})
 	f.must(err)
 	lines := []string{}
 	for _, d := range found.Days {
@@ -89,7 +90,7 @@ func testStatistics(t *testing.T, f *fixture) {
 	f.wantDays("the day for good", f.days(t0.Add(secondDay+20*time.Hour)), final)
 	f.tally(t0.Add(3 * secondDay))
 	f.wantDays("the same later", f.days(t0.Add(3*secondDay)), final)
-	found, err := f.Statistics(t.Context(), dispatcher.StatisticsQuery{From: t0.Add(secondDay), To: t0.Add(2 * secondDay)})
+	found, err := f.Statistics(t.Context(), view.StatisticsQuery{From: t0.Add(secondDay), To: t0.Add(2 * secondDay)})
 	f.must(err)
 	if want := t0.Add(3*secondDay - 5*time.Minute); len(found.Days) != 0 || !found.CountedTo.Equal(want) {
 		t.Errorf("other days: got %+v, want none, counted up to %s", found, want)
@@ -118,7 +119,7 @@ func testStatisticsRace(t *testing.T, f *fixture) {
 		nodes.Go(func() { f.tally(now) })
 	}
 	nodes.Wait()
-	found, err := f.Statistics(t.Context(), dispatcher.StatisticsQuery{Now: now})
+	found, err := f.Statistics(t.Context(), view.StatisticsQuery{Now: now})
 	f.must(err)
 	if len(found.Days) != 1 || found.Days[0].Runs[dispatcher.RunSucceeded] != 40 || !found.Days[0].Final {
 		t.Errorf("got %+v, want 40 runs on one day", found.Days)
@@ -136,7 +137,7 @@ func testStatisticsOfApps(t *testing.T, f *fixture) {
 	f.wantDays("of both", f.days(now, "other", "shop"), one)
 	f.wantDays("of the one", f.days(now, "shop"), one)
 	f.wantDays("of the other", f.days(now, "other"))
-	none, err := f.Statistics(t.Context(), dispatcher.StatisticsQuery{Apps: []string{}, Now: now})
+	none, err := f.Statistics(t.Context(), view.StatisticsQuery{Apps: []string{}, Now: now})
 	f.must(err)
 	if len(none.Days) != 0 {
 		t.Errorf("of no app: got %+v, want nothing", none.Days)
@@ -163,13 +164,13 @@ func testStatisticsKept(_ *testing.T, f *fixture) {
 	f.tally(t0.Add(3 * secondDay))
 	later := t0.Add(60 * secondDay)
 	f.purge(later)
-	of := dispatcher.StatisticsQuery{From: t0, To: t0, Now: later}
+	of := view.StatisticsQuery{From: t0, To: t0, Now: later}
 	found, err := f.Statistics(f.Context(), of)
 	f.must(err)
 	if len(found.Days) != 1 {
 		f.Errorf("after the history is gone: got %+v, want the day", found.Days)
 	}
-	f.tally(t0.Add(dispatcher.StatisticsKept + 5*secondDay))
+	f.tally(t0.Add(view.StatisticsKept + 5*secondDay))
 	if found, err = f.Statistics(f.Context(), of); err != nil || len(found.Days) != 0 {
 		f.Errorf("after all that time: got %+v, %v, want nothing", found.Days, err)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/store"
@@ -214,7 +215,7 @@ func at(now time.Time) input.Change { return input.Change{Actor: "test", Now: no
 
 func (f *fixture) putApp(name string) {
 	f.Helper()
-	f.must(f.PutApp(f.Context(), dispatcher.App{Name: name, Enabled: true}, at(t0)))
+	f.must(f.PutApp(f.Context(), access.App{Name: name, Enabled: true}, at(t0)))
 }
 
 // register adds a node. Where a store serves one process, the nodes before it die, so a test

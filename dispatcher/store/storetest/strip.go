@@ -10,6 +10,7 @@ import (
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 	"github.com/carillon-dev/carillon/dispatcher/verify"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // stripTests are those of the latest and next scheduled times of a trigger.
@@ -46,7 +47,7 @@ func (f *fixture) strip(name string, past, next int, now time.Time) []string {
 }
 
 // agree requires that a strip is in order and says of each time what explain says.
-func (f *fixture) agree(name string, found dispatcher.Strip, now time.Time) {
+func (f *fixture) agree(name string, found view.Strip, now time.Time) {
 	f.Helper()
 	for i, cell := range found.Cells {
 		if i > 0 && !found.Cells[i-1].ScheduledAt.Before(cell.ScheduledAt) {
@@ -78,13 +79,13 @@ func (f *fixture) agree(name string, found dispatcher.Strip, now time.Time) {
 }
 
 // fits tells whether a kind of cell goes with a verdict.
-func fits(what dispatcher.CellKind, verdict verify.Verdict) bool {
+func fits(what view.CellKind, verdict verify.Verdict) bool {
 	switch what {
-	case dispatcher.CellSkipped:
+	case view.CellSkipped:
 		return verdict == verify.VerdictRun
-	case dispatcher.CellWaiting:
+	case view.CellWaiting:
 		return verdict == verify.VerdictOpen
-	case dispatcher.CellExcluded:
+	case view.CellExcluded:
 		return verdict == verify.VerdictNone
 	}
 	return string(what) == string(verdict)
@@ -201,8 +202,8 @@ func testStripOfDenseSchedule(t *testing.T, f *fixture) {
 	f.inCheck()
 	f.putEvery("tick", time.Second)
 	now := t0.Add(12 * time.Hour)
-	got := f.strip("tick", dispatcher.MostStripPast, dispatcher.MostStripNext, now)
-	if len(got) != dispatcher.MostStripPast+dispatcher.MostStripNext || got[0] != "waiting "+(12*time.Hour-199*time.Second).String() ||
+	got := f.strip("tick", view.MostStripPast, view.MostStripNext, now)
+	if len(got) != view.MostStripPast+view.MostStripNext || got[0] != "waiting "+(12*time.Hour-199*time.Second).String() ||
 		got[200] != "planned "+(12*time.Hour+time.Second).String() {
 		t.Errorf("got %d cells, %v, want the 200 before now and the 100 after it", len(got), got)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -54,7 +55,7 @@ func (f *fixture) putMany(labels input.Labels) {
 // setApp switches the app "shop".
 func (f *fixture) setApp(enabled bool) {
 	f.Helper()
-	f.must(f.PutApp(f.Context(), dispatcher.App{Name: "shop", Enabled: enabled}, at(t0)))
+	f.must(f.PutApp(f.Context(), access.App{Name: "shop", Enabled: enabled}, at(t0)))
 }
 
 // follow lets a portion of triggers follow.

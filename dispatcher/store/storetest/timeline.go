@@ -6,6 +6,7 @@ import (
 
 	"github.com/carillon-dev/carillon/dispatcher"
 	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/view"
 )
 
 // timelineTests are those of what happened to the jobs of an app and what is planned.
@@ -21,7 +22,7 @@ func timelineTests() tests {
 // timeline returns the marks of the jobs of the app "shop", in words by job.
 func (f *fixture) timeline(from, to, now time.Time) map[string][]string {
 	f.Helper()
-	page, err := f.Timeline(f.Context(), dispatcher.TimelineQuery{App: "shop", From: from, To: to, Now: now, Page: input.Page{Limit: 50}})
+	page, err := f.Timeline(f.Context(), view.TimelineQuery{App: "shop", From: from, To: to, Now: now, Page: input.Page{Limit: 50}})
 	f.must(err)
 	found := map[string][]string{}
 	for _, row := range page.Items {
@@ -55,7 +56,7 @@ func testTimeline(t *testing.T, f *fixture) {
 		"quiet": {}, "tick": {"run 2m0s succeeded", "run 3m0s retrying"},
 	})
 	f.wantTimeline("the future", f.timeline(minutes(9), minutes(9), minutes(8)), map[string][]string{"quiet": {}, "tick": {"planned 9m0s "}})
-	page, err := f.Timeline(t.Context(), dispatcher.TimelineQuery{App: "shop", Job: "tick", From: t0, To: minutes(1), Now: minutes(8),
+	page, err := f.Timeline(t.Context(), view.TimelineQuery{App: "shop", Job: "tick", From: t0, To: minutes(1), Now: minutes(8),
 		Page: input.Page{Limit: 1}})
 	f.must(err)
 	if len(page.Items) != 1 || page.Next != "" || !page.Now.Equal(minutes(8)) {
@@ -65,9 +66,9 @@ func testTimeline(t *testing.T, f *fixture) {
 	if m.Run == "" || m.Trigger != "tick" || m.StartedAt == nil || m.EndedAt == nil || m.EndedAt.Sub(*m.StartedAt) != time.Second {
 		t.Errorf("got %+v, want a run with its start and its end", m)
 	}
-	_, err = f.Timeline(t.Context(), dispatcher.TimelineQuery{App: "nosuch", From: t0, To: minutes(1), Page: input.Page{Limit: 1}})
+	_, err = f.Timeline(t.Context(), view.TimelineQuery{App: "nosuch", From: t0, To: minutes(1), Page: input.Page{Limit: 1}})
 	wantError(t, "a timeline of no app", err, dispatcher.ErrNotFound)
-	_, err = f.Timeline(t.Context(), dispatcher.TimelineQuery{App: "shop", Job: "nosuch", From: t0, To: minutes(1),
+	_, err = f.Timeline(t.Context(), view.TimelineQuery{App: "shop", Job: "nosuch", From: t0, To: minutes(1),
 		Page: input.Page{Limit: 1}})
 	wantError(t, "a timeline of no job", err, dispatcher.ErrNotFound)
 }
@@ -86,7 +87,7 @@ func testTimelinePages(t *testing.T, f *fixture) {
 	for _, name := range []string{"a", "b", "c"} {
 		f.putEvery(name, time.Minute)
 	}
-	query := dispatcher.TimelineQuery{App: "shop", From: t0, To: minutes(1), Now: t0, Page: input.Page{Limit: 2}}
+	query := view.TimelineQuery{App: "shop", From: t0, To: minutes(1), Now: t0, Page: input.Page{Limit: 2}}
 	first, err := f.Timeline(t.Context(), query)
 	f.must(err)
 	query.Page.Cursor = first.Next
@@ -103,7 +104,7 @@ func testTimelineOfBusyJob(t *testing.T, f *fixture) {
 	first := f.claimNext(token1)
 	f.must(f.Record(t.Context(), []dispatcher.Record{record(first, failure(first.ScheduledAt))}))
 	f.fireUntil(minutes(8))
-	page, err := f.Timeline(t.Context(), dispatcher.TimelineQuery{App: "shop", From: t0, To: minutes(16), Now: minutes(8),
+	page, err := f.Timeline(t.Context(), view.TimelineQuery{App: "shop", From: t0, To: minutes(16), Now: minutes(8),
 		Page: input.Page{Limit: 1}})
 	f.must(err)
 	row, failed, runs, planned := page.Items[0], 0, 0, 0
@@ -111,13 +112,13 @@ func testTimelineOfBusyJob(t *testing.T, f *fixture) {
 		switch {
 		case m.State == dispatcher.RunTimedOut:
 			failed += m.Count
-		case m.What == dispatcher.MarkRun:
+		case m.What == view.MarkRun:
 			runs += m.Count
-		case m.What == dispatcher.MarkPlanned:
+		case m.What == view.MarkPlanned:
 			planned++
 		}
 	}
-	if failed != 1 || runs != 400 || planned == 0 || !row.More || len(row.Marks) > dispatcher.MostTimelineMarks {
+	if failed != 1 || runs != 400 || planned == 0 || !row.More || len(row.Marks) > view.MostTimelineMarks {
 		t.Errorf("got %d failed, %d other runs and %d planned marks, more %v, in %d marks; want the failed one, the latest 400 and plans",
 			failed, runs, planned, row.More, len(row.Marks))
 	}

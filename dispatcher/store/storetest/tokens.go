@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -23,16 +24,16 @@ func tokenTests() tests {
 }
 
 // aToken is one of an app's pipeline.
-func aToken(id, name string, scopes ...dispatcher.Scope) dispatcher.APIToken {
-	return dispatcher.APIToken{ID: id, Name: name, Hash: [32]byte{id[0]}, Scopes: scopes, CreatedAt: t0, Revision: 1}
+func aToken(id, name string, scopes ...access.Scope) access.APIToken {
+	return access.APIToken{ID: id, Name: name, Hash: [32]byte{id[0]}, Scopes: scopes, CreatedAt: t0, Revision: 1}
 }
 
 func testTokens(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	token := aToken("1", "ci", dispatcher.ScopeWrite)
+	token := aToken("1", "ci", access.ScopeWrite)
 	token.Apps = []string{"shop"}
 	f.must(f.CreateToken(ctx, token))
-	other := aToken("2", "ci", dispatcher.ScopeRead)
+	other := aToken("2", "ci", access.ScopeRead)
 	wantError(t, "create a token whose name is taken", f.CreateToken(ctx, other), dispatcher.ErrPrecondition)
 	other.Name = "all"
 	f.must(f.CreateToken(ctx, other))
@@ -53,12 +54,12 @@ func testTokens(t *testing.T, f *fixture) {
 	wantError(t, "no token", err, dispatcher.ErrNotFound)
 	all, err := f.Tokens(ctx, input.Page{Limit: 10})
 	f.must(err)
-	if diff := cmp.Diff([]dispatcher.APIToken{other, token}, all); diff != "" {
+	if diff := cmp.Diff([]access.APIToken{other, token}, all); diff != "" {
 		t.Error("tokens (-want +got):\n" + diff)
 	}
 	all, err = f.Tokens(ctx, input.Page{Limit: 10, Cursor: "all"})
 	f.must(err)
-	if diff := cmp.Diff([]dispatcher.APIToken{token}, all); diff != "" {
+	if diff := cmp.Diff([]access.APIToken{token}, all); diff != "" {
 		t.Error("second page of tokens (-want +got):\n" + diff)
 	}
 	wantError(t, "delete another revision", f.DeleteToken(ctx, "ci", input.Change{IfRevision: 2}), dispatcher.ErrPrecondition)
@@ -71,11 +72,11 @@ func testTokens(t *testing.T, f *fixture) {
 func testTokenChanges(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	expires := t0.Add(time.Hour)
-	token := aToken("1", "ci", dispatcher.ScopeWrite, dispatcher.ScopeRead, dispatcher.ScopeRead)
+	token := aToken("1", "ci", access.ScopeWrite, access.ScopeRead, access.ScopeRead)
 	token.Apps, token.ExpiresAt = []string{"shop", "crm", "shop"}, &expires
 	stored, created, err := f.PutToken(ctx, token, at(t0))
 	f.must(err)
-	token.Scopes, token.Apps = []dispatcher.Scope{dispatcher.ScopeRead, dispatcher.ScopeWrite}, []string{"crm", "shop"}
+	token.Scopes, token.Apps = []access.Scope{access.ScopeRead, access.ScopeWrite}, []string{"crm", "shop"}
 	if diff := cmp.Diff(token, stored); diff != "" || !created {
 		t.Errorf("created %v (-want +got):\n%s", created, diff)
 	}
@@ -98,7 +99,7 @@ func testTokenChanges(t *testing.T, f *fixture) {
 	if _, _, err = f.PutToken(ctx, changed, at(t0)); !hasProblem(err, "/expires_at") {
 		t.Errorf("an expiry in the past gives %v, want a problem with expires_at", err)
 	}
-	if _, _, err = f.PutToken(ctx, dispatcher.APIToken{Name: "x"}, at(t0)); !hasProblem(err, "/scopes") {
+	if _, _, err = f.PutToken(ctx, access.APIToken{Name: "x"}, at(t0)); !hasProblem(err, "/scopes") {
 		t.Errorf("a token without scopes gives %v, want a problem with scopes", err)
 	}
 }
@@ -111,12 +112,12 @@ func hasProblem(err error, path string) bool {
 func testTokenRotation(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	expires := t0.Add(48 * time.Hour)
-	token := aToken("1", "ci", dispatcher.ScopeRead)
+	token := aToken("1", "ci", access.ScopeRead)
 	token.ExpiresAt = &expires
 	f.must(f.CreateToken(ctx, token))
-	rotate := func(hash byte, overlap time.Duration, until *time.Time, now time.Time) (dispatcher.APIToken, error) {
+	rotate := func(hash byte, overlap time.Duration, until *time.Time, now time.Time) (access.APIToken, error) {
 		return f.RotateToken(ctx, "ci",
-			dispatcher.TokenRotation{Hash: [32]byte{hash}, Overlap: input.Duration(overlap), ExpiresAt: until}, at(now))
+			access.TokenRotation{Hash: [32]byte{hash}, Overlap: input.Duration(overlap), ExpiresAt: until}, at(now))
 	}
 	first, err := rotate(2, time.Hour, nil, t0)
 	f.must(err)
@@ -147,7 +148,7 @@ func testTokenRotation(t *testing.T, f *fixture) {
 	if !renewed.ExpiresAt.Equal(later) || renewed.RotatedUntil.After(expires) {
 		t.Errorf("renewed token is %+v, want it to expire at %s, and its old secret not to work", renewed, later)
 	}
-	_, err = f.RotateToken(ctx, "none", dispatcher.TokenRotation{}, at(t0))
+	_, err = f.RotateToken(ctx, "none", access.TokenRotation{}, at(t0))
 	wantError(t, "rotate no token", err, dispatcher.ErrNotFound)
 	if _, err = rotate(5, 31*24*time.Hour, nil, t0); !hasProblem(err, "/overlap") {
 		t.Errorf("an overlap of 31 days gives %v, want a problem with overlap", err)
@@ -156,7 +157,7 @@ func testTokenRotation(t *testing.T, f *fixture) {
 
 func testTokenUse(t *testing.T, f *fixture) {
 	ctx := t.Context()
-	f.must(f.CreateToken(ctx, aToken("1", "ci", dispatcher.ScopeRead)))
+	f.must(f.CreateToken(ctx, aToken("1", "ci", access.ScopeRead)))
 	used := func(at time.Time, want time.Time) {
 		t.Helper()
 		f.must(f.UseTokens(ctx, map[string]time.Time{"1": at, "none": at}))
@@ -176,11 +177,11 @@ func testTokenUse(t *testing.T, f *fixture) {
 func testLastAdminToken(t *testing.T, f *fixture) {
 	ctx := t.Context()
 	expires := t0.Add(time.Minute)
-	expired := aToken("9", "expired", dispatcher.ScopeAdmin)
+	expired := aToken("9", "expired", access.ScopeAdmin)
 	expired.ExpiresAt = &expires
 	f.must(f.CreateToken(ctx, expired))
 	for _, name := range []string{"a", "b"} {
-		f.must(f.CreateToken(ctx, aToken(name, name, dispatcher.ScopeAdmin)))
+		f.must(f.CreateToken(ctx, aToken(name, name, access.ScopeAdmin)))
 	}
 	by := input.Change{Actor: "admin", TokenID: "a", Now: t0.Add(time.Hour)}
 	var errs [2]error
@@ -193,7 +194,7 @@ func testLastAdminToken(t *testing.T, f *fixture) {
 		t.Fatalf("revoking both admins gives %v and %v, want one ErrLastAdmin", errs[0], errs[1])
 	}
 	left := map[bool]string{true: "a", false: "b"}[errs[0] != nil]
-	demoted := aToken(left, left, dispatcher.ScopeRead)
+	demoted := aToken(left, left, access.ScopeRead)
 	_, _, err := f.PutToken(ctx, demoted, by)
 	wantError(t, "take admin from the last one", err, dispatcher.ErrLastAdmin)
 	by.TokenID = ""

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -122,7 +123,7 @@ func testAdoptOfTheDeadByTurns(t *testing.T, f *fixture) {
 func testTurnsOfServedApps(_ *testing.T, f *fixture) {
 	f.crowd(30, 3)
 	f.expect("the turns at a node of one app", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10, Apps: []string{"shop"}})), "BBB")
-	f.must(f.PutApp(f.Context(), dispatcher.App{Name: "crowded"}, at(t0)))
+	f.must(f.PutApp(f.Context(), access.App{Name: "crowded"}, at(t0)))
 	f.expect("the turns while one app is disabled", f.turns(f.look(dispatcher.AdoptQuery{Limit: 10})), "BBB")
 }
 
@@ -159,7 +160,7 @@ func testRetriesOfPausedJobsHaveNoTurn(_ *testing.T, f *fixture) {
 	f.putApp("crowded")
 	f.putIn("crowded", "big", func(*dispatcher.Job) {})
 	f.crowdOfRetries(12, 3)
-	f.must(f.PutApp(f.Context(), dispatcher.App{Name: "crowded"}, at(t0)))
+	f.must(f.PutApp(f.Context(), access.App{Name: "crowded"}, at(t0)))
 	f.expect("the turns", f.turns(f.look(dispatcher.AdoptQuery{Retries: true, Limit: 2})), "BB")
 }
 
@@ -239,7 +240,7 @@ func testFollowByTurns(t *testing.T, f *fixture) {
 func testFollowTurnsAtQuota(t *testing.T, f *fixture) {
 	f.crowdOfEnds(30, 3)
 	bounds := dispatcher.Bounds{Quotas: dispatcher.Quotas{WaitingRuns: 40}}
-	_, _, err := f.PutApp(t.Context(), dispatcher.App{Name: "crowded", Enabled: true, Bounds: &bounds}, operator(t0))
+	_, _, err := f.PutApp(t.Context(), access.App{Name: "crowded", Enabled: true, Bounds: &bounds}, operator(t0))
 	f.must(err)
 	f.request("crowded", "big", 40, t0.Add(2*time.Minute+30*time.Second))
 	now := t0.Add(3 * time.Minute)

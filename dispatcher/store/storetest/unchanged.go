@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 )
 
@@ -35,7 +36,7 @@ func testUnchanged(t *testing.T, f *fixture) {
 	notifications := f.listen()
 
 	type definitions struct {
-		App      dispatcher.App
+		App      access.App
 		Calendar dispatcher.Calendar
 		Job      dispatcher.Job
 	}
@@ -58,13 +59,13 @@ func testUnchanged(t *testing.T, f *fixture) {
 		for _, one := range revisions {
 			count += len(one.Revisions)
 		}
-		return [2]int{len(f.auditLog(dispatcher.AuditQuery{})), count}
+		return [2]int{len(f.auditLog(access.AuditQuery{})), count}
 	}
 	before, left := read(), traces()
 	var got definitions
 	var created [3]bool
 	var err error
-	got.App, created[0], err = f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true}, at(later))
+	got.App, created[0], err = f.PutApp(ctx, access.App{Name: "shop", Enabled: true}, at(later))
 	f.must(err)
 	got.Calendar, created[1], err = f.PutCalendar(ctx, holidays, at(later))
 	f.must(err)
@@ -98,7 +99,7 @@ func testUnchanged(t *testing.T, f *fixture) {
 
 // putsOf are the ways to say once more what is stored.
 func (f *fixture) putsOf(
-	app dispatcher.App, c dispatcher.Calendar, j dispatcher.Job, later time.Time,
+	app access.App, c dispatcher.Calendar, j dispatcher.Job, later time.Time,
 ) map[string]func() (any, bool, error) {
 	ctx := f.T.Context()
 	return map[string]func() (any, bool, error){
@@ -128,7 +129,7 @@ func testUnchangedConditions(t *testing.T, f *fixture) {
 	} {
 		_, _, err := f.PutJob(ctx, j, by)
 		wantError(t, "put a job, expecting "+name, err, dispatcher.ErrPrecondition)
-		_, _, err = f.PutApp(ctx, dispatcher.App{Name: "shop", Enabled: true}, by)
+		_, _, err = f.PutApp(ctx, access.App{Name: "shop", Enabled: true}, by)
 		wantError(t, "put an app, expecting "+name, err, dispatcher.ErrPrecondition)
 		_, err = f.PauseJob(ctx, "shop", "tick", "", false, by)
 		wantError(t, "resume a job, expecting "+name, err, dispatcher.ErrPrecondition)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 )
 
 func testUpcoming(t *testing.T, f *fixture) {
@@ -18,7 +19,7 @@ func testUpcoming(t *testing.T, f *fixture) {
 			f.put(j, t0)
 		}
 	}
-	f.must(f.PutApp(t.Context(), dispatcher.App{Name: "off"}, at(t0)))
+	f.must(f.PutApp(t.Context(), access.App{Name: "off"}, at(t0)))
 	f.putEvery("paused", time.Minute)
 	f.must(f.PauseJob(t.Context(), "shop", "paused", "", true, at(t0)))
 	for _, tt := range []struct {

@@ -7,6 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
 	"github.com/carillon-dev/carillon/dispatcher/input"
 	"github.com/carillon-dev/carillon/dispatcher/schedule"
 )
@@ -42,7 +43,7 @@ func testZoneSetting(t *testing.T, f *fixture) {
 	if got := setting(); got != reset || got != (dispatcher.ZoneSetting{}) {
 		t.Errorf("after the reset, the setting is %+v", got)
 	}
-	entries := f.auditLog(dispatcher.AuditQuery{Subject: "zones", OldestFirst: true})
+	entries := f.auditLog(access.AuditQuery{Subject: "zones", OldestFirst: true})
 	if len(entries) != 3 || entries[1].Actor != "bob" || entries[1].Action != "use" || entries[2].Action != "reset" {
 		t.Errorf("audited %+v, want three changes", entries)
 	}

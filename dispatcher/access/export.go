@@ -1,0 +1,289 @@
+package access
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// Export is an app with all that another installation needs to go on with it: no fire is lost or comes twice, and
+// receivers see the event ids that they would have seen.
+type Export struct {
+	// Format is ExportFormat.
+	Format int `json:"format"`
+	// Installation is the id in the event ids of the app. It moves with the app.
+	Installation string `json:"installation"`
+	// Salt is that of the app, with which the ids of its runs stay the same. Exports of older versions have none.
+	Salt       dispatcher.Salt       `json:"salt,omitempty"`
+	ExportedAt time.Time             `json:"exported_at"`
+	App        App                   `json:"app"`
+	Calendars  []dispatcher.Calendar `json:"calendars"`
+	// Groups come without the endpoints that registered themselves, which register again, and without values of secrets.
+	Groups []dispatcher.EndpointGroup `json:"groups"`
+	// Alerts come without values of secrets, and without what holds.
+	Alerts []alert.Alert `json:"alerts"`
+	Jobs   []ExportedJob `json:"jobs"`
+	// Pauses are those of the app. Elsewhere, they are of the import, and those whose time is over then are left out.
+	Pauses []dispatcher.AppPauseRequest `json:"pauses,omitempty"`
+	// Waiting are the runs that have yet to begin, or to begin their next attempt. They move with the app.
+	Waiting []ExportedRun `json:"waiting_runs"`
+}
+
+// ExportFormat is the version of Export.
+const ExportFormat = 1
+
+// ExportedJob is a job, and what moves of it.
+type ExportedJob struct {
+	// Job is the definition, as a PUT of the job takes it. Values of secrets are left out.
+	Job dispatcher.Job `json:"job"`
+	// Revision and Paused are those of the job.
+	Revision int64 `json:"revision"`
+	Paused   bool  `json:"paused"`
+	// PauseReason is why the job is paused, and PausedUntil until when. Elsewhere, the pause is that of the import.
+	PauseReason string     `json:"pause_reason,omitempty"`
+	PausedUntil *time.Time `json:"paused_until,omitempty"`
+	// Origin is the name that the event ids and the fire times of H and of jitter are derived from, if it is not that of the
+	// job, which was renamed. It may end in "~2" and so on.
+	Origin string `json:"origin,omitempty"`
+	// CarriedState is what the next run of the job gets from the one before; absent: nothing. Elsewhere, the import sets it.
+	CarriedState json.RawMessage `json:"carried_state,omitempty"`
+	// Triggers say where each trigger of the job stands.
+	Triggers map[string]dispatcher.ExportedTrigger `json:"triggers"`
+}
+
+// Runnable returns the jobs of the export with their revisions, and the jobs that deliver what follows them and the
+// notifications of its alerts, by their names.
+func (e Export) Runnable() map[string]dispatcher.Job {
+	all := map[string]dispatcher.Job{}
+	for _, one := range e.Jobs {
+		job := one.WithOrigins()
+		job.Revision = one.Revision
+		all[job.Name] = job
+		for event, follow := range job.EachFollow() {
+			if follow.Target != nil {
+				attached := job.Attached(event)
+				all[attached.Name] = attached
+			}
+		}
+	}
+	for _, alert := range e.Alerts {
+		attached := alert.Attached()
+		all[attached.Name] = attached
+	}
+	return all
+}
+
+// Exports move apps between installations.
+type Exports interface {
+	// ExportApp returns a disabled app. ErrConflict: the app is enabled, its triggers have yet to follow its
+	// switch, or runs of it are in flight. An app that stays disabled makes nothing of what is in an Export.
+	ExportApp(ctx context.Context, name string) (Export, error)
+	// ImportQuotas returns the quotas that an import of app would have to keep: those of a deleted app of its name, or those that it
+	// brings, if an operator imports it.
+	ImportQuotas(ctx context.Context, app App, change input.Change) (dispatcher.Quotas, error)
+	// ImportApp creates an app from an Export, with all or nothing of it. ErrPrecondition: the app exists.
+	// Problems: a definition is wrong here, or lacks the value of a secret.
+	ImportApp(ctx context.Context, export Export, change input.Change) (App, error)
+}
+
+// mostListed is how many problems of an export are looked for: a response lists no more, and a hostile export has millions.
+const mostListed = 100
+
+// Validate returns what is wrong with e that its installation has no say in, as Problems, or nil. It ends after the element with
+// which there are more problems than mostListed.
+func (e Export) Validate() error {
+	var problems input.Problems
+	if e.Format != ExportFormat {
+		problems.Add("/format", input.CodeEnum,
+			"format %d is not %d, which this version reads; import with the version that exported it, or a later one",
+			e.Format, ExportFormat)
+		return problems
+	}
+	if e.Installation == "" {
+		problems.Add("/installation", input.CodeRequired, "installation is missing; take the file as carillon app export wrote it")
+	}
+	e.Salt.Check(&problems, "/salt")
+	problems.AddError("/app", e.App.Validate())
+	checkRevision(&problems, "/app/revision", e.App.Revision)
+	checkMoved(&problems, "/exported_at", &e.ExportedAt)
+	jobs := map[string]bool{}
+	for i, c := range e.Calendars {
+		if len(problems) > mostListed {
+			break
+		}
+		problems.AddError(input.Pointer("calendars", strconv.Itoa(i)), c.Validate())
+	}
+	groups := map[string]bool{}
+	for i, g := range e.Groups {
+		if len(problems) > mostListed {
+			break
+		}
+		at := input.Pointer("groups", strconv.Itoa(i))
+		if g.App != e.App.Name || groups[g.Name] {
+			problems.Add(at+"/name", input.CodeNameMismatch, "group %s is of another app than %s, or given twice", input.Echo(g.App+"/"+g.Name),
+				input.Echo(e.App.Name))
+		}
+		groups[g.Name] = true
+		problems.AddError(at, g.Validate())
+	}
+	alerts := map[string]bool{}
+	for i, a := range e.Alerts {
+		if len(problems) > mostListed {
+			break
+		}
+		at := input.Pointer("alerts", strconv.Itoa(i))
+		if a.App != e.App.Name || alerts[a.Name] {
+			problems.Add(at+"/name", input.CodeNameMismatch, "alert %s is of another app than %s, or given twice", input.Echo(a.App+"/"+a.Name),
+				input.Echo(e.App.Name))
+		}
+		alerts[a.Name] = true
+		problems.AddError(at, a.Validate())
+		if a.Muted != nil {
+			input.CheckText(&problems, at+"/muted/reason", a.Muted.Reason)
+			checkMoved(&problems, at+"/muted/until", a.Muted.Until)
+			checkMoved(&problems, at+"/muted/at", a.Muted.At)
+		}
+	}
+	for i, one := range e.Jobs {
+		if len(problems) > mostListed {
+			break
+		}
+		at := input.Pointer("jobs", strconv.Itoa(i))
+		if one.Job.App != e.App.Name || jobs[one.Job.Name] {
+			problems.Add(at+"/job/name", input.CodeNameMismatch, "job %s is of another app than %s, or given twice",
+				input.Echo(one.Job.App+"/"+one.Job.Name), input.Echo(e.App.Name))
+		}
+		jobs[one.Job.Name] = true
+		problems.AddError(at+"/job", one.WithOrigins().Validate())
+		one.check(&problems, at)
+		if one.CarriedState != nil {
+			problems.AddError(at, one.checkCarriedState())
+		}
+	}
+	if len(problems) > mostListed {
+		return problems
+	}
+	e.checkOrigins(&problems)
+	if len(e.Pauses) > dispatcher.MaxAppPauses {
+		problems.Add("/pauses", input.CodeTooMany, "there are %d pauses; the maximum is %d", len(e.Pauses), dispatcher.MaxAppPauses)
+	}
+	for i, pause := range e.Pauses {
+		problems.AddError(input.Pointer("pauses", strconv.Itoa(i)), pause.Validate())
+	}
+	e.checkWaiting(&problems)
+	return problems.Err()
+}
+
+// checkWaiting adds what is wrong with the runs that wait: each is one of the jobs of the export, and is given once.
+func (e Export) checkWaiting(problems *input.Problems) {
+	jobs, seen := e.Runnable(), make(map[dispatcher.RunKey]bool, len(e.Waiting))
+	for i, run := range e.Waiting {
+		if len(*problems) > mostListed {
+			break
+		}
+		at, before := input.Pointer("waiting_runs", strconv.Itoa(i)), len(*problems)
+		run.check(problems, at, jobs, e.Salt)
+		if len(*problems) > before {
+			continue
+		}
+		key := run.Key(jobs[run.Job])
+		key.ScheduledAt = key.ScheduledAt.UTC()
+		if seen[key] {
+			problems.Add(at, input.CodeEnum, "run %s of job %s is given twice; take the file as carillon app export wrote it", key,
+				input.Echo(run.Job))
+		}
+		seen[key] = true
+	}
+}
+
+// check adds what is wrong with where a job and its triggers stand.
+func (e ExportedJob) check(problems *input.Problems, at string) {
+	input.CheckText(problems, at+"/pause_reason", e.PauseReason)
+	checkRevision(problems, at+"/revision", e.Revision)
+	checkMoved(problems, at+"/paused_until", e.PausedUntil)
+	for _, name := range input.SortedKeys(e.Triggers) {
+		one, at := e.Triggers[name], at+input.Pointer("triggers", name)
+		input.CheckText(problems, at+"/pause_reason", one.PauseReason)
+		input.CheckEnum(problems, at+"/state", "state", one.State,
+			[]dispatcher.TriggerState{dispatcher.TriggerWaiting, dispatcher.TriggerComplete, dispatcher.TriggerError, dispatcher.TriggerPaused})
+		input.CheckRange(problems, at+"/fired", one.Fired, 0, math.MaxInt32)
+		checkMoved(problems, at+"/paused_until", one.PausedUntil)
+		checkMoved(problems, at+"/anchor_at", &one.AnchorAt)
+		checkMoved(problems, at+"/prev_fire_time", one.PrevFireTime)
+		checkMoved(problems, at+"/next_fire_time", one.NextFireTime)
+	}
+}
+
+// mostRevision is the largest number that every reader of JSON reads exactly, less than half of it: revisions go on.
+const mostRevision = 1 << 52
+
+func checkRevision(problems *input.Problems, at string, revision int64) {
+	if revision < 0 || revision > mostRevision {
+		problems.Add(at, input.CodeCountRange, "revision %d is not in 0 to %d; take the file as carillon app export wrote it", revision,
+			int64(mostRevision))
+	}
+}
+
+// checkMoved adds a problem if an instant is none that a key or a clock of a trigger can hold: a whole millisecond of the years
+// 1970 to 9999. nil is none.
+func checkMoved(problems *input.Problems, path string, at *time.Time) {
+	if at == nil || at.Year() >= 1970 && at.UnixMilli() >= 0 && at.UTC().Year() <= 9999 && at.Nanosecond()%int(time.Millisecond) == 0 {
+		return
+	}
+	problems.Add(path, input.CodeTimeRange, "%s is not a whole millisecond of the years 1970 to 9999; take the file as carillon app export "+
+		"wrote it", input.FormatInstant(*at))
+}
+
+// checkCarriedState returns what is wrong with the state of e, as Problems, or nil.
+func (e ExportedJob) checkCarriedState() error {
+	var problems input.Problems
+	if !e.Job.CarryState {
+		problems.Add("/carried_state", input.CodeCarryState,
+			"job %s does not carry a state; leave out carried_state, or set carry_state of the job",
+			input.Echo(e.Job.Name))
+	} else if _, err := dispatcher.ReadCarriedState(e.CarriedState); err != nil {
+		problems.Add("/carried_state", input.CodeStateInvalid, "%s", err)
+	}
+	return problems.Err()
+}
+
+// Restore returns the job as it is to be stored: it goes on where it stood. prior is the revision of a deleted job
+// of that name, by who imports it: here, the pauses are theirs.
+func (e ExportedJob) Restore(prior int64, calendars dispatcher.Calendars, by string, now time.Time) (dispatcher.Job, error) {
+	job := e.WithOrigins()
+	(*dispatcher.JobDefaults)(nil).Fill(&job) // an export has all, but its author may have left something out
+	job.Revision, job.Paused, job.CreatedAt, job.UpdatedAt = max(e.Revision, prior+1), e.Paused, now, now
+	job.Pause = importedPause(e.Paused, by, dispatcher.PauseRequest{Reason: e.PauseReason, Until: e.PausedUntil}, now)
+	var problems input.Problems
+	for _, name := range input.SortedKeys(job.Triggers) {
+		at := input.Pointer("triggers", name)
+		state, there := e.Triggers[name]
+		if !there {
+			problems.Add(at, input.CodeRequired,
+				"the export does not say where trigger %s stands; take the file as carillon app export wrote it", input.Echo(name))
+			continue
+		}
+		t, err := job.Triggers[name].Restore(state, job.Identity(name), calendars)
+		problems.AddError(at, err)
+		t.Pause = importedPause(state.Paused, by, dispatcher.PauseRequest{Reason: state.PauseReason, Until: state.PausedUntil}, now)
+		job.Triggers[name] = t
+	}
+	if err := problems.Err(); err != nil {
+		return dispatcher.Job{}, err
+	}
+	job.State = job.RollUp(false)
+	return job, nil
+}
+
+func importedPause(paused bool, by string, asked dispatcher.PauseRequest, now time.Time) dispatcher.Pause {
+	if !paused {
+		return dispatcher.Pause{}
+	}
+	return dispatcher.Pause{PausedBy: by, PausedAt: &now, PauseReason: asked.Reason, PausedUntil: asked.Until}
+}

@@ -1,0 +1,14 @@
+package access
+
+import (
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Counts returns how much of its quotas e would use.
+func (e Export) Counts() dispatcher.ImportCounts {
+	counts := dispatcher.ImportCounts{Jobs: len(e.Jobs), WaitingRuns: len(e.Waiting)}
+	for _, one := range e.Jobs {
+		counts.Triggers += len(one.Job.Triggers)
+	}
+	return counts
+}

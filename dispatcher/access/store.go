@@ -1,0 +1,91 @@
+package access
+
+import (
+	"context"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// Definitions are what users declare. Each write adds its entry to the audit log in the same
+// transaction and notifies all nodes once it is committed (see Dispatch.Listen). What is put as it is stored stays as it
+// is, with its revision: nothing is written, and nobody is notified. So does what is paused, or not paused, already.
+type Definitions interface {
+	// PutApp creates or replaces an app. It returns it as stored, and whether it was created.
+	PutApp(ctx context.Context, app App, change input.Change) (stored App, created bool, err error)
+	// App returns ErrNotFound if there is none of that name.
+	App(ctx context.Context, name string) (App, error)
+	// Apps lists by name.
+	Apps(ctx context.Context, page input.Page) ([]App, error)
+	// DeleteApp returns ErrNotEmpty, with the names of some of them, while the app has jobs, calendars, groups
+	// or alerts.
+	DeleteApp(ctx context.Context, name string, change input.Change) error
+
+	// JobDefaults returns what the jobs of an app get where they leave it out; nil: nothing, or there is no such app.
+	JobDefaults(ctx context.Context, app string) (*dispatcher.JobDefaults, error)
+
+	// PutJob creates or replaces a job with its triggers in one transaction, by the rules of
+	// Apply. It returns the job as stored, without the values of its secrets, and whether it was
+	// created. ErrNotFound: the app does not exist. Problems: the definition is wrong, or its
+	// secrets cannot be stored.
+	PutJob(ctx context.Context, job dispatcher.Job, change input.Change) (stored dispatcher.Job, created bool, err error)
+	// Job returns ErrNotFound if there is none of that name.
+	Job(ctx context.Context, app, name string) (dispatcher.Job, error)
+	// Jobs lists by name. A job whose definition cannot be read is listed in state ERROR with
+	// a warning; Job returns an error for it.
+	Jobs(ctx context.Context, app string, page input.Page) ([]dispatcher.Job, error)
+	// DeleteJob removes the definition and stops its fires. The ledger stays.
+	DeleteJob(ctx context.Context, app, name string, change input.Change) error
+	// PauseJob sets or lifts an operator's pause of a job, or of one trigger if trigger is not
+	// empty, and increments the revision, which voids every fire already in a node's memory.
+	PauseJob(ctx context.Context, app, job, trigger string, paused bool, change input.Change) (dispatcher.Job, error)
+	// RenameJob renames a job, triggers of it, or both at once. What was derived from the old names stays; see Job.Origin.
+	// It returns the job under its new name. Problems: a name is taken, also by a deleted job whose history is kept, or
+	// nothing would change, or there is no such trigger.
+	RenameJob(ctx context.Context, app, name string, rename dispatcher.JobRename, change input.Change) (dispatcher.Job, error)
+
+	// PutCalendar creates or replaces a calendar. It returns the calendar as stored, and whether
+	// it was created. In the same transaction, the triggers that depend on it, also through
+	// bases, get new fire times by the rules of RescheduleForCalendar. ErrNotFound: the app does
+	// not exist. Problems: the definition is wrong, or a base is.
+	PutCalendar(ctx context.Context, calendar dispatcher.Calendar, change input.Change) (stored dispatcher.Calendar, created bool, err error)
+	// Calendar returns ErrNotFound if there is none of that name.
+	Calendar(ctx context.Context, app, name string) (dispatcher.Calendar, error)
+	// Calendars lists by name.
+	Calendars(ctx context.Context, app string, page input.Page) ([]dispatcher.Calendar, error)
+	// DeleteCalendar returns an error that is ErrInUse and names the user, while a trigger or a
+	// calendar refers to the calendar.
+	DeleteCalendar(ctx context.Context, app, name string, change input.Change) error
+	// DeleteCalendarWhenUnused deletes the calendar if nothing refers to it. Otherwise it marks it, and returns it so: the
+	// change that drops its last use deletes it, in the same transaction. A PUT takes the mark away.
+	DeleteCalendarWhenUnused(ctx context.Context, app, name string, change input.Change) (marked *dispatcher.Calendar, err error)
+}
+
+// Credentials are the API tokens and the stored secrets of targets.
+type Credentials interface {
+	// RewrapSecrets encrypts the data keys of all stored secrets with the current key and returns how
+	// many it changed; see ErrKeyMissing.
+	RewrapSecrets(ctx context.Context, change input.Change) (int, error)
+
+	// CreateToken stores a token on behalf of the system; ErrPrecondition if its name is taken.
+	CreateToken(ctx context.Context, token APIToken) error
+	// PutToken creates a token, with its id and hash, or changes the description, scopes, apps and expiry of
+	// the one of that name, which keeps id and secret. It returns the token as stored, and whether it was created.
+	// Problems: the token is wrong, or expires in the past. ErrLastAdmin: see DeleteToken.
+	PutToken(ctx context.Context, token APIToken, change input.Change) (stored APIToken, created bool, err error)
+	// RotateToken gives a token another secret. ErrConflict: it has expired, and the rotation says nothing later.
+	RotateToken(ctx context.Context, name string, rotation TokenRotation, change input.Change) (APIToken, error)
+	// Token returns ErrNotFound if there is none of that name.
+	Token(ctx context.Context, name string) (APIToken, error)
+	// TokenByHash returns the token whose secret, or whose secret before its latest rotation, has a hash: in the latter
+	// case its Hash differs. It also returns those that have expired. ErrNotFound: there is none.
+	TokenByHash(ctx context.Context, hash [32]byte) (APIToken, error)
+	// Tokens lists by name, also those that have expired.
+	Tokens(ctx context.Context, page input.Page) ([]APIToken, error)
+	// UseTokens records when tokens, by their ids, were last used.
+	UseTokens(ctx context.Context, used map[string]time.Time) error
+	// DeleteToken revokes a token. ErrLastAdmin: the change comes from a token, and would leave none that can manage
+	// tokens. One without a token, of the command line, may do so.
+	DeleteToken(ctx context.Context, name string, change input.Change) error
+}

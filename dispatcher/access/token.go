@@ -1,0 +1,149 @@
+package access
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// APIToken is a bearer token of the HTTP API. The token itself is shown once, at its creation or rotation.
+type APIToken struct {
+	// ID is drawn at random, and never used again: the audit log names it.
+	ID string `json:"id"`
+	// Name is chosen by its creator; see CheckName. It may be used again after the token was revoked.
+	Name string `json:"name"`
+	// Description is free text of at most 1024 characters.
+	Description string `json:"description"`
+	// Hash is the SHA-256 of the token.
+	Hash [32]byte `json:"-"`
+	// Scopes are what the token allows; at least one.
+	Scopes []Scope `json:"scopes"`
+	// Apps are the apps that the token is bound to; nil: none, so that it works for all of them, and for what belongs to none.
+	Apps []string `json:"apps,omitzero"`
+	// ExpiresAt is when the token ceases to work; nil: never.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+	CreatedAt time.Time  `json:"created_at"`
+	// LastUsedAt is when the token was last used, to within some minutes; nil: never.
+	LastUsedAt *time.Time `json:"last_used_at,omitempty"`
+	// RotatedUntil is until when the secret before the latest rotation works, too; nil: it was never rotated.
+	RotatedUntil *time.Time `json:"rotated_until,omitempty"`
+	// Revision counts changes and rotations.
+	Revision int64 `json:"revision"`
+}
+
+// IssuedToken is a token with its secret, which is shown at its creation and at its rotation only.
+type IssuedToken struct {
+	APIToken
+	// Secret is what a caller sends; empty: it was not drawn by this request.
+	Secret string `json:"secret,omitempty"`
+}
+
+// TokenRotation gives a token another secret.
+type TokenRotation struct {
+	// Hash is the SHA-256 of the new secret.
+	Hash [32]byte `json:"-"`
+	// Overlap is how long the old secret works, too, but not past the token's expiry. There is one old secret at most: another
+	// rotation ends it.
+	Overlap input.Duration `json:"overlap"`
+	// ExpiresAt replaces the expiry of the token; nil keeps it.
+	ExpiresAt *time.Time `json:"expires_at,omitempty"`
+}
+
+// The overlap of a rotation.
+const (
+	DefaultTokenOverlap = input.Duration(24 * time.Hour)
+	maxTokenOverlap     = 30 * 24 * time.Hour
+)
+
+// maxTokenApps bounds what a list of apps reads for a token that is bound to some.
+const maxTokenApps = 100
+
+// SetDefaults sets the default overlap.
+func (r *TokenRotation) SetDefaults() { r.Overlap = DefaultTokenOverlap }
+
+// Validate returns everything wrong with a rotation, as Problems, or nil.
+func (r TokenRotation) Validate() error {
+	var problems input.Problems
+	r.Overlap.CheckRange(&problems, "/overlap", 0, maxTokenOverlap)
+	return problems.Err()
+}
+
+// Normal returns the token with its scopes and apps in order, each once.
+func (t APIToken) Normal() APIToken {
+	t.Scopes = slices.DeleteFunc(Scopes(), func(scope Scope) bool { return !t.May(scope) })
+	t.Apps = slices.Compact(slices.Sorted(slices.Values(t.Apps)))
+	return t
+}
+
+// Expired tells whether the token has ceased to work at now.
+func (t APIToken) Expired(now time.Time) bool { return t.ExpiresAt != nil && !now.Before(*t.ExpiresAt) }
+
+// Administers tells whether the token can manage tokens at now.
+func (t APIToken) Administers(now time.Time) bool {
+	return t.May(ScopeAdmin) && len(t.Apps) == 0 && !t.Expired(now)
+}
+
+// CheckExpiry refuses, as Problems, an expiry that has passed at now: a token that is to cease to work is revoked.
+func CheckExpiry(at *time.Time, now time.Time) error {
+	var problems input.Problems
+	if at != nil && !now.Before(*at) {
+		problems.Add("/expires_at", input.CodeAtPast, "expires_at %s has passed, it is %s; revoke the token if it is to cease to work at once",
+			input.FormatInstant(*at), input.FormatInstant(now))
+	}
+	return problems.Err()
+}
+
+// May tells whether the token has a scope.
+func (t APIToken) May(scope Scope) bool { return slices.Contains(t.Scopes, scope) }
+
+// Validate returns everything wrong with what the creator of a token chooses, as Problems, or nil.
+func (t APIToken) Validate() error {
+	var problems input.Problems
+	input.CheckName(&problems, "/name", t.Name)
+	input.CheckText(&problems, "/description", t.Description)
+	if n := len(t.Apps); n > maxTokenApps {
+		problems.Add("/apps", input.CodeTooMany, "%d apps are more than the %d that a token can be bound to; make one for each group of apps",
+			n, maxTokenApps)
+		return problems.Err()
+	}
+	if t.Apps != nil && len(t.Apps) == 0 { // a list that came out empty must not make a token for everything
+		problems.Add("/apps", input.CodeRequired, "apps is an empty list, so the token would work for no app; name the apps, or leave apps out "+
+			"for a token that is bound to none and works for all")
+	}
+	for i, app := range t.Apps {
+		input.CheckName(&problems, fmt.Sprintf("/apps/%d", i), app)
+	}
+	if len(t.Scopes) == 0 {
+		problems.Add("/scopes", input.CodeRequired, "scopes are missing; give at least one of %s", input.Listed(Scopes()))
+	}
+	for i, scope := range t.Scopes {
+		at := fmt.Sprintf("/scopes/%d", i)
+		input.CheckEnum(&problems, at, "scope", scope, Scopes())
+		if scope == ScopeAdmin && len(t.Apps) > 0 {
+			problems.Add(at, input.CodeTokenAdmin, "a token that is bound to apps cannot have the scope admin; leave out admin or the apps")
+		}
+	}
+	return problems.Err()
+}
+
+// Scope is one thing that a token allows.
+type Scope string
+
+// The scopes. None includes another.
+const (
+	ScopeRead     Scope = "read"     // see definitions and history
+	ScopeRun      Scope = "run"      // run, retry and cancel
+	ScopeWrite    Scope = "write"    // change apps, jobs, calendars, groups and alerts
+	ScopeRegister Scope = "register" // register endpoints in groups
+	ScopeMetrics  Scope = "metrics"  // scrape /metrics
+	ScopeExport   Scope = "export"   // export apps to another installation
+	ScopeImport   Scope = "import"   // create apps from exports
+	ScopeAdmin    Scope = "admin"    // operate nodes and rollbacks, set bounds of apps, manage tokens; bound to no app
+)
+
+// Scopes lists all scopes.
+func Scopes() []Scope {
+	return []Scope{ScopeRead, ScopeRun, ScopeWrite, ScopeRegister, ScopeMetrics, ScopeExport, ScopeImport, ScopeAdmin}
+}

@@ -1,0 +1,318 @@
+package alert
+
+import (
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Alert tells people of jobs of its app that fail, are late, do not run, or burn their error budget: when that begins, and when it ends.
+//
+// It selects jobs by name, by label, or both. One that selects nothing is a default of its app: it applies to the jobs that no
+// other alert selects. A job may have several alerts.
+type Alert struct {
+	// App and Name identify the alert; they are chosen by the client and cannot change.
+	App  string `json:"app"`
+	Name string `json:"name"`
+	// Description is free text of at most 1024 characters; notifications have it.
+	Description string `json:"description"`
+	// Jobs are names of jobs, at most MaxAlertJobs. A job of that name need not exist. nil: the alert names none. An empty list
+	// needs Labels: without them it would select no job, while a missing one makes the alert a default of the app.
+	Jobs []string `json:"jobs,omitzero"`
+	// Labels select the jobs that have all of them, in addition to Jobs.
+	Labels input.Labels `json:"labels,omitempty"`
+	AlertConditionsOf
+	// Recovery is whether a notification tells that a condition no longer holds. Decoded alerts have it.
+	Recovery bool `json:"recovery"`
+	// Mutes are times in which transitions are recorded and nobody is notified; at most MaxAlertMutes. What still holds when
+	// they end is notified then.
+	Mutes []MuteWindow `json:"mutes,omitempty"`
+	// Destination is what gets the notifications.
+	Destination dispatcher.AlertDestination `json:"destination"`
+	// Retry says when a notification is sent again that could not be delivered. The zero value stands for a day of attempts,
+	// 15 minutes apart in the end.
+	Retry dispatcher.Retry `json:"retry,omitzero"`
+
+	// Muted is an operator's mute; nil: there is none. Read-only, as all below.
+	Muted *Mute `json:"muted,omitempty"`
+	// Firing is how many conditions of jobs hold now.
+	Firing int `json:"firing"`
+	// Warnings name what of Jobs and Labels selects no job now. Alerts in lists have none.
+	Warnings []input.Problem `json:"warnings,omitempty"`
+	// Revision counts the changes of the alert; it is its ETag. A mute or an acknowledgement is none.
+	Revision  int64     `json:"revision"`
+	CreatedAt time.Time `json:"created_at"`
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// AlertConditionsOf are what an alert watches; at least one is given. Runs of backfills count for none of them.
+type AlertConditionsOf struct {
+	// Failure: runs end as failed, timed_out or lost.
+	Failure *Failures `json:"failure,omitempty"`
+	// Missed: a fire is missed; see MisfirePolicy. It ends when a scheduled fire runs again.
+	Missed bool `json:"missed,omitempty"`
+	// LateAfter: a scheduled fire begins, or has not begun, later than this after its scheduled time. 0: nobody is told.
+	LateAfter input.Duration `json:"late_after,omitempty"`
+	// OverrunAfter: an attempt takes longer than this. 0: nobody is told.
+	OverrunAfter input.Duration `json:"overrun_after,omitempty"`
+	// NoSuccessFor: no run has succeeded for this long, since the job, its app or the alert was last changed. Disabled and
+	// paused jobs are left out. 0: nobody is told.
+	NoSuccessFor input.Duration `json:"no_success_for,omitempty"`
+	// Objective: the error budget of a job burns so fast that somebody should look; see ObjectiveBurn. Jobs without an objective
+	// are left out.
+	Objective bool `json:"objective,omitempty"`
+}
+
+// Failures is when failures of a job are told.
+type Failures struct {
+	// After is how many runs in a row fail before the condition holds, 1 to MaxAlertFailures; 0 means 1.
+	After int `json:"after,omitempty"`
+	// RepeatEvery notifies again after so many further failures; 0: never.
+	RepeatEvery int `json:"repeat_every,omitempty"`
+}
+
+// MuteWindow is a time in which an alert notifies nobody: one that comes again and again, by Schedule and Duration, or
+// one by From and To.
+type MuteWindow struct {
+	// Schedule says when the window begins, as the expression of a trigger does; Duration is how long it lasts, and Timezone
+	// the zone of Schedule, UTC if it is empty.
+	Schedule string         `json:"schedule,omitempty"`
+	Duration input.Duration `json:"duration,omitempty"`
+	Timezone string         `json:"timezone,omitempty"`
+	// From and To bound a window that comes once; To is after From.
+	From *time.Time `json:"from,omitempty"`
+	To   *time.Time `json:"to,omitempty"`
+}
+
+// Mute is an operator's mute of an alert.
+type Mute struct {
+	// Until is when it ends; nil: when somebody unmutes the alert.
+	Until *time.Time `json:"until,omitempty"`
+	// Reason is free text of at most 1024 characters.
+	Reason string `json:"reason,omitempty"`
+	// By is the actor that the audit log names, and At when it was muted. Read-only.
+	By string     `json:"by,omitempty"`
+	At *time.Time `json:"at,omitempty"`
+}
+
+// Bounds and defaults of alerts.
+const (
+	Max             = 100 // of an app
+	MaxJobs         = 1000
+	MaxMutes        = 20
+	MaxFailures     = 1000
+	MinAfter        = time.Minute         // overrun_after and no_success_for
+	MaxAfter        = 90 * 24 * time.Hour // late_after, overrun_after and no_success_for
+	MaxMuteDuration = 31 * 24 * time.Hour
+)
+
+// SetDefaults gives a decoded alert the values of fields that its JSON leaves out.
+func (a *Alert) SetDefaults() {
+	a.Recovery = true
+	a.Retry = defaultAlertRetry()
+}
+
+// SetDefaults gives decoded failures the values of fields that their JSON leaves out.
+func (f *Failures) SetDefaults() { f.After = 1 }
+
+// defaultAlertRetry tries for a day, at most every 15 minutes in the end.
+func defaultAlertRetry() dispatcher.Retry {
+	return dispatcher.Retry{MaxAttempts: dispatcher.MostAttempts, Base: input.Duration(5 * time.Second), Cap: input.Duration(15 * time.Minute),
+		MaxAge: dispatcher.DefaultMaxAge}
+}
+
+// Resolved returns a with its defaults, as it is stored.
+func (a Alert) Resolved() Alert {
+	if a.Retry.IsZero() {
+		a.Retry = defaultAlertRetry()
+	}
+	if len(a.Jobs) == 0 {
+		a.Jobs = nil // Labels alone select
+	}
+	if a.Failure != nil && a.Failure.After == 0 {
+		a.Failure = &Failures{After: 1, RepeatEvery: a.Failure.RepeatEvery}
+	}
+	return a
+}
+
+// Validate returns everything wrong with a, as Problems with JSON pointers, or nil.
+func (a Alert) Validate() error {
+	var problems input.Problems
+	input.CheckName(&problems, "/name", a.Name)
+	input.CheckText(&problems, "/description", a.Description)
+	a.checkSelection(&problems)
+	a.AlertConditionsOf.check(&problems)
+	if len(a.Mutes) > MaxMutes {
+		problems.Add("/mutes", input.CodeTooMany, "alert has %d mute windows; the maximum is %d", len(a.Mutes), MaxMutes)
+	} else {
+		for i, m := range a.Mutes {
+			m.check(&problems, input.Pointer("mutes", strconv.Itoa(i)))
+		}
+	}
+	problems.AddError("/destination", a.Destination.Validate())
+	a.Retry.Check(&problems, "/retry")
+	if a.Retry.StopAtNextFire {
+		problems.Add("/retry/stop_at_next_fire", input.CodeAlertForm, "a notification has no next fire; leave stop_at_next_fire out")
+	}
+	return problems.Err()
+}
+
+func (a Alert) checkSelection(problems *input.Problems) {
+	if len(a.Jobs) > MaxJobs {
+		problems.Add("/jobs", input.CodeTooMany, "alert names %d jobs; the maximum is %d: select them by labels", len(a.Jobs), MaxJobs)
+		return
+	}
+	if a.Jobs != nil && len(a.Jobs) == 0 && len(a.Labels) == 0 {
+		problems.Add("/jobs", input.CodeRequired, "jobs is an empty list and labels are missing, so the alert would select no job; name jobs, "+
+			"or leave jobs out for an alert of all jobs that no other one selects")
+	}
+	for i, name := range a.Jobs {
+		at := input.Pointer("jobs", strconv.Itoa(i))
+		input.CheckName(problems, at, name)
+		if slices.Contains(a.Jobs[:i], name) {
+			problems.Add(at, input.CodeAlertForm, "job %s is named twice; name it once", input.Echo(name))
+		}
+	}
+	a.Labels.Check(problems, "/labels")
+}
+
+func (c AlertConditionsOf) check(problems *input.Problems) {
+	if c.Failure == nil && !c.Missed && c.LateAfter == 0 && c.OverrunAfter == 0 && c.NoSuccessFor == 0 && !c.Objective {
+		problems.Add("/failure", input.CodeRequired,
+			"alert watches nothing; give failure, missed, late_after, overrun_after, no_success_for or objective, or several of them")
+	}
+	if f := c.Failure; f != nil {
+		input.CheckRange(problems, "/failure/after", max(f.After, 1), 1, MaxFailures)
+		input.CheckRange(problems, "/failure/repeat_every", f.RepeatEvery, 0, MaxFailures)
+	}
+	if c.LateAfter != 0 {
+		c.LateAfter.CheckRange(problems, "/late_after", time.Second, MaxAfter)
+	}
+	if c.OverrunAfter != 0 {
+		c.OverrunAfter.CheckRange(problems, "/overrun_after", MinAfter, MaxAfter)
+	}
+	if c.NoSuccessFor != 0 {
+		c.NoSuccessFor.CheckRange(problems, "/no_success_for", MinAfter, MaxAfter)
+	}
+}
+
+func (m MuteWindow) check(problems *input.Problems, at string) {
+	once, again := m.From != nil || m.To != nil, m.Schedule != "" || m.Duration != 0 || m.Timezone != ""
+	switch {
+	case once == again:
+		problems.Add(at, input.CodeRequired, "mute window is given by schedule and duration, or by from and to: one of the two")
+	case again:
+		m.Duration.CheckRange(problems, at+"/duration", time.Minute, MaxMuteDuration)
+		_, err := m.parse()
+		var wrong input.Problems
+		wrong.AddError("", err)
+		for _, p := range wrong {
+			if p.Path == "/expression" {
+				p.Path = "/schedule"
+			}
+			*problems = append(*problems, input.Problem{Path: at + p.Path, Code: p.Code, Message: p.Message})
+		}
+	case m.From == nil || m.To == nil:
+		problems.Add(at, input.CodeRequired, "mute window has one of from and to; give both")
+	case !m.To.After(*m.From):
+		problems.Add(at+"/to", input.CodeTimeRange, "mute window ends at %s, before it begins; give a later time", input.FormatInstant(*m.To))
+	}
+}
+
+func (m MuteWindow) parse() (*schedule.Schedule, error) {
+	return schedule.Parse(schedule.Spec{Expression: m.Schedule, Timezone: m.Timezone})
+}
+
+// Validate returns everything wrong with m, as Problems, or nil.
+func (m Mute) Validate() error {
+	var problems input.Problems
+	input.CheckText(&problems, "/reason", m.Reason)
+	return problems.Err()
+}
+
+// MutedUntil returns when a mute that stands at now ends, at the earliest; far is set if nobody knows. Both are zero if none
+// stands. The windows that follow one another are looked at when the first has ended.
+func (a Alert) MutedUntil(now time.Time) (until time.Time, muted bool) {
+	later := func(end time.Time) {
+		if end.After(now) && end.After(until) {
+			until, muted = end, true
+		}
+	}
+	if m := a.Muted; m != nil {
+		if m.Until == nil {
+			return dispatcher.EndOfTime, true
+		}
+		later(*m.Until)
+	}
+	for _, w := range a.Mutes {
+		if w.From != nil && w.To != nil && !w.From.After(now) {
+			later(*w.To)
+		}
+		if w.Schedule == "" {
+			continue
+		}
+		s, err := w.parse()
+		if err != nil {
+			continue // it was valid when it was stored; an alert that notifies is better than one that does not
+		}
+		if begun, ok := s.Previous(now.Add(time.Millisecond)); ok {
+			later(begun.Add(w.Duration.Std()))
+		}
+	}
+	return until, muted
+}
+
+// Selects tells whether a selects a job by its name or labels. A default selects none; see AlertsOf.
+func (a Alert) Selects(name string, labels input.Labels) bool {
+	return slices.Contains(a.Jobs, name) || len(a.Labels) > 0 && labels.Have(a.Labels)
+}
+
+// IsDefault tells whether a applies to the jobs of its app that no other alert selects.
+func (a Alert) IsDefault() bool { return len(a.Jobs) == 0 && len(a.Labels) == 0 }
+
+// AlertsOf returns those of an app's alerts that apply to a job: those that select it, or else the defaults.
+func Of(all []Alert, name string, labels input.Labels) []Alert {
+	selected := slices.DeleteFunc(slices.Clone(all), func(a Alert) bool { return !a.Selects(name, labels) })
+	if len(selected) > 0 {
+		return selected
+	}
+	return slices.DeleteFunc(slices.Clone(all), func(a Alert) bool { return !a.IsDefault() })
+}
+
+// Attached returns the job whose runs deliver the notifications of a.
+func (a Alert) Attached() dispatcher.Job {
+	job := dispatcher.Job{App: a.App, Name: a.Name + dispatcher.AlertSuffix, Target: a.Destination.Target(), Retry: a.Retry}
+	enabled := job
+	enabled.SetDefaults()
+	job.Enabled, job.Delivery = enabled.Enabled, enabled.Delivery
+	job.ConcurrencyPolicy, job.QueueLimit = enabled.ConcurrencyPolicy, enabled.QueueLimit
+	return job
+}
+
+// ForWire returns a copy of a whose JSON holds the values of its secrets, only to send it to the API.
+func (a Alert) ForWire() Alert {
+	a.Destination = a.Destination.ForWire()
+	return a
+}
+
+// Declares tells whether a, which is stored, is what declared would become. A value that is given for a secret differs
+// always, as that of a job does.
+func (a Alert) Declares(declared Alert) bool {
+	for _, secret := range declared.Destination.Secrets() {
+		if !secret.Value.IsZero() {
+			return false
+		}
+	}
+	return dispatcher.SameJSON(a.declared(), declared.declared())
+}
+
+// declared returns a with its defaults, without what is read-only.
+func (a Alert) declared() Alert {
+	a = a.Resolved()
+	a.Muted, a.Firing, a.Warnings, a.Revision, a.CreatedAt, a.UpdatedAt = nil, 0, nil, 0, time.Time{}, time.Time{}
+	return a
+}

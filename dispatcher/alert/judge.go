@@ -1,0 +1,227 @@
+package alert
+
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// End is the end of a run, or a decision about missed fires, as alerts see it.
+type End struct {
+	dispatcher.RunKey
+	Trigger   string
+	State     dispatcher.RunState
+	Class     dispatcher.Class
+	Error     string
+	StartedAt time.Time // of the latest attempt; zero: there was none
+	EndedAt   time.Time // or when it was decided
+	// OwedFrom is since when the run could begin, if a pause or a change kept it from beginning in time; zero: nothing did.
+	OwedFrom time.Time
+	// Missed is how many fires were missed; 0: the run ended.
+	Missed int
+}
+
+// Facts are what has to be known to look at a condition at some time.
+type Facts struct {
+	// Watched tells that fires of the job are to be expected: the job and its app are enabled, and the job is not paused.
+	Watched bool
+	// ChangedAt is the latest change of the job, its app and the alert.
+	ChangedAt time.Time
+	// LastSuccess is when a run succeeded last; zero: none did lately.
+	LastSuccess time.Time
+	// Oldest is the run whose attempt is under way for the longest time, since OldestSince; zero: none is.
+	Oldest      dispatcher.RunKey
+	OldestSince time.Time
+	// Burn is how fast the error budget of the job burns; nil: the job has no objective, or nothing is counted yet.
+	Burn *dispatcher.ObjectiveBurn
+}
+
+// How often conditions are looked at, and how long the state of one is kept after it ended.
+const (
+	lookSoon  = time.Minute
+	lookLater = 10 * time.Minute
+	keptFor   = 24 * time.Hour
+	// countedAfter is how long after the end of what was counted for an objective the next five minutes are counted, and
+	// countsOld how old counts may be to say anything about now.
+	countedAfter = 6 * time.Minute
+	countsOld    = 30 * time.Minute
+)
+
+// After applies the end of a run, or missed fires. Runs of backfills are left out before.
+func (t Track) After(alert Alert, rule Rule, end End, now time.Time) (Track, []Made) {
+	seen := Observation{At: end.EndedAt, Trigger: end.Trigger, Class: end.Class, Error: end.Error, ScheduledAt: end.ScheduledAt}
+	if end.Missed == 0 {
+		seen.Run = end.RunKey.String()
+	}
+	failed := end.State == dispatcher.RunFailed || end.State == dispatcher.RunTimedOut || end.State == dispatcher.RunLost
+	relevant := false
+	switch t.Condition {
+	case dispatcher.AlertFailure:
+		relevant = failed || end.State == dispatcher.RunSucceeded
+		seen.Met = count(failed)
+	case dispatcher.AlertMissed:
+		relevant = end.Missed > 0 || end.Kind == dispatcher.KindSchedule
+		seen.Met = end.Missed
+	case dispatcher.AlertLate:
+		relevant = end.Missed == 0 && end.Kind == dispatcher.KindSchedule && !end.StartedAt.IsZero()
+		if seen.LateBy = end.StartedAt.Sub(Later(end.ScheduledAt, end.OwedFrom)); seen.LateBy <= alert.LateAfter.Std() {
+			seen.LateBy = 0
+		}
+		seen.Met = count(seen.LateBy > 0)
+	case dispatcher.AlertNoSuccess:
+		if relevant = end.State == dispatcher.RunSucceeded; relevant && end.EndedAt.After(t.MeasuredFrom) {
+			t.MeasuredFrom = end.EndedAt
+			t.LookAt = end.EndedAt.Add(alert.NoSuccessFor.Std())
+		}
+	case dispatcher.AlertOverrun:
+		if t.Firing {
+			t.LookAt = now // another run may take too long as well
+		}
+	}
+	if !relevant || seen.Met == 0 && !t.Armed() {
+		return t, nil
+	}
+	t, made := t.Observe(rule, seen, now)
+	return t.scheduled(now), made
+}
+
+// Later returns the later of two times.
+func Later(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}
+
+func count(met bool) int {
+	if met {
+		return 1
+	}
+	return 0
+}
+
+// scheduled returns t with the time at which a condition that is none of time is to be looked at.
+func (t Track) scheduled(now time.Time) Track {
+	switch {
+	case t.Condition == dispatcher.AlertNoSuccess || t.Condition == dispatcher.AlertOverrun || t.Condition == dispatcher.AlertObjective:
+	case t.Idle():
+		t.LookAt = now.Add(keptFor)
+	case t.Condition == dispatcher.AlertFailure && t.Firing && (t.LookAt.IsZero() || t.LookAt.After(now.Add(lookLater))):
+		t.LookAt = now.Add(lookSoon)
+	case !t.Firing:
+		t.LookAt = time.Time{}
+	}
+	return t
+}
+
+// Begins returns the track of a condition of time, from which it is measured.
+func (t Track) Begins(alert Alert, now time.Time) Track {
+	switch t.Condition {
+	case dispatcher.AlertNoSuccess:
+		t.MeasuredFrom, t.LookAt = now, now.Add(alert.NoSuccessFor.Std())
+	case dispatcher.AlertOverrun, dispatcher.AlertObjective:
+		t.MeasuredFrom, t.LookAt = now, now
+	}
+	return t
+}
+
+// Expired tells whether a track is to be removed: nothing is to be known of the condition any more.
+func (t Track) Expired(now time.Time) bool { return t.Idle() && !t.LookAt.After(now) }
+
+// Look looks at the condition, if it is time, and applies what follows from that and from the passing of time. Facts are as of
+// now.
+func (t Track) Look(alert Alert, rule Rule, facts Facts, now time.Time) (Track, []Made) {
+	if t.LookAt.IsZero() || t.LookAt.After(now) {
+		return t.Check(rule, now)
+	}
+	var seen *Observation
+	switch t.Condition {
+	case dispatcher.AlertFailure:
+		t, seen = t.lookForRecovery(facts, now)
+	case dispatcher.AlertNoSuccess:
+		t, seen = t.lookForSuccess(alert.NoSuccessFor.Std(), facts, now)
+	case dispatcher.AlertOverrun:
+		t, seen = t.lookForOverrun(alert.OverrunAfter.Std(), facts, now)
+	case dispatcher.AlertObjective:
+		t, seen = t.lookForBurn(facts.Burn, now)
+	}
+	if seen == nil {
+		return t.Check(rule, now)
+	}
+	t, made := t.Observe(rule, *seen, now)
+	return t.scheduled(now), made
+}
+
+// lookForRecovery ends a failure after which a run succeeded. The end of that run says so as well, unless it was recorded
+// before the failure was.
+func (t Track) lookForRecovery(facts Facts, now time.Time) (Track, *Observation) {
+	t.LookAt = now.Add(lookLater)
+	if t.Firing && facts.LastSuccess.After(t.MetAt) {
+		return t, &Observation{At: facts.LastSuccess}
+	}
+	return t, nil
+}
+
+func (t Track) lookForSuccess(most time.Duration, facts Facts, now time.Time) (Track, *Observation) {
+	from := t.MeasuredFrom
+	for _, later := range []time.Time{facts.ChangedAt, facts.LastSuccess} {
+		if later.After(from) {
+			from = later
+		}
+	}
+	switch {
+	case t.Firing && facts.LastSuccess.After(t.Since):
+		t.MeasuredFrom, t.LookAt = facts.LastSuccess, facts.LastSuccess.Add(most)
+		return t, &Observation{At: facts.LastSuccess}
+	case t.Firing:
+		t.LookAt = now.Add(lookLater)
+		return t, nil
+	case !facts.Watched:
+		t.MeasuredFrom, t.LookAt = now, now.Add(most)
+		return t, nil
+	case now.Sub(from) < most:
+		t.MeasuredFrom, t.LookAt = from, from.Add(most)
+		return t, nil
+	}
+	t.MeasuredFrom, t.LookAt = from, now.Add(lookLater)
+	return t, &Observation{Met: 1, At: from.Add(most), LateBy: now.Sub(from)}
+}
+
+func (t Track) lookForOverrun(most time.Duration, facts Facts, now time.Time) (Track, *Observation) {
+	since := facts.OldestSince
+	switch took := now.Sub(since); {
+	case since.IsZero():
+		t.LookAt = now.Add(most) // what begins from now on cannot take too long before
+	case took <= most:
+		t.LookAt = since.Add(most + time.Millisecond)
+	case t.Firing:
+		t.LookAt = now.Add(lookSoon)
+		return t, nil
+	default:
+		t.LookAt = now.Add(lookSoon)
+		return t, &Observation{Met: 1, At: since.Add(most), Run: facts.Oldest.String(), ScheduledAt: facts.Oldest.ScheduledAt, LateBy: took}
+	}
+	if t.Firing {
+		return t, &Observation{At: now}
+	}
+	return t, nil
+}
+
+// lookForBurn judges how fast an error budget burns, once for each five minutes that are counted. Counts that are old say
+// nothing about now, as those of an objective whose history is still being counted.
+func (t Track) lookForBurn(burn *dispatcher.ObjectiveBurn, now time.Time) (Track, *Observation) {
+	t.LookAt = now.Add(lookSoon)
+	if burn == nil || now.Sub(burn.To) > countsOld {
+		return t, nil
+	}
+	if next := burn.To.Add(countedAfter); next.After(t.LookAt) {
+		t.LookAt = next
+	}
+	switch {
+	case burn.Burns && !t.Firing:
+		return t, &Observation{Met: 1, At: burn.To, Error: burn.Why}
+	case t.Firing && !burn.Burns && !burn.Unsure:
+		return t, &Observation{At: burn.To}
+	}
+	return t, nil
+}

@@ -1,0 +1,264 @@
+package alert
+
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+// Track is the state of one condition of an alert for one job, as a store keeps it. Its methods are pure: they return the
+// track that follows, and what happened.
+type Track struct {
+	AlertID   int64                     `json:"-"`
+	JobID     int64                     `json:"-"`
+	Condition dispatcher.AlertCondition `json:"-"`
+	Firing    bool                      `json:"-"`
+	Since     time.Time                 `json:"since,omitzero"`     // when Firing became what it is
+	Count     int                       `json:"count,omitempty"`    // how often the condition was met in a row
+	Repeated  int                       `json:"repeated,omitempty"` // Count at the latest firing or still_firing
+	Run       string                    `json:"run,omitempty"`      // the latest that met the condition, as Class and Error; or Error says why it is met
+	Class     dispatcher.Class          `json:"class,omitempty"`
+	Error     string                    `json:"error,omitempty"`
+	MetAt     time.Time                 `json:"met_at,omitzero"`     // when the condition was met last
+	Sequence  int64                     `json:"sequence,omitempty"`  // of the latest transition
+	ChangedAt time.Time                 `json:"changed_at,omitzero"` // when it was; later each time
+	// Told is the transition of the latest notification, empty: none, and ToldAt its time.
+	Told   dispatcher.AlertTransition `json:"told,omitempty"`
+	ToldAt time.Time                  `json:"told_at,omitzero"`
+	// Open tells that people were told that the condition holds, and were not told yet that it holds no longer.
+	Open         bool               `json:"open,omitempty"`
+	Acknowledged *AcknowledgedAlert `json:"acknowledged,omitempty"`
+	// MeasuredFrom is since when the time is measured that the condition bounds; zero: it is none of time.
+	MeasuredFrom time.Time `json:"measured_from,omitzero"`
+	// LookAt is when the condition itself is to be looked at, apart from mutes and acknowledgements; zero: never.
+	LookAt time.Time `json:"look_at,omitzero"`
+}
+
+// Rule is what of an alert decides about a condition.
+type Rule struct {
+	After, RepeatEvery int // as in Failures
+	Recovery           bool
+	// Muted tells that the alert is muted until MutedUntil.
+	Muted      bool
+	MutedUntil time.Time
+}
+
+// RuleOf returns the rule of a condition, and whether the alert has the condition.
+func (a Alert) RuleOf(condition dispatcher.AlertCondition, now time.Time) (rule Rule, has bool) {
+	rule = Rule{After: 1, Recovery: a.Recovery}
+	rule.MutedUntil, rule.Muted = a.MutedUntil(now)
+	switch condition {
+	case dispatcher.AlertFailure:
+		if has = a.Failure != nil; has {
+			rule.After, rule.RepeatEvery = max(a.Failure.After, 1), a.Failure.RepeatEvery
+		}
+	case dispatcher.AlertMissed:
+		has = a.Missed
+	case dispatcher.AlertLate:
+		has = a.LateAfter > 0
+	case dispatcher.AlertOverrun:
+		has = a.OverrunAfter > 0
+	case dispatcher.AlertNoSuccess:
+		has = a.NoSuccessFor > 0
+	case dispatcher.AlertObjective:
+		has = a.Objective
+	}
+	return rule, has
+}
+
+// Observation is something that meets a condition, or ends it.
+type Observation struct {
+	// Met is how often the condition is met; 0: the observation ends it.
+	Met int
+	// At is when that happened.
+	At time.Time
+	// What follows describes the run or the missed fires of it. LateBy is as in AlertNotification.
+	Trigger, Run string
+	Class        dispatcher.Class
+	Error        string
+	ScheduledAt  time.Time
+	LateBy       time.Duration
+	// Reason is why the condition ends without the job having done anything, such as that the job was deleted.
+	Reason string
+}
+
+// Made is a transition that was made.
+type Made struct {
+	Transition dispatcher.AlertTransition
+	At, Since  time.Time
+	Sequence   int64
+	Count      int
+	// After is when the transition was that was notified before; zero: none was.
+	After time.Time
+	// Kept is why it is not notified; empty: it is.
+	Kept Kept
+	// Observation is what caused it; zero: time did.
+	Observation Observation
+	// By and Reason are as in AlertNotification.
+	By, Reason string
+}
+
+// Observe applies an observation. now is when it is judged: transitions are of then, each later than the one before.
+func (t Track) Observe(rule Rule, seen Observation, now time.Time) (Track, []Made) {
+	expired := t.acknowledgementEnded(now)
+	if expired {
+		t.Acknowledged = nil
+	}
+	var made []Made
+	if seen.Met > 0 {
+		t, made = t.meet(rule, seen, now)
+	} else {
+		t, made = t.end(rule, seen, now)
+	}
+	if len(made) == 0 && expired && t.Firing {
+		return t.made(rule, Made{Transition: dispatcher.AlertStillFiring, Reason: acknowledgementEnded}, now)
+	}
+	return t, made
+}
+
+func (t Track) meet(rule Rule, seen Observation, now time.Time) (Track, []Made) {
+	t.Count, t.MetAt = t.Count+seen.Met, seen.At
+	t.Run, t.Class, t.Error = seen.Run, seen.Class, seen.Error
+	switch {
+	case !t.Firing && t.Count >= rule.After:
+		t.Firing, t.Since, t.Repeated = true, seen.At, t.Count
+		return t.made(rule, Made{Transition: dispatcher.AlertFiring, Observation: seen}, now)
+	case t.Firing && rule.RepeatEvery > 0 && t.Count-t.Repeated >= rule.RepeatEvery:
+		t.Repeated = t.Count
+		return t.made(rule, Made{Transition: dispatcher.AlertStillFiring, Observation: seen}, now)
+	}
+	return t, nil
+}
+
+func (t Track) end(rule Rule, seen Observation, now time.Time) (Track, []Made) {
+	count := t.Count
+	t.Count, t.Repeated = 0, 0
+	if !t.Firing {
+		return t, nil
+	}
+	t.Firing, t.Acknowledged, t.Since = false, nil, seen.At
+	return t.made(rule, Made{Transition: dispatcher.AlertResolved, Count: count, Observation: seen, Reason: seen.Reason}, now)
+}
+
+// Check applies the passing of time: the end of a mute or of an acknowledgement.
+func (t Track) Check(rule Rule, now time.Time) (Track, []Made) {
+	if t.acknowledgementEnded(now) {
+		t.Acknowledged = nil
+		return t.made(rule, Made{Transition: dispatcher.AlertStillFiring, Reason: acknowledgementEnded}, now)
+	}
+	switch {
+	case rule.Muted:
+	case t.Firing && !t.Open:
+		return t.made(rule, Made{Transition: dispatcher.AlertFiring, Reason: muteEnded}, now)
+	case !t.Firing && t.Open:
+		return t.made(rule, Made{Transition: dispatcher.AlertResolved, Reason: muteEnded}, now)
+	}
+	return t, nil
+}
+
+// Why a transition is made that no run caused.
+const (
+	muteEnded            = "the mute of the alert ended"
+	acknowledgementEnded = "its acknowledgement ended"
+)
+
+// acknowledgementEnded tells whether the time of an acknowledgement has passed. People are told then that the condition
+// still holds.
+func (t Track) acknowledgementEnded(now time.Time) bool {
+	return t.Acknowledged != nil && t.Acknowledged.Until != nil && !t.Acknowledged.Until.After(now)
+}
+
+// Acknowledge makes a note of who knows that the condition holds; it must hold.
+func (t Track) Acknowledge(rule Rule, ack AcknowledgedAlert, now time.Time) (Track, []Made) {
+	t.Acknowledged = &ack
+	return t.made(rule, Made{Transition: dispatcher.AlertAcknowledged, By: ack.By, Reason: ack.Reason}, now)
+}
+
+// made completes a transition, and decides whether it is notified.
+func (t Track) made(rule Rule, m Made, now time.Time) (Track, []Made) {
+	now = now.UTC().Truncate(time.Millisecond)
+	if !now.After(t.ChangedAt) {
+		now = t.ChangedAt.Add(time.Millisecond)
+	}
+	t.Sequence++
+	t.ChangedAt = now
+	m.At, m.Since, m.Sequence, m.After = now, t.Since, t.Sequence, t.ToldAt
+	if m.Transition != dispatcher.AlertResolved {
+		m.Count = t.Count
+	}
+	m.Kept = t.keeps(rule, m.Transition)
+	switch {
+	case m.Kept == KeptRecovery:
+		t.Open = false // nobody waits to be told
+	case m.Kept == "":
+		t.Told, t.ToldAt = m.Transition, now
+		t.Open = t.Firing
+	}
+	return t, []Made{m}
+}
+
+// keeps says why a transition that t has just made is not notified; empty: it is.
+func (t Track) keeps(rule Rule, transition dispatcher.AlertTransition) Kept {
+	switch {
+	case transition == dispatcher.AlertResolved && !t.Open:
+		return KeptUntold
+	case transition == dispatcher.AlertResolved && !rule.Recovery:
+		return KeptRecovery
+	case rule.Muted:
+		return KeptMuted
+	case transition == dispatcher.AlertStillFiring && t.Acknowledged != nil:
+		return KeptAcknowledged
+	}
+	return ""
+}
+
+// Overtakes tells whether people were told something later than n, so that n would tell them what holds no longer. Somebody who
+// acknowledges a condition does not keep others from being told that it holds.
+func (t Track) Overtakes(n dispatcher.AlertNotification) bool {
+	if t.Told == dispatcher.AlertAcknowledged && t.Since.Equal(n.Since) && n.Transition != dispatcher.AlertAcknowledged {
+		return false
+	}
+	return t.ToldAt.After(n.At)
+}
+
+// Armed tells whether the end of any run of the job may change the track.
+func (t Track) Armed() bool { return t.Firing || t.Count > 0 }
+
+// KeptBack tells whether a mute keeps something from being notified.
+func (t Track) KeptBack() bool { return t.Firing != t.Open }
+
+// Idle tells whether there is nothing to be known of the condition.
+func (t Track) Idle() bool {
+	return !t.Firing && !t.Open && t.Count == 0 && t.MeasuredFrom.IsZero()
+}
+
+// CheckAt returns when time alone may change the track: a mute or an acknowledgement ends that keeps something back, or the
+// condition is to be looked at; zero: never.
+func (t Track) CheckAt(rule Rule) (at time.Time) {
+	earliest := func(other time.Time) {
+		if !other.IsZero() && (at.IsZero() || other.Before(at)) {
+			at = other
+		}
+	}
+	earliest(t.LookAt)
+	if rule.Muted && t.KeptBack() {
+		earliest(rule.MutedUntil)
+	}
+	if t.Acknowledged != nil && t.Acknowledged.Until != nil {
+		earliest(*t.Acknowledged.Until)
+	}
+	return at
+}
+
+// State returns t as people see it, without what became of its notification.
+func (t Track) State(alert Alert, job string, now time.Time) State {
+	state := State{App: alert.App, Alert: alert.Name, Job: job, Condition: t.Condition, Firing: t.Firing, Since: t.Since, Count: t.Count,
+		Run: t.Run, Class: t.Class, Error: t.Error, Sequence: t.Sequence, Acknowledged: t.Acknowledged}
+	if state.Since.IsZero() {
+		state.Since = t.MeasuredFrom
+	}
+	if rule, _ := alert.RuleOf(t.Condition, now); rule.Muted && t.KeptBack() {
+		state.MutedUntil = &rule.MutedUntil
+	}
+	return state
+}

@@ -1,0 +1,165 @@
+package alert
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+)
+
+var alertStart = time.Date(2026, 3, 2, 10, 0, 0, 0, time.UTC)
+
+// alertStep is one thing that happens to a track, and what is told of it then: transitions in brackets are kept back.
+type alertStep struct {
+	do   string // fail, succeed, ack, ack 1h, check
+	mute bool
+	want []string
+}
+
+func TestTransitionsOfAlerts(t *testing.T) {
+	t.Parallel()
+	one := Rule{After: 1, Recovery: true}
+	for name, tt := range map[string]struct {
+		rule  Rule
+		steps []alertStep
+	}{
+		"the first failure and the recovery are told once each": {one, []alertStep{
+			{do: "succeed"}, {do: "fail", want: []string{"firing"}}, {do: "fail"}, {do: "fail"}, {do: "succeed", want: []string{"resolved"}},
+			{do: "succeed"}, {do: "fail", want: []string{"firing"}},
+		}},
+		"failures in a row are counted": {Rule{After: 3, Recovery: true}, []alertStep{
+			{do: "fail"}, {do: "fail"}, {do: "succeed"}, {do: "fail"}, {do: "fail"}, {do: "fail", want: []string{"firing"}},
+		}},
+		"what goes on is told again after as many further failures": {Rule{After: 2, RepeatEvery: 2, Recovery: true}, []alertStep{
+			{do: "fail"}, {do: "fail", want: []string{"firing"}}, {do: "fail"}, {do: "fail", want: []string{"still_firing"}}, {do: "fail"},
+			{do: "fail", want: []string{"still_firing"}},
+		}},
+		"without recovery nobody is told of the end": {Rule{After: 1}, []alertStep{
+			{do: "fail", want: []string{"firing"}}, {do: "succeed", want: []string{"[resolved recovery]"}}, {do: "check"},
+			{do: "fail", want: []string{"firing"}},
+		}},
+		"what holds at the end of a mute is told then": {one, []alertStep{
+			{do: "fail", mute: true, want: []string{"[firing muted]"}}, {do: "check", mute: true}, {do: "check", want: []string{"firing"}},
+			{do: "check"}, {do: "succeed", want: []string{"resolved"}},
+		}},
+		"what began and ended while muted is not told": {one, []alertStep{
+			{do: "fail", mute: true, want: []string{"[firing muted]"}}, {do: "succeed", mute: true, want: []string{"[resolved not_told]"}},
+			{do: "check"},
+		}},
+		"what ended while muted is told at its end": {one, []alertStep{
+			{do: "fail", want: []string{"firing"}}, {do: "succeed", mute: true, want: []string{"[resolved muted]"}},
+			{do: "check", want: []string{"resolved"}}, {do: "check"},
+		}},
+		"what ended and began again while muted is not told twice": {one, []alertStep{
+			{do: "fail", want: []string{"firing"}}, {do: "succeed", mute: true, want: []string{"[resolved muted]"}},
+			{do: "fail", mute: true, want: []string{"[firing muted]"}}, {do: "check"}, {do: "succeed", want: []string{"resolved"}},
+		}},
+		"an acknowledgement is told, and keeps repetitions back until the end": {Rule{After: 1, RepeatEvery: 1, Recovery: true}, []alertStep{
+			{do: "fail", want: []string{"firing"}}, {do: "ack", want: []string{"acknowledged"}},
+			{do: "fail", want: []string{"[still_firing acknowledged]"}}, {do: "succeed", want: []string{"resolved"}},
+			{do: "fail", want: []string{"firing"}}, {do: "fail", want: []string{"still_firing"}},
+		}},
+		"at the end of an acknowledgement people are told that it goes on": {one, []alertStep{
+			{do: "fail", want: []string{"firing"}}, {do: "ack 1h", want: []string{"acknowledged"}}, {do: "check"},
+			{do: "wait"}, {do: "check", want: []string{"still_firing"}}, {do: "check"},
+		}},
+		"a recovery after the end of an acknowledgement says enough": {one, []alertStep{
+			{do: "fail", want: []string{"firing"}}, {do: "ack 1h", want: []string{"acknowledged"}}, {do: "wait"},
+			{do: "succeed", want: []string{"resolved"}},
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			track, now := Track{}, alertStart
+			for i, step := range tt.steps {
+				now = now.Add(time.Second)
+				rule := tt.rule
+				rule.Muted = step.mute
+				var made []Made
+				switch step.do {
+				case "fail":
+					track, made = track.Observe(rule, Observation{Met: 1, At: now}, now)
+				case "succeed":
+					track, made = track.Observe(rule, Observation{At: now}, now)
+				case "ack":
+					track, made = track.Acknowledge(rule, AcknowledgedAlert{}, now)
+				case "ack 1h":
+					track, made = track.Acknowledge(rule, AcknowledgedAlert{Until: new(now.Add(time.Hour))}, now)
+				case "wait":
+					now = now.Add(2 * time.Hour)
+				case "check":
+					track, made = track.Check(rule, now)
+				}
+				var got []string
+				for _, m := range made {
+					text := string(m.Transition)
+					if m.Kept != "" {
+						text = "[" + text + " " + string(m.Kept) + "]"
+					}
+					got = append(got, text)
+				}
+				if diff := cmp.Diff(step.want, got); diff != "" {
+					t.Errorf("step %d, %s: (-want +got)\n%s", i, step.do, diff)
+				}
+			}
+		})
+	}
+}
+
+// TestReceiverOfAlertsKnowsWhatHolds applies steps at random and compares what a receiver knows with what holds.
+func TestReceiverOfAlertsKnowsWhatHolds(t *testing.T) {
+	t.Parallel()
+	for seed := range uint64(2000) {
+		r := rand.New(rand.NewPCG(seed, 0))
+		rule := Rule{After: 1 + r.IntN(3), RepeatEvery: r.IntN(3), Recovery: true}
+		track, now, knows, last := Track{}, alertStart, false, Made{}
+		for step := range 60 {
+			now = now.Add(time.Duration(r.IntN(3)) * time.Millisecond) // several steps in one millisecond, too
+			rule.Muted = r.IntN(4) == 0
+			var made []Made
+			acknowledged := track.Acknowledged != nil && !track.acknowledgementEnded(now)
+			switch r.IntN(4) {
+			case 0:
+				track, made = track.Observe(rule, Observation{Met: 1, At: now}, now)
+			case 1:
+				track, made = track.Observe(rule, Observation{At: now}, now)
+			case 2:
+				track, made = track.Check(rule, now)
+			case 3:
+				if track.Firing {
+					ack := AcknowledgedAlert{}
+					if r.IntN(2) == 0 {
+						ack.Until = new(now.Add(3 * time.Millisecond))
+					}
+					track, made = track.Acknowledge(rule, ack, now)
+				}
+			}
+			for _, m := range made {
+				if !m.At.After(last.At) || m.Sequence != last.Sequence+1 {
+					t.Fatalf("seed %d, step %d: transition %d at %s follows %d at %s", seed, step, m.Sequence, m.At, last.Sequence, last.At)
+				}
+				last = m
+				if m.Kept != "" {
+					continue
+				}
+				if rule.Muted || m.Transition == dispatcher.AlertStillFiring && acknowledged || m.Transition == dispatcher.AlertResolved && !knows {
+					t.Fatalf("seed %d, step %d: %s was notified", seed, step, m.Transition)
+				}
+				knows = m.Transition != dispatcher.AlertResolved
+			}
+			if rule.Muted {
+				continue
+			}
+			checked, made := track.Check(rule, now)
+			for _, m := range made {
+				knows, last = m.Transition != dispatcher.AlertResolved, m
+			}
+			if track = checked; knows != track.Firing {
+				t.Fatalf("seed %d, step %d: the receiver thinks that it holds is %t, and it is %t", seed, step, knows, track.Firing)
+			}
+		}
+	}
+}

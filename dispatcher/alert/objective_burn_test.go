@@ -1,0 +1,94 @@
+package alert
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+func TestBurnOfObjectives(t *testing.T) {
+	t.Parallel()
+	good, bad, none := dispatcher.ObjectiveCounts{Good: 10}, dispatcher.ObjectiveCounts{Late: 5, Missed: 5}, dispatcher.ObjectiveCounts{}
+	job := dispatcher.Job{App: "shop", Name: "tick", Objective: &dispatcher.Objective{Within: input.Duration(time.Second), Of: "99.9%"}}
+	for name, tt := range map[string]struct {
+		spans         []dispatcher.ObjectiveCounts // 5m, 30m, 1h, 6h, 3d
+		burns, unsure bool
+	}{
+		"nothing is counted":                              {[]dispatcher.ObjectiveCounts{none, none, none, none, none}, false, false},
+		"all fires are in time":                           {[]dispatcher.ObjectiveCounts{good, good, good, good, good}, false, false},
+		"no fire is in time":                              {[]dispatcher.ObjectiveCounts{bad, bad, bad, bad, bad}, true, false},
+		"fires are in time again":                         {[]dispatcher.ObjectiveCounts{good, good, bad, bad, bad}, false, false},
+		"fires of the last 30m were late":                 {[]dispatcher.ObjectiveCounts{good, bad, bad, bad, bad}, true, false},
+		"none was counted since some were late":           {[]dispatcher.ObjectiveCounts{none, none, bad, bad, bad}, false, true},
+		"none was counted in the last 5m":                 {[]dispatcher.ObjectiveCounts{none, good, bad, good, bad}, false, true},
+		"those that were late are long ago":               {[]dispatcher.ObjectiveCounts{none, none, none, none, bad}, false, false},
+		"one was in time since the only one that was not": {[]dispatcher.ObjectiveCounts{good, good, good, bad, bad}, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			burn := dispatcher.ObjectiveMeasured{To: alertStart, Spans: tt.spans}.Burn(job)
+			if burn.Burns != tt.burns || burn.Unsure != tt.unsure && !burn.Burns || (burn.Why != "") != tt.burns || !burn.To.Equal(alertStart) {
+				t.Errorf("Burn() = %+v, want burns %t, unsure %t", burn, tt.burns, tt.unsure)
+			}
+		})
+	}
+}
+
+// What counts say of an objective, and what is told then.
+func TestTransitionsOfObjectiveAlerts(t *testing.T) {
+	t.Parallel()
+	const bad, good, unsure, none, old = "bad", "good", "unsure", "none", "old"
+	type step struct {
+		counts string
+		want   []dispatcher.AlertTransition
+	}
+	firing, resolved := []dispatcher.AlertTransition{dispatcher.AlertFiring}, []dispatcher.AlertTransition{dispatcher.AlertResolved}
+	for name, steps := range map[string][]step{
+		"a budget that burns is told once, and that it no longer does": {
+			{good, nil}, {bad, firing}, {bad, nil}, {good, resolved}, {good, nil}, {bad, firing},
+		},
+		"what cannot be told changes nothing": {
+			{none, nil}, {unsure, nil}, {bad, firing}, {unsure, nil}, {none, nil}, {bad, nil}, {good, resolved},
+		},
+		"old counts change nothing": {{old, nil}, {bad, firing}, {old, nil}, {good, resolved}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			alert := Alert{Recovery: true, AlertConditionsOf: AlertConditionsOf{Objective: true}}
+			now := alertStart
+			track := Track{Condition: dispatcher.AlertObjective}.Begins(alert, now)
+			for i, step := range steps {
+				burn := &dispatcher.ObjectiveBurn{To: now.Add(-time.Minute), Burns: step.counts == bad, Unsure: step.counts == unsure}
+				switch step.counts {
+				case none:
+					burn = nil
+				case old:
+					burn.To, burn.Burns = now.Add(-time.Hour), !track.Firing
+				case bad:
+					burn.Why = "it burns"
+				}
+				rule, has := alert.RuleOf(dispatcher.AlertObjective, now)
+				if !has {
+					t.Fatal("the alert does not have the condition")
+				}
+				var made []Made
+				track, made = track.Look(alert, rule, Facts{Burn: burn}, now)
+				var got []dispatcher.AlertTransition
+				for _, m := range made {
+					got = append(got, m.Transition)
+				}
+				if diff := cmp.Diff(step.want, got); diff != "" {
+					t.Errorf("step %d, %s: (-want +got)\n%s", i, step.counts, diff)
+				}
+				if track.Idle() || !track.LookAt.After(now) || track.LookAt.After(now.Add(6*time.Minute)) {
+					t.Errorf("step %d, %s: the next look is at %s, want one within six minutes of %s", i, step.counts, track.LookAt, now)
+				}
+				now = track.LookAt
+			}
+		})
+	}
+}

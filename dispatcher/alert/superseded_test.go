@@ -1,0 +1,52 @@
+package alert
+
+import (
+	"testing"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// A run that was refused as stale neither counts as a failure nor as the success that ends failures.
+func TestSupersededRunsTellAlertsNothing(t *testing.T) {
+	t.Parallel()
+	alert := Alert{AlertConditionsOf: AlertConditionsOf{NoSuccessFor: input.Duration(time.Hour)}}
+	rule := Rule{After: 2, Recovery: true}
+	for _, condition := range []dispatcher.AlertCondition{dispatcher.AlertFailure, dispatcher.AlertNoSuccess} {
+		track := Track{Condition: condition, MeasuredFrom: alertStart}
+		after := func(state dispatcher.RunState, n int) (made []Made) {
+			at := alertStart.Add(time.Duration(n) * time.Minute)
+			track, made = track.After(alert, rule, End{RunKey: dispatcher.RunKey{ScheduledAt: at, Kind: dispatcher.KindSchedule}, State: state,
+				StartedAt: at,
+				EndedAt:   at}, at)
+			return made
+		}
+		after(dispatcher.RunFailed, 1)
+		before := track
+		if made := after(dispatcher.RunSuperseded, 2); len(made) > 0 || track != before {
+			t.Errorf("%s: a superseded run made %v, and changed %+v to %+v", condition, made, before, track)
+		}
+		if made := after(dispatcher.RunFailed, 3); condition == dispatcher.AlertFailure && len(made) != 1 {
+			t.Errorf("the second failure made %v, want the alert to fire", made)
+		}
+	}
+}
+
+func TestOutcomeInBodyIsThatOfTheEnvelope(t *testing.T) {
+	t.Parallel()
+	for body, want := range map[string]string{
+		`{"carillon":{"outcome":"superseded"}}`:              "superseded",
+		` {"carillon":{"state":{"n":1},"outcome":"other"}} `: "other",
+		`{"carillon":{}}`:                      "",
+		`{"carillon":{"outcome":7}}`:           "",
+		`{"x":{"carillon":{"outcome":"a"}}}`:   "",
+		`["carillon"]`:                         "",
+		``:                                     "",
+		`{"carillon":{"outcome":"superseded"}`: "",
+	} {
+		if got := dispatcher.OutcomeInBody([]byte(body)); got != want {
+			t.Errorf("%s: outcome %q, want %q", body, got, want)
+		}
+	}
+}

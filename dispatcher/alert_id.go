@@ -1,0 +1,15 @@
+package dispatcher
+
+import "strconv"
+
+// AlertID returns the key of an alert; see AppID.
+func AlertID(app, alert string) int64 { return hashID("alert", app, alert) }
+
+// AlertStateID returns the key of a condition of an alert for a job, by the key of the job and the salt of the app. Notifications
+// have it in place of a trigger.
+func AlertStateID(salt Salt, alert, job int64, condition AlertCondition) int64 {
+	return salt.hashID("alert-state", strconv.FormatInt(alert, 10), strconv.FormatInt(job, 10), string(condition))
+}
+
+// AlertSuffix ends the names of jobs that deliver notifications. No user can choose such a name.
+const AlertSuffix = ".alert"

@@ -1,0 +1,219 @@
+package repeat
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/access"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// BulkSpec is what a bulk action does: one thing to all jobs, or to all runs, of an app that a filter selects.
+type BulkSpec struct {
+	Action BulkVerb   `json:"action"`
+	Filter BulkFilter `json:"filter"`
+	// Reason is shown with the action, and with the pauses that it makes; free text of at most 1024 characters.
+	Reason string `json:"reason,omitempty"`
+}
+
+// BulkVerb is what a bulk action does to each job or run.
+type BulkVerb string
+
+// What a bulk action does.
+const (
+	BulkPauseJobs  BulkVerb = "pause_jobs"
+	BulkResumeJobs BulkVerb = "resume_jobs" // it ends pauses of whole jobs, not those of single triggers
+	BulkRunJobs    BulkVerb = "run_jobs"
+	BulkCancelRuns BulkVerb = "cancel_runs"
+	BulkRetryRuns  BulkVerb = "retry_runs" // of dead letters; see DeadLetterStates
+)
+
+// BulkVerbs are all that a bulk action can do.
+var BulkVerbs = []BulkVerb{BulkPauseJobs, BulkResumeJobs, BulkRunJobs, BulkCancelRuns, BulkRetryRuns}
+
+// OfJobs tells whether v is done to jobs; otherwise it is done to runs.
+func (v BulkVerb) OfJobs() bool { return v == BulkPauseJobs || v == BulkResumeJobs || v == BulkRunJobs }
+
+// Scope is what a token needs for v: that of the same request about a single job or run.
+func (v BulkVerb) Scope() access.Scope {
+	if v == BulkPauseJobs || v == BulkResumeJobs {
+		return access.ScopeWrite
+	}
+	return access.ScopeRun
+}
+
+// BulkFilter selects jobs or runs of an app. Empty fields select all. Actions on jobs know Name, Host, Labels, State and
+// Result, as JobQuery has them; actions on runs know Job, Class, State, From and To, as lists of runs have them.
+type BulkFilter struct {
+	Name   string              `json:"name,omitempty"`
+	Host   string              `json:"host,omitempty"`
+	Labels input.Labels        `json:"labels,omitempty"`
+	Result dispatcher.RunState `json:"result,omitempty"`
+
+	// State is the roll-up of jobs, or the state of runs. The runs that are cancelled must have one.
+	State string `json:"state,omitempty"`
+
+	Job   string           `json:"job,omitempty"`
+	Class dispatcher.Class `json:"class,omitempty"`
+	// From and To bound the scheduled time of runs, both inclusive.
+	From time.Time `json:"from,omitzero"`
+	To   time.Time `json:"to,omitzero"`
+}
+
+// Jobs is the filter of an action on the jobs of an app.
+func (f BulkFilter) Jobs(app string, page input.Page) dispatcher.JobQuery {
+	page.Labels = f.Labels
+	return dispatcher.JobQuery{Apps: []string{app}, State: dispatcher.JobState(f.State), Result: f.Result, Name: f.Name, Host: f.Host,
+		Page: page}
+}
+
+// Live is the filter of an action that cancels runs.
+func (f BulkFilter) Live(app string, page input.Page) dispatcher.RunQuery {
+	return dispatcher.RunQuery{App: app, Job: f.Job, State: dispatcher.RunState(f.State), From: f.From, To: f.To, Page: page}
+}
+
+// Dead is the filter of an action that retries runs.
+func (f BulkFilter) Dead(app string, page input.Page) DeadLetterQuery {
+	return DeadLetterQuery{App: app, Job: f.Job, Class: f.Class, State: dispatcher.RunState(f.State), From: f.From, To: f.To, Page: page}
+}
+
+// CancellableStates are the states of runs that have not ended.
+var CancellableStates = []dispatcher.RunState{dispatcher.RunQueued, dispatcher.RunClaimed, dispatcher.RunRunning,
+	dispatcher.RunRetrying, dispatcher.RunWaitingCallback, dispatcher.RunWaitingShards}
+
+// MostBulkCounted is where the count of what a filter selects ends. The action goes on to the end.
+const MostBulkCounted = 10_000
+
+// BulkRequest is the body of a request for a bulk action.
+type BulkRequest struct {
+	BulkSpec
+	// DryRun only counts what the filter selects.
+	DryRun bool `json:"dry_run,omitempty"`
+	// Expected is the total that a dry run told and that somebody has agreed to: the action is refused with CodeStateConflict if the
+	// filter selects another number by now. nil: any number is right.
+	Expected *int `json:"expected,omitempty"`
+}
+
+// Agreed returns an error wrapping ErrConflict if the filter selects another number than was agreed to.
+func (r BulkRequest) Agreed(now BulkCount) error {
+	if r.Expected == nil || *r.Expected == now.Total {
+		return nil
+	}
+	return fmt.Errorf("the filter selects %d now, not %d, the number that was agreed to: %w", now.Total, *r.Expected, dispatcher.ErrConflict)
+}
+
+// Validate returns everything wrong with s, as Problems, or nil.
+func (s BulkSpec) Validate() error {
+	var problems input.Problems
+	input.CheckEnum(&problems, "/action", "action", s.Action, BulkVerbs)
+	input.CheckText(&problems, "/reason", s.Reason)
+	if slices.Contains(BulkVerbs, s.Action) {
+		s.checkFields(&problems)
+		if s.Action.OfJobs() {
+			s.Filter.checkJobs(&problems)
+		} else {
+			s.Filter.checkRuns(&problems, s.Action)
+		}
+	}
+	return problems.Err()
+}
+
+// checkFields refuses fields that the action does not know, so that no one believes that they narrow it.
+func (s BulkSpec) checkFields(problems *input.Problems) {
+	f, jobs := s.Filter, s.Action.OfJobs()
+	for _, field := range []struct {
+		name    string
+		given   bool
+		allowed bool
+		kind    string
+	}{
+		{"name", f.Name != "", jobs, "jobs"},
+		{"host", f.Host != "", jobs, "jobs"},
+		{"labels", len(f.Labels) > 0, jobs, "jobs"},
+		{"result", f.Result != "", jobs, "jobs"},
+		{"job", f.Job != "", !jobs, "runs"},
+		{"class", f.Class != "", s.Action == BulkRetryRuns, "dead letters"},
+		{"from", !f.From.IsZero(), !jobs, "runs"},
+		{"to", !f.To.IsZero(), !jobs, "runs"},
+	} {
+		if field.given && !field.allowed {
+			problems.Add("/filter/"+field.name, input.CodeBulkFilter, "%s selects %s; action %s knows no such filter, so leave it out",
+				field.name, field.kind, s.Action)
+		}
+	}
+}
+
+func (f BulkFilter) checkJobs(problems *input.Problems) {
+	f.Labels.Check(problems, "/filter/labels")
+	input.CheckText(problems, "/filter/name", f.Name)
+	input.CheckText(problems, "/filter/host", f.Host)
+	if f.State != "" {
+		input.CheckEnum(problems, "/filter/state", "state of a job", dispatcher.JobState(f.State), dispatcher.JobStates)
+	}
+	if f.Result != "" {
+		input.CheckEnum(problems, "/filter/result", "result", f.Result, dispatcher.FinalRunStates)
+	}
+}
+
+func (f BulkFilter) checkRuns(problems *input.Problems, action BulkVerb) {
+	if action == BulkRetryRuns {
+		var of input.Problems
+		f.Dead("", input.Page{}).check(&of)
+		problems.AddError("/filter", of.Err())
+	} else {
+		if f.Job != "" {
+			CheckJobOrDelivery(problems, "/filter/job", f.Job)
+		}
+		input.CheckEnum(problems, "/filter/state", "state of a run that can be cancelled", dispatcher.RunState(f.State), CancellableStates)
+	}
+	if !f.From.IsZero() && !f.To.IsZero() && f.To.Before(f.From) {
+		problems.Add("/filter/to", input.CodeTimeRange, "to, %s, is before from, %s", input.FormatInstant(f.To), input.FormatInstant(f.From))
+	}
+}
+
+// BulkState is the state of a bulk action.
+type BulkState string
+
+// The states of a bulk action.
+const (
+	BulkRunning   BulkState = "running"
+	BulkCancelled BulkState = "cancelled" // final: what is done stays done
+	BulkComplete  BulkState = "complete"  // final: everything that the filter selected was reached
+)
+
+// Ended tells whether a state is final.
+func (s BulkState) Ended() bool { return s != BulkRunning }
+
+// BulkAction is a bulk action and how far it is. It selects what it acts on as it goes, so its counts may differ from Total.
+type BulkAction struct {
+	ID  string `json:"id"`
+	App string `json:"app"`
+	BulkSpec
+	State BulkState `json:"state"`
+	dispatcher.StepRetries
+	BulkCount
+	// Done are the jobs or runs to which it was done. Skipped are those that were so already or changed meanwhile, and Problem
+	// says why the latest that was refused was.
+	Done    int    `json:"done"`
+	Skipped int    `json:"skipped"`
+	Problem string `json:"problem,omitempty"`
+
+	CreatedBy string     `json:"created_by"`
+	CreatedAt time.Time  `json:"created_at"`
+	EndedAt   *time.Time `json:"ended_at,omitempty"`
+}
+
+// BulkCount is how much a filter selects.
+type BulkCount struct {
+	Total int `json:"total"`
+	// More tells that there was more than MostBulkCounted.
+	More bool `json:"more,omitempty"`
+}
+
+// BulkActionID and ParseBulkActionID write and read ids as people see them. They are made as those of backfills.
+func BulkActionID(id int64) string { return BackfillID(id) }
+
+// ParseBulkActionID reads what BulkActionID wrote.
+func ParseBulkActionID(text string) (int64, error) { return ParseBackfillID(text) }

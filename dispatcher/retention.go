@@ -1,0 +1,15 @@
+package dispatcher
+
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher/input"
+)
+
+// Bounds and default of App.Retention. History is removed by whole days, so
+// less than a day could not be kept.
+const (
+	MinRetention     = 24 * time.Hour
+	MaxRetention     = 10 * 365 * 24 * time.Hour
+	DefaultRetention = input.Duration(30 * 24 * time.Hour)
+)

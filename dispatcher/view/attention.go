@@ -1,0 +1,150 @@
+package view
+
+import (
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/alert"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// Attention is what a person on call should look at: what failed, what does not fire, and who stopped it. It is made of what
+// is stored, in a bounded amount of work.
+type Attention struct {
+	// At is when it was put together, by the database's clock.
+	At time.Time `json:"at"`
+	// Failed are runs that ended as failed, timed_out or lost in AttentionSpan before At, the latest to end first. Of each app
+	// it has the latest before it has further ones, so that no app hides another.
+	Failed Newest[dispatcher.Run] `json:"failed"`
+	// Misfires were decided in AttentionSpan before At, the latest first.
+	Misfires Newest[dispatcher.Misfire] `json:"misfires"`
+	// Overdue are triggers that are due for longer than OverdueAfter, the longest first.
+	Overdue Newest[OverdueTrigger] `json:"overdue"`
+	// Quarantined are triggers in state error.
+	Quarantined Newest[QuarantinedTrigger] `json:"quarantined"`
+	// Paused are pauses of apps, jobs and triggers, the longest first.
+	Paused Newest[StandingPause] `json:"paused"`
+	// Alerts are conditions that hold.
+	Alerts Newest[alert.State] `json:"alerts"`
+	// Objectives are those whose error budget burns too fast; see ObjectiveStatus.Burns.
+	Objectives Newest[dispatcher.ObjectiveStatus] `json:"objectives"`
+	// Circuits are hosts for which runs wait, because their circuit is open.
+	Circuits Newest[OpenCircuit] `json:"circuits"`
+	// Groups have no endpoint for the jobs that call them.
+	Groups Newest[SilentGroup] `json:"groups"`
+	// Credentials are jobs that failed in AttentionSpan before At because of a secret, the latest first.
+	Credentials Newest[CredentialFailure] `json:"credentials"`
+	// Certificates are presented to targets and end within CertificateWarning, the first to end first.
+	Certificates Newest[EndingCertificate] `json:"certificates"`
+	// Retention is history that should have been gone for more than RetentionLate; for tokens that are bound to apps, that of
+	// these apps.
+	Retention Newest[LateRetention] `json:"retention"`
+	// SetAside are rows on which work failed because of what is stored in them: runs and other rows, and then ends of runs and
+	// misfires of which what follows could not be queued, the earliest first.
+	SetAside Newest[dispatcher.SetAside] `json:"set_aside"`
+	// Nodes are those that are not well, MaxAttention at most, and Rollback is one that is not settled. Tokens that are bound to
+	// apps see neither. Of nodes that vanished it has those whose latest heartbeat lies in AttentionSpan before At.
+	Nodes []NodeAttention `json:"nodes,omitempty"`
+	// MoreNodes counts the other nodes that are not well, such as those that vanished earlier and are not purged yet.
+	MoreNodes int                  `json:"more_nodes,omitempty"`
+	Rollback  *dispatcher.Rollback `json:"rollback,omitempty"`
+}
+
+// Newest is the beginning of a list.
+type Newest[T any] struct {
+	// Items are MaxAttention at most.
+	Items []T `json:"items"`
+	// More tells that there are more.
+	More bool `json:"more,omitempty"`
+}
+
+const (
+	// MaxAttention bounds each list of Attention.
+	MaxAttention = 20
+	// AttentionSpan is how far back failures and misfires ask for attention.
+	AttentionSpan = 24 * time.Hour
+	// OverdueAfter is how long a trigger is due before it counts as overdue: every node has polled since.
+	OverdueAfter = 10 * time.Second
+
+	// MaxWaitingRuns bounds how many runs that wait for a host are counted.
+	MaxWaitingRuns = 1000
+)
+
+// OverdueTrigger is a trigger that no node has claimed although it is due.
+type OverdueTrigger struct {
+	App          string    `json:"app"`
+	Job          string    `json:"job"`
+	Trigger      string    `json:"trigger"`
+	NextFireTime time.Time `json:"next_fire_time"`
+	DueAt        time.Time `json:"due_at"`
+	// Overdue is for how long it is due.
+	Overdue input.Duration `json:"overdue"`
+}
+
+// QuarantinedTrigger is a trigger whose schedule cannot be evaluated.
+type QuarantinedTrigger struct {
+	App     string `json:"app"`
+	Job     string `json:"job"`
+	Trigger string `json:"trigger"`
+	Error   string `json:"error"`
+}
+
+// StandingPause is a pause of an app, of a job, or of a trigger.
+type StandingPause struct {
+	App string `json:"app"`
+	// Job is empty for a pause of an app, and Trigger for one of a job.
+	Job     string `json:"job,omitempty"`
+	Trigger string `json:"trigger,omitempty"`
+	// AppPause is the id of a pause of an app, and Labels are those that it holds.
+	AppPause string       `json:"app_pause,omitempty"`
+	Labels   input.Labels `json:"labels,omitempty"`
+	dispatcher.Pause
+}
+
+// OpenCircuit is a host for which runs of an app wait.
+type OpenCircuit struct {
+	App  string `json:"app"`
+	Host string `json:"host"`
+	// Jobs is how many jobs have runs that wait, and Job is one of them.
+	Jobs int    `json:"jobs"`
+	Job  string `json:"job"`
+	// Runs is how many runs wait, at least if it is MaxWaitingRuns; Since is when the first of them was scheduled, and Error says
+	// of one of them how the host failed.
+	Runs  int       `json:"runs"`
+	Since time.Time `json:"since,omitzero"`
+	Error string    `json:"error,omitempty"`
+	// ProbeAt is when the next request goes there, as a probe.
+	ProbeAt time.Time `json:"probe_at"`
+}
+
+// NodeAttention is a node that is not well.
+type NodeAttention struct {
+	dispatcher.Node
+	Reasons []dispatcher.NodeReason `json:"reasons"`
+}
+
+// Unwell returns the nodes that ask for attention at now. The data of this process tell how old a release is.
+func Unwell(nodes []dispatcher.Node, now time.Time) []NodeAttention {
+	var unwell []NodeAttention
+	newest := ""
+	for _, node := range nodes {
+		if node.State != dispatcher.NodeDead {
+			newest = max(newest, node.Zones)
+		}
+	}
+	ours := schedule.CurrentZones()
+	for _, node := range nodes {
+		reasons := node.Unwell()
+		if node.State != dispatcher.NodeDead && node.Zones != newest {
+			reasons = append(reasons, dispatcher.NodeReasonZones)
+		}
+		if node.State != dispatcher.NodeDead && node.Zones != "" && node.Zones <= ours.Release() && now.After(ours.OutdatedBy()) {
+			reasons = append(reasons, dispatcher.NodeReasonOldZones)
+		}
+		if len(reasons) > 0 {
+			unwell = append(unwell, NodeAttention{node, reasons})
+		}
+	}
+	return unwell
+}

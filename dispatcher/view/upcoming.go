@@ -1,0 +1,161 @@
+package view
+
+import (
+	"strings"
+	"time"
+
+	"github.com/carillon-dev/carillon/dispatcher"
+	"github.com/carillon-dev/carillon/dispatcher/input"
+	"github.com/carillon-dev/carillon/dispatcher/schedule"
+)
+
+// UpcomingFires counts the fires to come, by the steps of time in which they are due.
+type UpcomingFires struct {
+	// Step is the length of one step, and From is when the first begins.
+	Step input.Duration `json:"step"`
+	From time.Time      `json:"from"`
+	// Counts has one number for each step; empty while Computing without an earlier result.
+	Counts []int64 `json:"counts"`
+	// ComputedAt is when they were counted; nil: they never were.
+	ComputedAt *time.Time `json:"computed_at,omitempty"`
+	// Computing tells that they are being counted. Ask again in a few seconds.
+	Computing bool `json:"computing,omitempty"`
+	// Partial tells that triggers were left out, because there are more than are counted or their schedules take too long.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// The steps of UpcomingFires.
+const (
+	UpcomingStep = 5 * time.Minute
+	// UpcomingHours is how far it looks ahead by default, and MaxUpcomingHours at most.
+	UpcomingHours    = 24
+	MaxUpcomingHours = 24
+)
+
+const (
+	// upcomingSteps bounds the searches of one count, which takes some seconds of one processor at most.
+	upcomingSteps = 4_000_000
+	// eachStep is how many fires of a trigger are looked up in one step; if it has more, the others follow from their pace.
+	eachStep = 5
+	// sharedCounts is how many schedules are remembered, for other triggers that have the same.
+	sharedCounts = 2_000
+)
+
+// UpcomingCounter counts fires to come.
+type UpcomingCounter struct {
+	from, to time.Time
+	counts   []int64
+	partial  bool
+	budget   *schedule.Budget
+	shared   map[sharedSchedule][]int64
+}
+
+// NewUpcomingCounter counts fires that are due from the step of now on.
+func NewUpcomingCounter(now time.Time) *UpcomingCounter {
+	steps := int(MaxUpcomingHours * time.Hour / UpcomingStep)
+	from := now.UTC().Truncate(UpcomingStep)
+	return &UpcomingCounter{
+		from: from, to: from.Add(time.Duration(steps) * UpcomingStep), counts: make([]int64, steps),
+		budget: schedule.NewSteps(upcomingSteps), shared: map[sharedSchedule][]int64{},
+	}
+}
+
+// Until returns up to when fires are counted.
+func (c *UpcomingCounter) Until() time.Time { return c.to }
+
+// LeaveOut notes that triggers are not counted.
+func (c *UpcomingCounter) LeaveOut() { c.partial = true }
+
+// Fires returns what was counted.
+func (c *UpcomingCounter) Fires(now time.Time) UpcomingFires {
+	return UpcomingFires{Step: input.Duration(UpcomingStep), From: c.from, Counts: c.counts, ComputedAt: &now, Partial: c.partial}
+}
+
+// sharedSchedule is what the fires of a trigger follow from, if neither its name nor its bounds play a part.
+type sharedSchedule struct {
+	app, expression, timezone, calendar string
+	dialect                             schedule.Dialect
+	gap                                 schedule.Gap
+	overlap                             schedule.Overlap
+	excluded                            schedule.OnExcluded
+	drift                               bool
+	next                                int64
+}
+
+// sharedOf returns by what others share the fires of t; ok is false if they cannot. H stands for something else in each job.
+func sharedOf(t UpcomingTrigger) (key sharedSchedule, ok bool) {
+	s := t.Trigger.Schedule
+	if s.Jitter > 0 || s.StartAt != nil || s.EndAt != nil || s.RepeatCount > 0 || strings.Contains(s.Expression, "H") ||
+		t.Trigger.NextFireTime == nil || s.IsDelay() {
+		return key, false
+	}
+	return sharedSchedule{
+		app: t.App, expression: s.Expression, timezone: s.Timezone, calendar: s.Calendar, dialect: s.Dialect, gap: s.Gap,
+		overlap: s.Overlap, excluded: s.OnExcluded, drift: s.DriftHour, next: t.Trigger.NextFireTime.UnixMilli(),
+	}, true
+}
+
+// Add counts the fires of a trigger. Of a fixed delay only the next is known.
+func (c *UpcomingCounter) Add(t UpcomingTrigger, calendars dispatcher.Calendars) {
+	if t.Trigger.NextFireTime == nil {
+		return
+	}
+	key, may := sharedOf(t)
+	counts, known := c.shared[key]
+	if !may || !known {
+		if c.budget.Left() <= 0 {
+			c.partial = true
+			return
+		}
+		counts = c.countOf(t, calendars)
+		if may && len(c.shared) < sharedCounts {
+			c.shared[key] = counts
+		}
+	}
+	for i, n := range counts {
+		c.counts[i] += n
+	}
+}
+
+// countOf counts the fires of one trigger by its schedule.
+func (c *UpcomingCounter) countOf(t UpcomingTrigger, calendars dispatcher.Calendars) []int64 {
+	counts := make([]int64, len(c.counts))
+	at := *t.Trigger.NextFireTime
+	s, err := t.Trigger.Parse(t.Identity, t.Trigger.AnchorAt, calendars)
+	if err != nil || t.Trigger.IsDelay() {
+		c.partial = c.partial || err != nil
+		counts[c.stepOf(at)]++
+		return counts
+	}
+	for at.Before(c.to) {
+		if at, err = c.countStep(counts, s, at); err != nil || at.IsZero() {
+			c.partial = c.partial || err != nil
+			break
+		}
+	}
+	return counts
+}
+
+// countStep counts the fires of the step that begins its count with one at an instant, and returns the first fire after the
+// step; zero: there is none.
+func (c *UpcomingCounter) countStep(counts []int64, s *schedule.Schedule, at time.Time) (next time.Time, err error) {
+	first, step := at, c.stepOf(at)
+	end := c.from.Add(time.Duration(step+1) * UpcomingStep)
+	for n := 1; at.Before(end); n++ {
+		counts[c.stepOf(at.Add(s.Delay(at)))]++
+		if pace := at.Sub(first) / (eachStep - 1); n == eachStep && pace > 0 {
+			counts[step] += int64((end.Sub(at) - 1) / pace)
+			at = end.Add(-time.Millisecond)
+		}
+		var ok bool
+		if at, ok, err = s.FindWithin(c.budget, at); err != nil || !ok {
+			return time.Time{}, err
+		}
+	}
+	return at, nil
+}
+
+// stepOf returns the step of an instant. What is overdue belongs to the first, and what jitter moves beyond the last, to that.
+func (c *UpcomingCounter) stepOf(at time.Time) int {
+	return min(max(0, int(at.Sub(c.from)/UpcomingStep)), len(c.counts)-1)
+}
