@@ -145,6 +145,7 @@ func (m machine) shell(t *testing.T) shell {
 	if err != nil {
 		t.Fatal(err)
 	}
+	command.Cancel = in.Close // ends the shell; a signal would end nsenter alone
 	out, err := command.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)

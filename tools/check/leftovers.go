@@ -68,6 +68,32 @@ func (s *scene) leave(ctx context.Context, grace time.Duration) error {
 	return errors.Join(append(problems, os.RemoveAll(s.dir))...)
 }
 
+// runReaping runs a command, and meanwhile waits for orphans that have ended: the first process of a machine in a namespace ends
+// only when nothing of it is left, not even what nobody has waited for.
+func runReaping(command *exec.Cmd) error {
+	if err := command.Start(); err != nil {
+		return err
+	}
+	ended, reaped := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(reaped)
+		tick := time.NewTicker(time.Second / 2)
+		defer tick.Stop()
+		for {
+			select {
+			case <-ended:
+				return
+			case <-tick.C:
+				reapEnded(command.Process.Pid)
+			}
+		}
+	}()
+	err := command.Wait()
+	close(ended)
+	<-reaped
+	return err
+}
+
 // filesOf lists what git would add or ignores, but for the folders in which make keeps what it builds and fetches.
 // Outside of git it lists nothing.
 func filesOf(ctx context.Context, root string) (string, error) {

@@ -45,6 +45,15 @@ func reapOrphans(ctx context.Context, grace time.Duration) (killed []string) {
 	}
 }
 
+// reapEnded waits for the children that have ended, but for one.
+func reapEnded(except int) {
+	for _, pid := range children(os.Getpid()) {
+		if pid != except {
+			_, _ = syscall.Wait4(pid, nil, syscall.WNOHANG, nil)
+		}
+	}
+}
+
 // children returns the processes whose parent is pid.
 func children(pid int) (found []int) {
 	entries, err := os.ReadDir("/proc")

@@ -78,7 +78,7 @@ func (c *checker) runOne(ctx context.Context, s step) (record, error) {
 // attempt prepares and runs a step, and looks for what it left behind.
 func (c *checker) attempt(ctx context.Context, s step, r *record) error {
 	for _, need := range s.needs {
-		if err := c.command(ctx, nil, strings.Fields(need)...).Run(); err != nil {
+		if err := runReaping(c.command(ctx, nil, strings.Fields(need)...)); err != nil {
 			return fmt.Errorf("%s: %w", need, err)
 		}
 	}
@@ -103,7 +103,7 @@ func (c *checker) perform(ctx context.Context, s step, dir string, r *record) er
 		env = append(env, variable+"="+strings.TrimSpace(string(out)))
 	}
 	if s.tests == nil {
-		return c.command(ctx, env, s.command...).Run()
+		return runReaping(c.command(ctx, env, s.command...))
 	}
 	var all tally
 	var problems []error
@@ -125,8 +125,8 @@ func (c *checker) perform(ctx context.Context, s step, dir string, r *record) er
 func (c *checker) test(ctx context.Context, env, goTest []string, dir string) (tally, error) {
 	events := filepath.Join(dir, "events.json")
 	defer func() { _ = os.Remove(events) }()
-	runErr := c.command(ctx, env, append([]string{os.Getenv("GOTESTSUM"), "--format", "pkgname", "--format-icons", "text",
-		"--format-hide-empty-pkg", "--hide-summary", "skipped", "--jsonfile", events, "--raw-command", "--"}, goTest...)...).Run()
+	runErr := runReaping(c.command(ctx, env, append([]string{os.Getenv("GOTESTSUM"), "--format", "pkgname", "--format-icons", "text",
+		"--format-hide-empty-pkg", "--hide-summary", "skipped", "--jsonfile", events, "--raw-command", "--"}, goTest...)...))
 	stream, err := os.Open(events)
 	if err != nil {
 		return tally{}, errors.Join(runErr, err)

@@ -29,7 +29,12 @@ func TestStepThatLeavesSomethingBehindFails(t *testing.T) {
 		"what make builds, in bin":   {command: `mkdir bin && echo x >bin/carillon`},
 		"a process":                  {command: "sleep 1000 & true", want: "left running: "},
 		"a process that soon ends":   {command: "sleep 0.1 & true", grace: time.Hour},
-		"the command fails":          {command: "exit 3", want: "exit status 3"},
+		"an orphan that ends meanwhile": {
+			// The words of the file are "pid (name) state ppid"; the step's command is a child of this process, too.
+			command: `(true &); n=0; sleep 0.2; while grep -qs ") Z $PPID " /proc/[0-9]*/stat; do
+				n=$((n + 1)); test $n -lt 300 || exit 1; sleep 0.1; done`,
+		},
+		"the command fails": {command: "exit 3", want: "exit status 3"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if _, err := os.Stat("/dev/shm"); err != nil && strings.Contains(tt.command, "/dev/shm") {
