@@ -10,9 +10,9 @@ import (
 // takes part, its shards, and ends when all of them have ended. A shard has the key of its parent with another Shard, and
 // attempts, retries and a webhook-id of its own.
 
-// maxShards is how many shards a broadcast has at most: one for each endpoint, of which as many may come from DNS as a group
-// may have otherwise.
-const maxShards = 2 * MaxEndpoints
+// maxShards is how many shards a broadcast has at most: one for each endpoint of a group, of which as many may come from DNS
+// as a group may have otherwise.
+const maxShards = 1000
 
 // Shard tells a shard which part of a broadcast it is.
 type Shard struct {

@@ -79,13 +79,13 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	if code := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr); code != 0 {
+	if code := execute(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr); code != 0 {
 		os.Exit(code)
 	}
 }
 
-// run executes one command line and returns the exit code.
-func run(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
+// execute executes one command line and returns the exit code.
+func execute(ctx context.Context, args []string, in io.Reader, out, errs io.Writer) int {
 	var command any = &measureCommand{}
 	switch {
 	case len(args) == 0:

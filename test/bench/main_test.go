@@ -14,7 +14,7 @@ import (
 func benchCommand(t *testing.T, args ...string) (stdout, stderr string, code int) {
 	t.Helper()
 	var out, errs bytes.Buffer
-	code = run(t.Context(), args, strings.NewReader(""), &out, &errs)
+	code = execute(t.Context(), args, strings.NewReader(""), &out, &errs)
 	return out.String(), errs.String(), code
 }
 

@@ -62,7 +62,7 @@ func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends it at once
-	if err := run(ctx, o); err != nil {
+	if err := execute(ctx, o); err != nil {
 		if !errors.Is(err, errVerdict) {
 			fmt.Fprintln(os.Stderr, "rollout:", err)
 		}
@@ -76,7 +76,7 @@ var errVerdict = errors.New("the run found problems")
 // scaled returns a time of the module in this run.
 func (o options) scaled(d time.Duration) time.Duration { return time.Duration(float64(d) * o.scale) }
 
-func run(ctx context.Context, o options) (err error) {
+func execute(ctx context.Context, o options) (err error) {
 	if o.rollouts < 1 || o.desired < 1 || o.fires < 1 || o.scale <= 0 {
 		return errors.New("-rollouts, -desired, -fires and -scale must be more than 0")
 	}

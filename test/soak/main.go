@@ -55,7 +55,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == asNodes {
 		err = runNodes(ctx, os.Stdin, os.Stdout)
 	} else {
-		err = run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+		err = execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -122,8 +122,8 @@ func (o options) check() error {
 	return errors.Join(problems...)
 }
 
-// run makes one soak.
-func run(ctx context.Context, args []string, out, errs io.Writer) (err error) {
+// execute makes one soak.
+func execute(ctx context.Context, args []string, out, errs io.Writer) (err error) {
 	o, err := parse(args, errs)
 	if err != nil {
 		return err

@@ -40,7 +40,7 @@ func main() {
 	if len(os.Args) > 1 && os.Args[1] == asHostile {
 		err = runHostile(ctx, os.Stdout)
 	} else {
-		err = run(ctx, os.Args[1:], os.Stdout, os.Stderr)
+		err = execute(ctx, os.Args[1:], os.Stdout, os.Stderr)
 	}
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -74,7 +74,7 @@ func parse(args []string, errs io.Writer) (o options, err error) {
 	return o, err
 }
 
-func run(ctx context.Context, args []string, out, errs io.Writer) (err error) {
+func execute(ctx context.Context, args []string, out, errs io.Writer) (err error) {
 	o, err := parse(args, errs)
 	if err != nil {
 		return err

@@ -133,11 +133,11 @@ func main() {
 		signal.Stop(signals)
 		drain()
 	}()
-	os.Exit(run(ctx, os.Args[1:], console{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
+	os.Exit(execute(ctx, os.Args[1:], console{in: os.Stdin, out: os.Stdout, err: os.Stderr}))
 }
 
-// run executes one command line and returns the exit code.
-func run(ctx context.Context, args []string, c console) int {
+// execute executes one command line and returns the exit code.
+func execute(ctx context.Context, args []string, c console) int {
 	unreadable, fileErr := loadEnvFile()
 	found, credentialErr := loadCredentials()
 	fileErr = errors.Join(fileErr, credentialErr)
